@@ -1,0 +1,70 @@
+"""How a command ends: the exit codes, and the exceptions that carry them.
+
+Owns the contract between mxtrain and the scripts around it. Whatever a user can put right is raised as one of
+these, with one sentence that names the file, flag or node and says what to do; `one_line` prints it without a
+traceback. Anything else is our bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Iterable
+
+DONE, USAGE, DATA, DIVERGED, RESTART_ME = 0, 2, 3, 4, 75
+SIGINT, SIGTERM = 130, 143
+
+
+class Stop(Exception):
+    """Ends the command with one line on stderr and `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(Stop):
+    """A flag, a config or this machine cannot do what was asked."""
+
+    exit_code = USAGE
+
+
+class DataError(Stop):
+    """A file holds something other than what it should."""
+
+    exit_code = DATA
+
+
+class Diverged(Stop):
+    """Training left the numbers behind."""
+
+    exit_code = DIVERGED
+
+
+class RestartMe(Stop):
+    """Nothing is wrong with the request: the same command again continues the run."""
+
+    exit_code = RESTART_ME
+
+
+class Stopped(Stop):
+    """A signal asked the run to end, and it did so after a checkpoint."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def one_line(program: str, command: Callable[[], object]) -> int:
+    """Run a command; turn a Stop into its line and its exit code."""
+    try:
+        command()
+    except Stop as stop:
+        print(f"{program}: {stop}", file=sys.stderr, flush=True)
+        return stop.exit_code
+    return DONE
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'a' or 'b'?` for the known names close to this one, or an empty string."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return "; did you mean " + " or ".join(f"'{c}'" for c in close) + "?" if close else ""
