@@ -1,0 +1,238 @@
+"""The one door through which mxnet enters: everything that must be true before and around `import mxnet`.
+
+Owns the shims, the OpenMP share, the shared libraries and the DMLC_ROLE guard of this process; no other
+module imports mxnet or gluoncv by itself:
+
+    from mxtrain.runtime import mx          # loads with one context and all cores, unless `load` came first
+    from mxtrain.runtime import gluoncv
+
+What a machine has is for `machine` to know; what a role does with mxnet afterwards is for `kv`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import logging
+import os
+import re
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+from typing import Iterator
+
+from mxtrain import machine
+from mxtrain.errors import UsageError
+
+log = logging.getLogger("mxtrain.runtime")
+
+# In this order each finds what it is linked to among those before it.
+CUDA_LIBRARIES = (
+    "cuda_nvrtc/lib/libnvrtc.so.11.2",
+    "cuda_runtime/lib/libcudart.so.11.0",
+    "cublas/lib/libcublasLt.so.11",
+    "cublas/lib/libcublas.so.11",
+    "cufft/lib/libcufft.so.10",
+    "curand/lib/libcurand.so.10",
+    "cusolver/lib/libcusolver.so.11",
+    "cudnn/lib/libcudnn.so.8",
+    "nvtx/lib/libnvToolsExt.so.1",
+    "nccl/lib/libnccl.so.2",
+)
+
+
+def load(contexts: int = 1, local_workers: int = 1, threads: int | None = None) -> types.ModuleType:
+    """Import mxnet once and return it; a later call returns the same module, whatever it asks for.
+
+    `contexts` CPU contexts compute at once in each of `local_workers` processes on this host, so each gets
+    that share of the cores. `threads`, for one context, overrides the share and the user's OMP_NUM_THREADS.
+    """
+    if "mxnet" in sys.modules:
+        return sys.modules["mxnet"]
+    share = max(1, machine.usable_cores() // (contexts * local_workers))
+    _restore_numpy_aliases()
+    _restore_distutils()
+    _preload_quadmath()
+    if "mxnet-cu112" in machine.installed_wheels():
+        _preload_cuda()
+    try:
+        with _openmp_team(share, threads), _without("DMLC_ROLE"), _quietly():
+            import mxnet
+    except (ImportError, OSError, AttributeError) as error:
+        raise UsageError(_why_not(error)) from error
+    # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
+    if mxnet.recordio.cv2 is None:
+        _require_opencv()
+    return mxnet
+
+
+def load_gluoncv() -> types.ModuleType:
+    """Import gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
+    load()
+    try:
+        with _quietly():
+            import gluoncv
+    except (ImportError, AttributeError) as error:
+        raise UsageError(_why_not(error)) from error
+    return gluoncv
+
+
+def __getattr__(name: str) -> types.ModuleType:
+    if name == "mx":
+        return load()
+    if name == "gluoncv":
+        return load_gluoncv()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _restore_numpy_aliases() -> None:
+    """np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
+    import numpy
+
+    for name, builtin in {"bool": bool, "int": int, "float": float}.items():
+        if name not in vars(numpy):  # not hasattr: NumPy warns when asked for one of these
+            setattr(numpy, name, builtin)
+            log.debug("put back numpy.%s", name)
+
+
+def _restore_distutils() -> None:
+    """distutils.version, gone since Python 3.12; mxnet and gluoncv compare dotted numbers with it."""
+    if importlib.util.find_spec("distutils") is not None:
+        return
+    version = types.ModuleType("distutils.version")
+    version.LooseVersion = version.StrictVersion = _DottedVersion  # type: ignore[attr-defined]
+    distutils = types.ModuleType("distutils")
+    distutils.version = version  # type: ignore[attr-defined]
+    sys.modules.update({"distutils": distutils, "distutils.version": version})
+    log.debug("put back distutils.version")
+
+
+@functools.total_ordering
+class _DottedVersion:
+    def __init__(self, text: str):
+        self.numbers = [int(number) for number in re.findall(r"\d+", text)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _DottedVersion) and self.numbers == other.numbers
+
+    def __lt__(self, other: _DottedVersion) -> bool:
+        return self.numbers < other.numbers
+
+
+@contextlib.contextmanager
+def _openmp_team(share: int, threads: int | None) -> Iterator[None]:
+    """For the import: how many OpenMP threads one operator gets. MXNet's own default is half the cores.
+
+    MXNET_OMP_MAX_THREADS rather than OMP_NUM_THREADS, because MXNet then gives the processes it forks (loader
+    workers) one thread each instead of a full team, and because libgomp reads OMP_NUM_THREADS only once, when
+    whoever comes first loads it. A user's OMP_NUM_THREADS still wins over the share, as they expect.
+    """
+    users = next((v for v in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS") if os.environ.get(v)), None)
+    if threads is None and users is not None:
+        log.debug("OpenMP threads from %s=%s", users, os.environ[users])
+        yield
+        return
+    team = threads or share
+    os.environ["MXNET_OMP_MAX_THREADS"] = str(team)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(team))
+    with _without("OMP_NUM_THREADS"):
+        yield
+    # MXNet sets its engine's threads; this one computes as well under MXNET_ENGINE_TYPE=NaiveEngine.
+    ctypes.CDLL("libgomp.so.1").omp_set_num_threads(team)
+    log.debug("%d OpenMP threads for each context, of %d usable cores", team, machine.usable_cores())
+
+
+@contextlib.contextmanager
+def _without(variable: str) -> Iterator[None]:
+    """Take a variable out of the environment for the block, and put it back.
+
+    With DMLC_ROLE=server or scheduler `import mxnet` would not return: it serves, then exits the process.
+    """
+    value = os.environ.pop(variable, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[variable] = value
+            log.debug("kept %s=%s from mxnet while it was imported", variable, value)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """mxnet and gluoncv touch deprecated names as they are imported; whoever trains cannot cure that."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+def _preload_quadmath() -> None:
+    """Where the system has no libquadmath.so.0 (a slim Debian), lend mxnet the copy inside NumPy's wheel.
+
+    The loader takes an already loaded library for the one it looks for only if the SONAME inside is the same,
+    and the wheel's copy was renamed (libquadmath-96973f99.so.0.0.0), inside as well as outside. So load a
+    copy with its old, shorter name put back; the file may go as soon as it is mapped.
+    """
+    try:
+        ctypes.CDLL("libquadmath.so.0")
+        return
+    except OSError:
+        import numpy
+
+    bundled = next((Path(numpy.__file__).parents[1] / "numpy.libs").glob("libquadmath-*.so*"), None)
+    if bundled is None:
+        return
+    renamed, original = bundled.name.encode(), b"libquadmath.so.0"
+    library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
+    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+        copy.write(library)
+        copy.flush()
+        ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
+    log.debug("libquadmath.so.0 taken from %s", bundled)
+
+
+def _preload_cuda() -> None:
+    """Load CUDA 11 from the nvidia wheels; otherwise mxnet-cu112 looks for a CUDA of the system."""
+    packages = importlib.util.find_spec("nvidia")
+    folders = list(packages.submodule_search_locations or []) if packages else []
+    for library in CUDA_LIBRARIES:
+        path = next((Path(folder) / library for folder in folders if (Path(folder) / library).exists()), None)
+        if path is None:
+            log.debug("%s is in no nvidia wheel: left to the system", library)
+            continue
+        try:
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            log.debug("%s does not load: %s", path, error)
+
+
+def _require_opencv() -> None:
+    try:
+        import cv2  # noqa: F401
+    except (ImportError, AttributeError) as error:
+        raise UsageError(_why_not(error)) from error
+
+
+def _why_not(error: BaseException) -> str:
+    """One sentence for an import that failed: what is missing or fights, and the command that cures it."""
+    library = re.search(r"(lib[^\s:]+\.so[.\d]*): cannot open shared object file", str(error))
+    name = library.group(1) if library else ""
+    if name == "libcuda.so.1":
+        return (
+            "mxnet-cu112 needs NVIDIA's driver (libcuda.so.1) and this machine has none: install the driver, "
+            "or for CPUs pip uninstall -y mxnet-cu112 && pip install '.[cpu]' in mxtrain's checkout"
+        )
+    packages = [lib["package"] for lib in machine.missing_libraries()]
+    if name and packages:
+        return f"{name} is missing on this machine: apt-get install {' '.join(packages)}"
+    if name and "mxnet-cu112" in machine.installed_wheels():
+        return f"mxnet-cu112 finds no {name}: pip install '.[cu112]' in mxtrain's checkout brings CUDA 11"
+    conflicts = machine.wheel_conflicts()
+    if conflicts:
+        return conflicts[0]
+    reason = (str(error).splitlines() or [""])[0]
+    return f"mxnet does not import here ({type(error).__name__}: {reason}): see python -m mxtrain.doctor"
