@@ -1,0 +1,233 @@
+"""A .rec file as a set of records: opened, held against its .idx, and read by position from any thread.
+
+Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing) and
+`train.classes.tsv` (the class names; None when it is missing). The bytes are `recordio.py`'s part, writing is
+`record_writer.py`'s, and which record is wanted when is `order.py`'s.
+
+Files are read with pread, not mapped: a mapped file that shrinks or sits on a failing disk kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+from typing import Callable, NamedTuple, NoReturn
+
+import numpy as np
+
+from mxtrain.data import recordio
+from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
+from mxtrain.errors import DataError, nearest
+
+# An .idx is held against its .rec at this many records. Each look costs a disk read while the file is cold,
+# and `read` checks its own record anyway: an even sample, the last record in it, is enough to notice an .idx
+# that belongs to another file.
+MAX_CHECKED_RECORDS = 1 << 16
+_LOOK_BYTES = FRAME.size + HEADER.size + 4 * 24
+_DAMAGED = "the file is damaged: copy it again, or pack it again"
+
+
+class Record(NamedTuple):
+    key: int
+    label: Label
+    payload: memoryview
+
+
+def index_path(path: Path) -> Path:
+    return path.with_suffix(".idx")
+
+
+def classes_path(path: Path) -> Path:
+    return path.with_suffix(".classes.tsv")
+
+
+def open_records(path: str | Path) -> Records:
+    """The records of a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
+    file = RecordFile(Path(path))
+    indexed = index_path(file.path).exists()
+    keys, offsets = _read_index(file) if indexed else scan(file)
+    return Records(file, keys, offsets, _read_class_names(classes_path(file.path)))
+
+
+class Records:
+    """The records of one file, by position. Reading is safe from many threads, and in forked processes."""
+
+    def __init__(self, file: RecordFile, keys: Ints, offsets: Ints, class_names: list[str] | None):
+        self.path = file.path
+        self.keys = keys
+        self.class_names = class_names
+        self._file = file
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __reduce__(self) -> tuple[Callable[[Path], Records], tuple[Path]]:
+        return open_records, (self.path,)  # another process opens the file for itself
+
+    def read(self, position: int) -> Record:
+        """The record at `position`; DataError when it is damaged."""
+        key = int(self.keys[position])
+        try:
+            data, padding, _ = self._file.data(int(self._offsets[position]))
+            header = recordio.parse_header(data)
+            recordio.check(data, padding, header)
+            if header.tag == recordio.CHECKSUM_TAG and header.id != key:
+                raise BadRecord(f"it was written with key {header.id}; is the .idx another file's?")
+            return Record(key, recordio.parse_label(data, header), data[header.payload_start :])
+        except BadRecord as bad:
+            self._fail(position, bad)
+
+    def labels(self) -> Floats:
+        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked."""
+        labels = [self._label(position) for position in range(len(self))]
+        shapes = [np.shape(label) for label in labels]
+        odd = next((position for position, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if odd is not None:
+            self._fail(odd, BadRecord(f"it has labels of shape {shapes[odd]}, the first record {shapes[0]}"))
+        return np.asarray(labels, np.float32)
+
+    def _label(self, position: int) -> Label:
+        offset = int(self._offsets[position])
+        try:
+            start, _ = self._file.look(offset)
+            header = recordio.parse_header(start)
+            if len(start) < header.payload_start:
+                start, _, _ = self._file.data(offset)
+            return recordio.parse_label(start, header)
+        except BadRecord as bad:
+            self._fail(position, bad)
+
+    def _fail(self, position: int, bad: BadRecord) -> NoReturn:
+        where = f"record {position} (key {self.keys[position]}, byte {self._offsets[position]})"
+        raise DataError(f"{self.path}: {where}: {bad}; {_DAMAGED}") from None
+
+
+class RecordFile:
+    """An open .rec: what stands at an offset. Raises BadRecord, which the caller turns into a DataError."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            if path.is_dir():
+                raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
+            # Non-blocking, or a named pipe would wait here for its writer.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            weakref.finalize(self, os.close, self._descriptor)
+            self.num_bytes = os.fstat(self._descriptor).st_size
+            start = os.pread(self._descriptor, 512, 0)
+        except OSError as error:
+            raise DataError(_cannot_open(path, error)) from None
+        if not start:
+            raise DataError(f"{path} is empty: pack it again")
+        if start[:4] != recordio.MAGIC_BYTES:
+            looks_like = recordio.describe(start, self.num_bytes)
+            raise DataError(f"{path} is not a RecordIO file, it looks like {looks_like}: give a .rec file")
+
+    def data(self, offset: int) -> tuple[memoryview, memoryview, int]:
+        """The data of the record there, the padding behind it, and where the record ends."""
+        pieces: list[memoryview] = []
+        padding, is_last = memoryview(b""), False
+        while not is_last:
+            head = self._at(offset, FRAME.size)
+            length, num_padded, is_last = recordio.parse_frame(head, is_first=not pieces)
+            start, offset = offset + FRAME.size, offset + FRAME.size + num_padded
+            self._must_hold(offset)
+            piece = memoryview(self._at(start, num_padded))
+            if len(piece) < num_padded:
+                raise BadRecord("the file has become shorter since it was opened")
+            pieces.append(piece[:length])
+            padding = piece[length:]
+        return recordio.join(pieces), padding, offset
+
+    def look(self, offset: int) -> tuple[memoryview, int]:
+        """The first bytes of the record's data (its header, few labels), and where the record ends."""
+        start = memoryview(self._at(offset, _LOOK_BYTES))
+        length, num_padded, is_last = recordio.parse_frame(start, is_first=True)
+        if not is_last:
+            data, _, end = self.data(offset)
+            return data, end
+        end = offset + FRAME.size + num_padded
+        self._must_hold(end)
+        return start[FRAME.size : FRAME.size + length], end
+
+    def _must_hold(self, end: int) -> None:
+        if end > self.num_bytes:
+            raise BadRecord(f"the file ends in the middle of it, at byte {self.num_bytes}")
+
+    def _at(self, offset: int, num_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, num_bytes, offset)
+        except OSError as error:
+            raise BadRecord(f"it cannot be read ({error.strerror})") from None
+
+
+def scan(file: RecordFile) -> tuple[Ints, Ints]:
+    """Keys and offsets from the .rec alone; the keys are the ids in the records if all are different."""
+    ids, offsets, offset = [], [], 0
+    while offset < file.num_bytes:
+        try:
+            start, end = file.look(offset)
+            ids.append(recordio.parse_header(start).id)
+        except BadRecord as bad:
+            raise DataError(f"{file.path}: record {len(ids)} (byte {offset}): {bad}; {_DAMAGED}") from None
+        offsets.append(offset)
+        offset = end
+    keys = ids if len(set(ids)) == len(ids) and max(ids) < 1 << 63 else range(len(ids))
+    return np.array(keys, np.int64), np.array(offsets, np.int64)
+
+
+def _read_index(file: RecordFile) -> tuple[Ints, Ints]:
+    path = index_path(file.path)
+    try:
+        keys, offsets = recordio.parse_index(path.read_bytes())
+        _hold_against(file, np.sort(offsets))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except BadRecord as bad:
+        remedy = f"copy both again, or rebuild it with `python -m tools.im2rec_wrapper index {file.path}`"
+        raise DataError(f"{path} {bad}: {remedy}") from None
+    return keys, offsets
+
+
+def _hold_against(file: RecordFile, offsets: Ints) -> None:
+    """BadRecord unless these sorted offsets are those of all records: each ends where the next starts."""
+    ends = np.append(offsets[1:], file.num_bytes)
+    if offsets[-1] >= file.num_bytes:
+        raise BadRecord(
+            f"does not fit {file.path.name} ({file.num_bytes} bytes; it goes on to {offsets[-1]})"
+        )
+    if offsets[0] != 0 or (offsets % 4).any() or (ends <= offsets).any():
+        raise BadRecord(f"does not fit {file.path.name} (its offsets are not those of records)")
+    checked = np.linspace(0, len(offsets) - 1, min(len(offsets), MAX_CHECKED_RECORDS)).astype(np.int64)
+    for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):
+        try:
+            _, end = file.look(offset)
+        except BadRecord as bad:
+            raise BadRecord(f"does not fit {file.path.name} (at byte {offset}: {bad})") from None
+        if end != listed_end:
+            raise BadRecord(f"does not fit {file.path.name} (the record at byte {offset} ends at byte {end})")
+
+
+def _read_class_names(path: Path) -> list[str] | None:
+    try:
+        return recordio.parse_classes(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except BadRecord as bad:
+        raise DataError(f"{path} {bad}") from None
+
+
+def _cannot_open(path: Path, error: OSError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"cannot read {path}: {error.strerror}"
+    try:
+        near = nearest(path.name, os.listdir(path.parent))
+    except OSError:
+        return f"{path} does not exist, nor does its folder"
+    return f"{path} does not exist" + (
+        near or ": pack one with `python -m tools.im2rec_wrapper pack SOURCE OUT`"
+    )
