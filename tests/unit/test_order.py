@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mxtrain.data import order
+
+sizes = st.integers(1, 500)
+batch_sizes = st.integers(1, 64)
+seeds = st.integers(0, 2**64 - 1)
+epochs = st.integers(0, 10_000)
+
+
+def all_steps(samples, batch_size):
+    return [
+        order.step_samples(samples, step, batch_size)
+        for step in range(order.steps_per_epoch(len(samples), batch_size))
+    ]
+
+
+@given(sizes, seeds, epochs, st.booleans(), batch_sizes, batch_sizes, st.integers(1, 9))
+def test_every_sample_is_seen_exactly_once_an_epoch_whatever_the_mapping(
+    num_samples, seed, epoch, shuffle, batch_size, micro_batch, num_replicas
+):
+    seen = []
+    for samples in all_steps(order.epoch_order(num_samples, seed, epoch, shuffle), batch_size):
+        pieces = order.micro_batches(samples, micro_batch)
+        for replica in range(num_replicas):
+            for position in order.share(len(pieces), replica, num_replicas):
+                seen.extend(pieces[position])
+    assert sorted(seen) == list(range(num_samples))
+
+
+@given(sizes, seeds, batch_sizes, batch_sizes, st.integers(1, 9), st.integers(1, 9))
+def test_a_step_has_the_same_micro_batches_for_any_number_of_replicas(
+    num_samples, seed, batch_size, micro_batch, replicas_a, replicas_b
+):
+    for samples in all_steps(order.epoch_order(num_samples, seed, 0), batch_size):
+        pieces = order.micro_batches(samples, micro_batch)
+        np.testing.assert_array_equal(np.concatenate(pieces), samples)
+        for num_replicas in (replicas_a, replicas_b):
+            shares = [order.share(len(pieces), replica, num_replicas) for replica in range(num_replicas)]
+            assert sorted(position for positions in shares for position in positions) == list(
+                range(len(pieces))
+            )
+            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(sizes, batch_sizes)
+def test_only_the_last_step_is_short_and_none_is_empty(num_samples, batch_size):
+    counts = [len(samples) for samples in all_steps(np.arange(num_samples), batch_size)]
+    assert counts[:-1] == [batch_size] * (len(counts) - 1)
+    assert 1 <= counts[-1] <= batch_size
+    assert sum(counts) == num_samples
+
+
+@given(sizes, seeds, epochs, batch_sizes, st.data())
+def test_resuming_is_slicing(num_samples, seed, epoch, batch_size, data):
+    uninterrupted = all_steps(order.epoch_order(num_samples, seed, epoch), batch_size)
+    start = data.draw(st.integers(0, len(uninterrupted) - 1))
+    again = order.epoch_order(num_samples, seed, epoch)
+    resumed = [order.step_samples(again, step, batch_size) for step in range(start, len(uninterrupted))]
+    assert [list(samples) for samples in resumed] == [list(samples) for samples in uninterrupted[start:]]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = {tuple(order.epoch_order(50, seed, epoch)) for seed in range(5) for epoch in range(5)}
+    assert len(orders) == 25
+
+
+def test_the_order_of_a_seed_never_changes():
+    # A resumed run on another machine or a newer NumPy has to see what the first one would have seen.
+    assert list(order.epoch_order(10, seed=7, epoch=3)) == [3, 5, 4, 7, 8, 0, 9, 2, 1, 6]
+    assert order.sample_rng(seed=7, epoch=3, sample=5).random() == 0.8654059198697934
+
+
+def test_what_does_not_exist_is_refused():
+    with pytest.raises(IndexError, match="step 3 of an epoch with 3"):
+        order.step_samples(np.arange(30), 3, 10)
+    with pytest.raises(IndexError, match="replica 2 of 2"):
+        order.share(8, 2, 2)
+
+
+@given(seeds, epochs, st.integers(0, 2**63))
+def test_a_sample_draws_the_same_however_often_it_is_asked(seed, epoch, sample):
+    first, second = (order.sample_rng(seed, epoch, sample).random(5) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_samples_draw_independently_along_every_axis():
+    def draws(seed, epoch, sample):
+        return order.sample_rng(seed, epoch, sample).random(64)
+
+    for axis in range(3):
+        coordinates = np.zeros((500, 3), int)
+        coordinates[:, axis] = np.arange(500)
+        table = np.stack([draws(*row) for row in coordinates.tolist()])
+        # 32,000 uniform numbers: mean and neighbour correlation within 5 standard deviations.
+        assert abs(table.mean() - 0.5) < 5 * np.sqrt(1 / 12 / table.size)
+        centred = table - 0.5
+        assert abs((centred[1:] * centred[:-1]).mean() * 12) < 5 / np.sqrt(table.size)
+        assert len(np.unique(table)) == table.size
