@@ -1,0 +1,42 @@
+# README's two commands are `make demo` and `make test`. Everything is installed into $(VENV), nothing into the system.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+DEMO ?= runs/demo
+
+.PHONY: env demo test test-all check bench clean
+
+env: $(READY)
+
+$(READY): pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=23"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cpu,dev]"
+	touch $@
+
+# Handwritten digits as an image folder -> .rec -> a trained net, on two CPU contexts.
+demo: $(READY)
+	$(BIN)/python examples/digits.py $(DEMO)/images
+	$(BIN)/python -m tools.im2rec_wrapper pack $(DEMO)/images $(DEMO)/rec --split 0.8
+	$(BIN)/python -m mxtrain.fit --config examples/digits.yaml \
+	  --train $(DEMO)/rec/train.rec --val $(DEMO)/rec/val.rec --out $(DEMO)/run
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+# Also what takes minutes and what needs root or system packages.
+test-all: $(READY)
+	$(BIN)/python -m pytest -m ""
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.threads
+	$(BIN)/python -m benchmarks.learn
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

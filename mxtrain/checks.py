@@ -1,0 +1,138 @@
+"""What a run may not ask for: each refusal names the flag and the way out, before mxnet loads.
+
+Owns the judgement of a `Run` by itself and against this machine. What only the data or the built net can show is
+refused where it is found.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from mxtrain import layout, machine, names
+from mxtrain.config import Run
+from mxtrain.errors import UsageError, nearest
+
+
+def check(run: Run) -> None:
+    """Raise UsageError for the first thing in `run` that cannot work here."""
+    _check_numbers(run)
+    _check_names(run)
+    _check_store(run)
+    _check_devices(run)
+    layout.batch_plan(run)
+    _check_resume(run.keep.resume)
+    _check_out(Path(run.keep.out))
+
+
+def _check_numbers(run: Run) -> None:
+    data, optim, keep = run.data, run.optim, run.keep
+    if data.train is None:
+        raise UsageError(
+            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
+        )
+    at_least = {
+        "--batch-size": (optim.batch_size, 1),
+        "--micro-batch": (optim.micro_batch, 0),
+        "--accumulate": (run.layout.accumulate, 0),
+        "--threads": (run.layout.threads, 0),
+        "--num-workers": (run.layout.num_workers, 1),
+        "--num-servers": (run.layout.num_servers, 1),
+        "--epochs": (optim.epochs, 1),
+        "--max-steps": (optim.max_steps, 0),
+        "--seed": (optim.seed, 0),
+        "--weight-decay": (optim.weight_decay, 0),
+        "--warmup-epochs": (optim.warmup_epochs, 0),
+        "--image-size": (data.image_size, 1),
+        "--val-resize": (data.val_resize, 0),
+        "--num-classes": (data.num_classes, 0),
+        "--checkpoint-steps": (keep.checkpoint_steps, 0),
+        "--keep-last": (keep.keep_last, 1),
+        "--keep-best": (keep.keep_best, 0),
+    }
+    for name, (value, least) in at_least.items():
+        if not value >= least:
+            raise UsageError(f"{name} {value}: give {least} or more")
+    if not 0 < optim.lr < float("inf"):
+        raise UsageError(f"--lr {optim.lr}: give a number above 0")
+    if not 0 <= optim.momentum < 1:
+        raise UsageError(f"--momentum {optim.momentum}: give a number from 0 to below 1")
+    if optim.warmup_epochs >= optim.epochs:
+        raise UsageError(
+            f"--warmup-epochs {optim.warmup_epochs:g} leaves nothing of --epochs {optim.epochs}; give less"
+        )
+    if 0 < data.val_resize < data.image_size:
+        raise UsageError(
+            f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {data.image_size} or more"
+        )
+
+
+def _check_names(run: Run) -> None:
+    names.check_name("--model", run.model.model, names.MODELS)
+    names.check_name("--optimizer", run.optim.optimizer, names.OPTIMIZERS)
+    names.check_name("--schedule", run.optim.schedule, names.SCHEDULES)
+    for flag, value, known in (
+        ("--task", run.model.task, names.TASKS),
+        ("--amp", run.model.amp, names.AMP),
+        ("--loader", run.data.loader, names.LOADERS),
+        ("--log-level", run.keep.log_level, names.LOG_LEVELS),
+        *(("--log", sink, names.SINKS) for sink in run.keep.log.split(",")),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
+    workers = run.data.loader_workers
+    if workers != "auto" and not (workers.isdecimal() and int(workers) > 0):
+        raise UsageError(f"--loader-workers {workers}: give auto or a number above 0")
+    from mxtrain.data import augment
+
+    augment.check(run.data.augment)
+
+
+def _check_store(run: Run) -> None:
+    store = run.layout.kvstore
+    if store in names.DIST_STORES:
+        raise UsageError(
+            f"--kvstore {store}: this version trains on one machine; use --kvstore device and --devices"
+        )
+    if store not in names.STORES:
+        raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
+    for flag, count in (("--num-workers", run.layout.num_workers), ("--num-servers", run.layout.num_servers)):
+        if count > 1:
+            raise UsageError(f"{flag} {count} needs a dist_* --kvstore, but it is {store}; leave {flag} out")
+    role = os.environ.get("DMLC_ROLE", "")
+    if role:
+        raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
+
+
+def _check_devices(run: Run) -> None:
+    if run.model.amp == "fp16" and run.layout.devices.startswith("cpu"):
+        raise UsageError("--amp fp16 needs a GPU: MXNet has no fp16 kernels on CPU; use --amp bf16")
+    check_present(run.layout.devices)
+
+
+def check_present(devices: str) -> None:
+    """Refuse a GPU that this machine does not have or this MXNet cannot use."""
+    for kind, index in layout.devices(devices):
+        problem = machine.gpu_problem(index) if kind == "gpu" else None
+        if problem:
+            raise UsageError(f"--devices {devices}: {problem}")
+
+
+def _check_resume(resume: str) -> None:
+    if resume not in ("auto", "never") and not (Path(resume) / "manifest.json").is_file():
+        raise UsageError(
+            f"--resume {resume}: no checkpoint there; give auto, never or a folder in RUN/checkpoints"
+        )
+
+
+def _check_out(out: Path) -> None:
+    """Make the run folder and write to it: permission bits alone do not tell (root, read-only mounts)."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=str(out)):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: cannot be written ({error.strerror}); give a folder that can"
+        ) from None

@@ -1,0 +1,243 @@
+"""The whole description of a run: frozen dataclasses, their flags and their YAML.
+
+Owns the names and defaults of every flag of `mxtrain.fit` and how flags and `--config` become one `Run`. A field
+`batch_size` is the flag `--batch-size` and the YAML key `batch_size`; flags win over the file. What a run may not
+ask for is in `checks.py`. mxnet is never loaded here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+from typing import Any, Optional, Sequence, get_type_hints
+
+from mxtrain.errors import UsageError, nearest
+
+
+def flag(default: Any, help: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What is read, and how a picture becomes an array."""
+
+    train: Optional[str] = flag(
+        None, "the .rec file to train on; python -m tools.im2rec_wrapper pack makes one"
+    )
+    val: Optional[str] = flag(None, "the .rec file to evaluate on after each epoch")
+    image_size: int = flag(224, "height and width of the pictures that the net sees")
+    val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
+    augment: str = flag(
+        "resized_crop+flip",
+        "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable",
+    )
+    loader: str = flag("auto", "who decodes: auto | threads")
+    loader_workers: str = flag("auto", "how many decode at once: auto or a number")
+    num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What is trained."""
+
+    task: str = flag("classification", "what is learnt: classification")
+    model: str = flag(
+        "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
+    )
+    amp: str = flag("off", "mixed precision: off | bf16 | fp16 (GPU)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Who computes what. None of these moves the loss curve."""
+
+    kvstore: str = flag("device", "where gradients are summed: local | device")
+    devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
+    num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
+    num_servers: int = flag(1, "server processes of a dist_* kvstore")
+    accumulate: int = flag(0, "micro-batches that each device sums up before an update; 0: derived")
+    threads: int = flag(0, "OpenMP threads per device; 0: this process's share of the cores")
+
+
+@dataclasses.dataclass(frozen=True)
+class Optim:
+    """How the weights move."""
+
+    batch_size: int = flag(64, "samples in one optimizer update, over all devices and workers")
+    micro_batch: int = flag(
+        0, "samples in one forward/backward; 0: derived from batch_size alone, 32 at most"
+    )
+    optimizer: str = flag("sgd", "an optimizer by MXNet's name, adamw, or module:callable")
+    lr: float = flag(0.1, "peak learning rate, for the global batch")
+    momentum: float = flag(0.9, "momentum of sgd, nag and others that have one; beta1 of the adam family")
+    weight_decay: float = flag(1e-4, "weight decay; biases and norm parameters have none")
+    schedule: str = flag(
+        "cosine", "how the rate falls: constant | cosine | linear | poly | step; or module:callable"
+    )
+    warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
+    epochs: int = flag(90, "passes over the training set")
+    max_steps: int = flag(0, "stop after this many updates; 0: only epochs count")
+    seed: int = flag(0, "the one number that all randomness comes from")
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """What stays on disk and what is shown."""
+
+    out: str = flag("runs/latest", "the run folder")
+    resume: str = flag(
+        "auto", "auto: go on where the run folder's newest checkpoint ends | never | PATH of a checkpoint"
+    )
+    checkpoint_steps: int = flag(0, "also save every so many updates; 0: only after each epoch")
+    keep_last: int = flag(2, "how many of the newest checkpoints are kept")
+    keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
+    log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
+    log_level: str = flag("info", "what is told on stderr: debug | info | warning")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All of it."""
+
+    data: Data = Data()
+    model: Model = Model()
+    layout: Layout = Layout()
+    optim: Optim = Optim()
+    keep: Keep = Keep()
+
+
+SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Run)}
+
+
+def flag_names() -> list[str]:
+    """Every flag of fit, in the order of --help."""
+    fields = [field.name for section in SECTIONS.values() for field in dataclasses.fields(section)]
+    return ["--" + name.replace("_", "-") for name in fields] + ["--config", "--print-config"]
+
+
+def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.fit") -> Run:
+    """The run that these flags describe; ends the process after --help and --print-config."""
+    from jsonargparse import ArgumentError
+
+    parser = _parser(program)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        of_file = _config_file(arguments)
+        parser.parse_object(of_file)  # the file's own types, before flags hide them
+        parser.set_defaults(of_file)
+        flat = vars(parser.parse_args(arguments))
+    except ArgumentError as error:
+        raise UsageError(_one_line(str(error))) from None
+    run = from_flat(flat)
+    if flat["print_config"]:
+        sys.stdout.write(to_yaml(run))
+        raise SystemExit(0)
+    return run
+
+
+def _config_file(arguments: list[str]) -> dict[str, Any]:
+    """What --config holds, its keys known and written with underscores."""
+    import argparse
+
+    import yaml
+
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config", nargs="?")
+    path = finder.parse_known_args(arguments)[0].config
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text()) or {}
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}; give a YAML file of flags") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"--config {path}: expected lines such as 'batch_size: 64'")
+    flat = {str(key).replace("-", "_"): value for key, value in content.items()}
+    names = to_flat(Run())
+    for key in flat:
+        if key not in names:
+            raise UsageError(f"--config {path}: unknown key '{key}'{nearest(key, names)}")
+    return {key: _undo_yaml(value, names[key]) for key, value in flat.items()}
+
+
+def _undo_yaml(value: Any, default: Any) -> Any:
+    """YAML 1.1 reads `off` as false and 1e-3 as text; a flag reads a word and a number."""
+    if isinstance(value, bool) and not isinstance(default, bool):
+        return "on" if value else "off"
+    if isinstance(value, str) and isinstance(default, float):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def from_flat(flat: dict[str, Any]) -> Run:
+    """The run of a flat {name: value}; other keys are left alone."""
+    return Run(
+        **{
+            name: section(**{f.name: flat[f.name] for f in dataclasses.fields(section) if f.name in flat})
+            for name, section in SECTIONS.items()
+        }
+    )
+
+
+def to_flat(run: Run) -> dict[str, Any]:
+    return {name: value for section in dataclasses.asdict(run).values() for name, value in section.items()}
+
+
+def to_yaml(run: Run) -> str:
+    import yaml
+
+    return "".join(
+        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(run, name)), sort_keys=False)}"
+        for name, section in SECTIONS.items()
+    )
+
+
+def read(path: Path) -> Run:
+    """The run that a run folder's config.yaml describes."""
+    return parse(["--config", str(path)])
+
+
+def _parser(program: str) -> Any:
+    import jsonargparse
+
+    parser = jsonargparse.ArgumentParser(
+        prog=program,
+        exit_on_error=False,
+        allow_abbrev=False,
+        description="Train a Gluon net on RecordIO data.",
+    )
+    parser.add_argument("--config", type=str, help="a YAML file of these flags; flags win")
+    parser.add_argument("--print-config", action="store_true", help="print the run as YAML and stop")
+    for name, section in SECTIONS.items():
+        group = parser.add_argument_group(name, (section.__doc__ or "").strip())
+        hints = get_type_hints(section)
+        for field in dataclasses.fields(section):
+            group.add_argument(
+                "--" + field.name.replace("_", "-"),
+                type=hints[field.name],
+                default=field.default,
+                help=field.metadata["help"],
+            )
+    return parser
+
+
+def _one_line(message: str) -> str:
+    """jsonargparse's complaint as one line that names the flag and the way out."""
+    unknown_flag = re.search(r"nrecognized arguments: (\S+)", message)
+    if unknown_flag:
+        name = unknown_flag.group(1).split("=")[0]
+        return f"unknown flag {name}{nearest(name, flag_names())}; --help lists them all"
+    wrong_type = re.search(r"Parser key \"(\w+)\":\s+Expected a <class '(\w+)'>. Got value: (.*)", message)
+    if wrong_type:
+        key, kind, value = wrong_type.groups()
+        kind = {"int": "a whole number", "float": "a number"}.get(kind, kind)
+        return f"--{key.replace('_', '-')}: expected {kind}, got '{value}'"
+    return " ".join(message.split())

@@ -1,0 +1,56 @@
+"""What a classifier's labels must be, held against the records before training starts.
+
+Owns the number of classes and their names. MXNet clips a label that is out of range without a word, so it is
+looked for here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxtrain.data.records import Records
+from mxtrain.errors import DataError
+
+
+def class_names(train: Records, val: Records | None, num_classes: int) -> list[str]:
+    """One name for each output of the net; `num_classes` 0 takes as many as the training set has."""
+    names = train.class_names
+    count = num_classes or (len(names) if names else int(_labels(train).max()) + 1)
+    if count < 2:
+        raise DataError(f"{train.path}: holds {count} class; a classifier needs at least two")
+    if names and len(names) > count:
+        raise DataError(
+            f"{train.path}: has {len(names)} class names, but --num-classes is {count}; give 0 or more"
+        )
+    outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
+    for records in [train] if val is None else [train, val]:
+        check(records, outputs)
+    return outputs
+
+
+def _labels(records: Records) -> Any:
+    labels = records.labels()
+    if labels.ndim > 1:
+        raise DataError(
+            f"{records.path}: has {labels.shape[1]} labels a record; --task classification takes one"
+        )
+    return labels
+
+
+def check(records: Records, class_names: list[str]) -> None:
+    """Refuse records that a net with these outputs cannot be trained or judged on."""
+    if records.class_names and not set(records.class_names) <= set(class_names):
+        other = sorted(set(records.class_names) - set(class_names))[0]
+        raise DataError(
+            f"{records.path}: its class '{other}' is none of the net's; pack training and validation together"
+        )
+    labels, count = _labels(records), len(class_names)
+    wrong = np.flatnonzero((labels < 0) | (labels >= count) | (labels != np.floor(labels)) | np.isnan(labels))
+    if len(wrong):
+        key, label = records.keys[wrong[0]], labels[wrong[0]]
+        raise DataError(
+            f"{records.path}: record {key} has label {label:g}, but there are {count} classes (0 to {count - 1}); "
+            f"{len(wrong)} such records; give --num-classes or pack again"
+        )

@@ -1,0 +1,72 @@
+"""From a model's name to a net that is ready to train.
+
+Owns building by name, initialising, and the choice between a symbolic graph and imperative execution. Known names
+are listed in `names.py`, which needs no mxnet.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any, Sequence
+
+from mxtrain import names
+from mxtrain.errors import UsageError
+from mxtrain.models import small
+from mxtrain.runtime import mx
+
+logger = logging.getLogger(__name__)
+
+CHANNELS = 3
+
+
+def build(name: str, num_classes: int) -> Any:
+    """The net of that name with `num_classes` outputs, not initialised yet."""
+    if name in names.SMALL_NETS:
+        return small.BY_NAME[name](num_classes)
+    if name in names.GLUONCV_CLASSIFIERS:
+        from mxtrain.runtime import gluoncv
+
+        return gluoncv.model_zoo.get_model(name, pretrained=False, classes=num_classes)
+    net = names.load_path("--model", name)(num_classes=num_classes)
+    if not isinstance(net, mx.gluon.Block):
+        raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    return net
+
+
+def initialize(net: Any, contexts: Sequence[Any], seed: int) -> None:
+    """Random weights from `seed`, the same on every context."""
+    mx.random.seed(seed)
+    relu_gain = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
+    with warnings.catch_warnings():
+        # Nets that bring an initialiser of their own for some layers make Gluon warn about each.
+        warnings.simplefilter("ignore")
+        net.initialize(relu_gain, ctx=list(contexts))
+
+
+def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int) -> None:
+    """Fix all shapes and turn the net into a symbolic graph where it can be one."""
+    picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
+    try:
+        net(picture).wait_to_read()
+    except Exception as error:
+        raise UsageError(
+            f"--model {name} does not take pictures of --image-size {image_size}: {_reason(error)}"
+        ) from None
+    if not isinstance(net, mx.gluon.HybridBlock):
+        logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
+        return
+    net.hybridize(static_alloc=True, static_shape=True)
+    try:
+        net(picture).wait_to_read()
+    except Exception as error:
+        net.hybridize(active=False)
+        logger.warning("%s runs imperatively, it will not hybridize: %s", name, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """The sentence inside an MXNet error, which may carry a C++ stack around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Check failed" in line or "Error in operator" in line]
+    line = (telling or lines or [type(error).__name__])[-1]
+    return line.split("Error: ")[-1][:200]

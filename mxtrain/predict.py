@@ -1,0 +1,56 @@
+"""`python -m mxtrain.predict IMAGE...`: what a trained net sees in pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Sequence
+
+from mxtrain import trained
+from mxtrain.errors import DataError, one_line
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return one_line("mxtrain.predict", lambda: predict(argv))
+
+
+def predict(argv: Sequence[str] | None = None) -> None:
+    parser = trained.parser("python -m mxtrain.predict", "Name what is in pictures.")
+    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
+    parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
+    options = parser.parse_args(argv)
+    missing = [image for image in options.images if not image.is_file()]
+    if missing:
+        raise DataError(f"{missing[0]}: no such file")
+
+    net, contexts, run, class_names = trained.open_net(options)
+    for image in options.images:
+        found = _classes(net, contexts[0], run, class_names, image)[: options.top]
+        if options.json:
+            print(json.dumps({"image": str(image), "classes": found}))
+        else:
+            print(f"{image}: " + ", ".join(f"{each['class']} {each['probability']:.3f}" for each in found))
+
+
+def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Path) -> list[dict[str, Any]]:
+    """Every class with its probability, the likeliest first."""
+    import numpy as np
+
+    from mxtrain.data.augment import eval_transform
+    from mxtrain.train.evaluate import resize_of
+    from mxtrain.train.step import to_context
+
+    size = run.data.image_size
+    picture = np.empty((1, 3, size, size), np.float32)
+    try:
+        eval_transform(size, resize_of(run))(image.read_bytes(), None, picture[0])
+    except (OSError, ValueError) as error:
+        raise DataError(f"{image}: {error}") from None
+    output = net(to_context(picture, context)).astype("float32", copy=False)
+    probabilities = output.softmax(axis=1).asnumpy()[0]
+    order = np.argsort(-probabilities, kind="stable")
+    return [{"class": class_names[i], "probability": float(probabilities[i])} for i in order]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

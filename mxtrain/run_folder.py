@@ -1,0 +1,87 @@
+"""The run folder: what a run leaves on disk beside its checkpoints.
+
+Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, command line, git state),
+`logs/`, and setting an older run aside when one starts anew in its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mxtrain
+from mxtrain import config, machine
+
+PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs")
+
+
+def prepare(run: config.Run) -> Path:
+    """Describe the run in its folder and send the log there too."""
+    out = Path(run.keep.out)
+    if run.keep.resume == "never":
+        _set_aside(out)
+    (out / "config.yaml").write_text(config.to_yaml(run))
+    (out / "environment.json").write_text(json.dumps(_environment(), indent=1) + "\n")
+    _start_log(out / "logs" / "fit.log", run.keep.log_level)
+    return out
+
+
+def last_evaluation(out: Path) -> dict[str, Any] | None:
+    """The newest evaluation in metrics.jsonl."""
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    evaluations: list[dict[str, Any]] = [record for record in records if record["kind"] == "eval"]
+    return evaluations[-1] if evaluations else None
+
+
+def _set_aside(out: Path) -> None:
+    """Move what an older run left to previous-N: starting anew deletes nothing."""
+    old = [out / name for name in PARTS if (out / name).exists()]
+    if not (out / "checkpoints").exists():
+        return
+    number = 1 + sum(1 for _ in out.glob("previous-*"))
+    aside = out / f"previous-{number}"
+    aside.mkdir()
+    for path in old:
+        path.rename(aside / path.name)
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "command": [sys.executable, *sys.argv],
+        "python": platform.python_version(),
+        "mxtrain": mxtrain.__version__,
+        "wheels": machine.installed_wheels(),
+        "host": platform.node(),
+        "git": _git_state(),
+    }
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit and cleanliness of the folder that the command was given in; None outside a checkout."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "uncommitted": _git("status", "--porcelain").splitlines()}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
+
+
+def _start_log(path: Path, level: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    root = logging.getLogger("mxtrain")
+    root.setLevel(logging.DEBUG)
+    to_file, to_terminal = logging.FileHandler(str(path)), logging.StreamHandler()
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    to_terminal.setFormatter(logging.Formatter("%(message)s"))
+    to_terminal.setLevel(level.upper())
+    root.handlers = [to_file, to_terminal]
+    root.propagate = False

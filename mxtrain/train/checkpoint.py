@@ -1,0 +1,107 @@
+"""A checkpoint is a directory: arrays in MXNet's own format, everything else in state.json, checksums in a manifest.
+
+Owns writing one so that it is either whole or absent, finding the newest whole one, and keeping few. Holds no
+pickle. What the numbers mean is the loop's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Tuple
+
+from mxtrain.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
+STATE, MANIFEST = "state.json", "manifest.json"
+
+
+def write(folder: Path, step: int, files: dict[str, Callable[[str], None]], state: dict[str, Any]) -> Path:
+    """Write aside, fsync, rename: `files` maps a name to what writes it to a path."""
+    final = folder / f"step-{step:08d}"
+    aside = folder / f".writing-step-{step:08d}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for name, save in files.items():
+        save(str(aside / name))
+    (aside / STATE).write_text(json.dumps({"version": VERSION, "step": step, **state}, indent=1))
+    sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
+    (aside / MANIFEST).write_text(json.dumps(sums, indent=1))
+    for path in [*aside.iterdir(), aside]:
+        _fsync(path)
+    if final.exists():
+        shutil.rmtree(final)
+    aside.rename(final)
+    _fsync(folder)
+    return final
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """state.json of a checkpoint whose checksums all hold; DataError names the file that fails."""
+    try:
+        sums = json.loads((checkpoint / MANIFEST).read_text())
+        for name, checksum in sums.items():
+            if _checksum(checkpoint / name) != checksum:
+                raise DataError(f"{checkpoint / name}: damaged, its checksum differs from {MANIFEST}")
+        state: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{checkpoint}: not a whole checkpoint ({error})") from None
+    if state["version"] != VERSION:
+        raise DataError(f"{checkpoint}: written in format {state['version']}, this mxtrain reads {VERSION}")
+    return state
+
+
+def newest(folder: Path) -> Checkpoint | None:
+    """The newest whole checkpoint; only as many are read as it takes to find one."""
+    return next(_whole(folder), None)
+
+
+def best(folder: Path) -> Checkpoint | None:
+    """The whole checkpoint with the highest score; the newest where none has one."""
+    found = list(_whole(folder))
+    scored = [each for each in found if each[1].get("score") is not None]
+    return max(scored, key=lambda each: each[1]["score"]) if scored else next(iter(found), None)
+
+
+def _whole(folder: Path) -> Iterator[Checkpoint]:
+    """Newest first; a damaged one is named and skipped."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            yield path, read_state(path)
+        except DataError as error:
+            logger.warning("skipping a damaged checkpoint: %s", error)
+
+
+def prune(folder: Path, keep_last: int, keep_best: int) -> None:
+    """Delete all but the newest and the best."""
+    states = {path: json.loads((path / STATE).read_text()) for path in sorted(folder.glob("step-*"))}
+    scored = sorted(
+        (state["score"], path) for path, state in states.items() if state.get("score") is not None
+    )
+    kept = {*list(states)[-keep_last:], *(path for _, path in scored[len(scored) - keep_best :])}
+    for path in states:
+        if path not in kept:
+            shutil.rmtree(path)
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,73 @@
+"""How good a net is on a data set: every sample once, exact counts.
+
+Owns the numbers of an evaluation; who asks for it (the loop, the evaluate command) decides what becomes of them.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Sequence
+
+import numpy as np
+
+from mxtrain.config import Run
+from mxtrain.data.augment import eval_transform
+from mxtrain.data.loader import Loader, Request, num_workers
+from mxtrain.runtime import mx
+from mxtrain.train.step import to_context
+
+SAMPLES_AT_ONCE = 64
+
+
+def resize_of(run: Run) -> int:
+    """The short side before the centre crop."""
+    return run.data.val_resize or round(run.data.image_size / 0.875)
+
+
+def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[str, Any]:
+    """Loss, accuracy and top-5 accuracy over all of `records`."""
+    size = run.data.image_size
+    transform, workers = eval_transform(size, resize_of(run)), num_workers(run.data.loader_workers)
+    loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    sums = np.zeros(3)
+    with Loader(records, transform, (3, size, size), _requests(len(records)), 0, workers) as loader:
+        under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
+        for batch in loader:
+            context = contexts[batch.request.position % len(contexts)]
+            data, label = to_context(batch.data, context), to_context(batch.label, context)
+            output = net(data).astype("float32", copy=False)
+            under_way.append((batch, output, loss_of(output, label)))
+            # As many batches compute at once as there are devices.
+            if len(under_way) == len(contexts):
+                sums += _collect(loader, *under_way.popleft())
+        while under_way:
+            sums += _collect(loader, *under_way.popleft())
+    loss, correct, correct_top5 = sums / len(records)
+    return {
+        "val_loss": float(loss),
+        "val_accuracy": float(correct),
+        "val_top5_accuracy": float(correct_top5),
+        "num_samples": len(records),
+    }
+
+
+def _requests(num_samples: int) -> list[Request]:
+    starts = range(0, num_samples, SAMPLES_AT_ONCE)
+    return [
+        Request(
+            step=0,
+            position=place,
+            epoch=0,
+            samples=np.arange(start, min(start + SAMPLES_AT_ONCE, num_samples)),
+        )
+        for place, start in enumerate(starts)
+    ]
+
+
+def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:
+    """The batch's summed loss and its hits at 1 and at 5, waiting for them; the batch's buffers are free then."""
+    order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
+    hits = order == batch.label[:, None]
+    found = np.array([losses.asnumpy().sum(dtype=np.float64), hits[:, 0].sum(), hits.any(axis=1).sum()])
+    loader.release(batch)
+    return found

@@ -1,0 +1,115 @@
+"""A run from its first step to its last: `run` tells it top to bottom.
+
+Owns the order of events. What happens inside a step is `step.py`'s, what a batch is made of `data`'s, and what a
+checkpoint holds `state.py`'s.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+from mxtrain.config import Run
+from mxtrain.data import order
+from mxtrain.data.augment import train_transform
+from mxtrain.data.loader import Loader, Request, num_workers
+from mxtrain.errors import Diverged
+from mxtrain.layout import batch_plan
+from mxtrain.report.writers import Record, open_sinks
+from mxtrain.train import schedules, signals, state
+from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.evaluate import evaluate
+from mxtrain.train.step import Outcome, train_step
+
+
+def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: Checkpoint | None) -> None:
+    """Train as `run` says on the records `train`, from the beginning or from a checkpoint."""
+    steps_per_epoch = order.steps_per_epoch(len(train), run.optim.batch_size)
+    num_steps = _num_steps(run, steps_per_epoch)
+    schedule = schedules.by_name(run.optim.schedule)
+    warmup_steps = round(run.optim.warmup_epochs * steps_per_epoch)
+    parts = state.build(run, len(class_names))
+    progress = state.restore(run, parts, resume)
+
+    with signals.wishes() as wishes, open_sinks(
+        run.keep.log, Path(run.keep.out), num_steps, progress.step
+    ) as write:
+        requests = _requests(run, len(train), progress.step, num_steps)
+        with _open_loader(run, train, requests) as loader:
+            started = time.monotonic()
+            for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
+                rate = schedules.learning_rate(schedule, step, run.optim.lr, warmup_steps, num_steps)
+                outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
+                progress = progress.after(outcome)
+                epoch = step // steps_per_epoch + 1
+                write(_step_record(progress.step, epoch, rate, outcome, time.monotonic() - started))
+                _refuse_divergence(outcome, progress.step)
+
+                ended = progress.step % steps_per_epoch == 0 or progress.step == num_steps
+                if ended and val is not None:
+                    found = evaluate(run, parts.net, val, parts.contexts)
+                    write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
+                    progress = progress.scored(found["val_accuracy"])
+                if ended or wishes or _is_due(progress.step, run.keep.checkpoint_steps):
+                    state.save(run, parts, progress, class_names)
+                if wishes and progress.step < num_steps:
+                    raise wishes[0]
+                started = time.monotonic()
+
+
+def _num_steps(run: Run, steps_per_epoch: int) -> int:
+    num_steps = run.optim.epochs * steps_per_epoch
+    return min(num_steps, run.optim.max_steps) if run.optim.max_steps else num_steps
+
+
+def _requests(run: Run, num_samples: int, first_step: int, num_steps: int) -> Iterator[Request]:
+    """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
+    optim, micro_batch = run.optim, batch_plan(run).micro_batch
+    steps_per_epoch = order.steps_per_epoch(num_samples, optim.batch_size)
+    for epoch, steps in itertools.groupby(
+        range(first_step, num_steps), key=lambda step: step // steps_per_epoch
+    ):
+        samples = order.epoch_order(num_samples, optim.seed, epoch)
+        for step in steps:
+            of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
+            for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
+                yield Request(step, position, epoch, part)
+
+
+def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
+    size = run.data.image_size
+    transform = train_transform(run.data.augment, size)
+    return Loader(
+        records, transform, (3, size, size), requests, run.optim.seed, num_workers(run.data.loader_workers)
+    )
+
+
+def _step_record(step: int, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:
+    record: dict[str, Any] = {
+        "kind": "train",
+        "step": step,
+        "epoch": epoch,
+        "loss": outcome.loss,
+        "lr": rate,
+        "accuracy": outcome.accuracy,
+        "images_per_second": outcome.num_samples / seconds,
+        "seconds": seconds,
+    }
+    if outcome.scale.dynamic:
+        record.update(loss_scale=outcome.scale.scale, applied=outcome.applied)
+    return record
+
+
+def _refuse_divergence(outcome: Outcome, step: int) -> None:
+    """Without a loss scale to lower, gradients that are not finite stay so; the weights have not taken them."""
+    if not outcome.applied and not outcome.scale.dynamic:
+        raise Diverged(
+            f"step {step}: gradients are not finite (loss {outcome.loss:g}); lower --lr or raise --warmup-epochs, "
+            "then run again with another --out"
+        )
+
+
+def _is_due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0

@@ -1,0 +1,116 @@
+"""What a run is made of, how far it has come, and how both survive a stop.
+
+`Parts` are built anew by every process and changed in place by a step; `Progress` is a small value that travels
+with them. Owns what goes into a checkpoint. How it gets to disk safely is `checkpoint.py`'s, which one
+a run goes on from `resume.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any, Sequence
+
+from mxtrain import config, layout
+from mxtrain.config import Run
+from mxtrain.kv.store import open_trainer
+from mxtrain.models import zoo
+from mxtrain.runtime import mx
+from mxtrain.train import checkpoint, optimizers, precision, weights
+from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.precision import LossScale
+
+logger = logging.getLogger(__name__)
+
+WEIGHTS, OPTIMIZER = "weights.params", "optimizer.params"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a step works with and changes in place."""
+
+    net: Any
+    loss: Any
+    trainer: Any
+    contexts: Sequence[Any]
+    seed: int
+    num_micro_batches: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far the run has come: `step` updates are done."""
+
+    step: int
+    scale: LossScale
+    score: float | None = None
+
+    def after(self, outcome: Any) -> Progress:
+        return Progress(self.step + 1, outcome.scale)
+
+    def scored(self, score: float) -> Progress:
+        return dataclasses.replace(self, score=score)
+
+
+def build_net(run: Run, num_classes: int, contexts: Sequence[Any]) -> Any:
+    """The run's net with fresh weights, compiled."""
+    precision.enable(run.model.amp)
+    net = zoo.build(run.model.model, num_classes)
+    zoo.initialize(net, contexts, run.optim.seed)
+    zoo.compile(net, run.model.model, contexts, run.data.image_size)
+    return net
+
+
+def contexts(devices: str) -> list[Any]:
+    return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
+
+
+def build(run: Run, num_classes: int) -> Parts:
+    """Everything a first step needs."""
+    places = contexts(run.layout.devices)
+    net = build_net(run, num_classes, places)
+    trained = list(weights.parameters(net).values())
+    optimizers.exempt_from_decay(trained)
+    trainer = open_trainer(trained, optimizers.build(run.optim), run.layout.kvstore)
+    plan = layout.batch_plan(run)
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    return Parts(net, loss, trainer, places, run.optim.seed, plan.num_micro_batches)
+
+
+def save(run: Run, parts: Parts, progress: Progress, class_names: list[str]) -> Path:
+    """Write a checkpoint of this moment into the run folder and drop the ones no longer wanted."""
+    folder = Path(run.keep.out) / "checkpoints"
+    files = {
+        WEIGHTS: parts.net.save_parameters,
+        OPTIMIZER: lambda path: weights.save_optimizer(parts.trainer, path),
+    }
+    state = {
+        "score": progress.score,
+        "loss_scale": dataclasses.asdict(progress.scale),
+        "update_counts": weights.update_counts(parts.trainer),
+        "config": config.to_flat(run),
+        "class_names": class_names,
+    }
+    written = checkpoint.write(folder, progress.step, files, state)
+    checkpoint.prune(folder, run.keep.keep_last, run.keep.keep_best)
+    return written
+
+
+def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
+    """Put a checkpoint's arrays into `parts`; the beginning where there is none."""
+    if found is None:
+        return Progress(step=0, scale=precision.loss_scale(run.model.amp))
+    path, state = found
+    weights.load(parts.net, str(path / WEIGHTS), parts.contexts)
+    weights.load_optimizer(parts.trainer, str(path / OPTIMIZER), state["update_counts"])
+    logger.info("going on from %s", path)
+    return Progress(state["step"], LossScale(**state["loss_scale"]), state["score"])
+
+
+def load_net(found: Checkpoint, places: Sequence[Any]) -> Any:
+    """The trained net of a checkpoint, without what training it further would need."""
+    path, state = found
+    net = build_net(config.from_flat(state["config"]), len(state["class_names"]), places)
+    weights.load(net, str(path / WEIGHTS), places)
+    return net

@@ -1,0 +1,50 @@
+"""BatchNorm's running statistics under micro-batches.
+
+MXNet moves them once per backward pass, on the device that ran it, so they would depend on who computed what. Here
+they move once a step, by the mean over all its micro-batches, and are equal on every device afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+RUNNING = ("running_mean", "running_var", "moving_mean", "moving_var")
+
+
+def parameters(net: Any) -> list[Any]:
+    """The running statistics among the net's parameters."""
+    return [p for p in net.collect_params().values() if p.grad_req == "null" and p.name.endswith(RUNNING)]
+
+
+class RunningMean:
+    """Every micro-batch starts from the step's first statistics; `settle` takes the mean of where they ended."""
+
+    def __init__(self, parts: Any):
+        self.contexts = parts.contexts
+        # One micro-batch on one device needs no help.
+        alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1
+        self.parameters = [] if alone else parameters(parts.net)
+        self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
+        self.totals: dict[Any, list[Any]] = {}
+        self.weight = 0
+
+    def before(self, context: Any) -> None:
+        if context in self.totals:
+            for parameter, start in zip(self.parameters, self.start[context]):
+                parameter.data(context)[:] = start
+
+    def after(self, context: Any, weight: int) -> None:
+        ended = [parameter.data(context) * weight for parameter in self.parameters]
+        if context not in self.totals:
+            self.totals[context] = ended
+        else:
+            for total, value in zip(self.totals[context], ended):
+                total += value
+        self.weight += weight
+
+    def settle(self) -> None:
+        for place, parameter in enumerate(self.parameters):
+            parts = [totals[place].as_in_context(self.contexts[0]) for totals in self.totals.values()]
+            mean = sum(parts[1:], parts[0]) / self.weight
+            for context in self.contexts:
+                parameter.data(context)[:] = mean.as_in_context(context)

@@ -1,0 +1,143 @@
+"""One optimizer update, from its micro-batches to the new weights.
+
+Reads top to bottom: every micro-batch is seeded, run forward and backward and added up; then gradients are reduced
+over the devices, checked, and applied. Who computes which micro-batch moves no number but the last bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Iterable, Sequence
+
+from mxtrain.runtime import mx
+from mxtrain.train import precision
+from mxtrain.train.precision import LossScale
+from mxtrain.train.state import Parts
+from mxtrain.train.statistics import RunningMean
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a step came to, over the whole global batch."""
+
+    loss: float
+    accuracy: float
+    num_samples: int
+    applied: bool
+    scale: LossScale
+
+
+def train_step(
+    parts: Parts,
+    batches: Iterable[Any],
+    release: Callable[[Any], None],
+    step: int,
+    rate: float,
+    scale: LossScale,
+) -> Outcome:
+    """Move the weights once, by the mean gradient over all samples of `batches`; each is released when used."""
+    gradients, running = GradientSum(parts.trainer, parts.contexts), RunningMean(parts)
+    under_way: list[Any] = []
+    sums: list[Any] = []
+    num_samples = 0
+    for batch in batches:
+        position = batch.request.position
+        context = parts.contexts[position % len(parts.contexts)]
+        gradients.before(context)
+        running.before(context)
+        mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
+        sums.append(_forward_backward(parts, batch, context, scale.scale))
+        running.after(context, len(batch.label))
+        num_samples += len(batch.label)
+        under_way.append(batch)
+        if len(under_way) == len(parts.contexts):
+            _wait(under_way, release)
+    running.settle()
+    first_device = gradients.settle()
+
+    parts.trainer.allreduce_grads()
+    applied = precision.all_finite(first_device)
+    if applied:
+        parts.trainer.set_learning_rate(rate)
+        parts.trainer._scale = 1.0 / scale.scale
+        parts.trainer.update(num_samples)
+    _wait(under_way, release)
+    loss, correct = (sum(float(value.asscalar()) for value in values) for values in zip(*sums))
+    return Outcome(loss / num_samples, correct / num_samples, num_samples, applied, scale.after(applied))
+
+
+def _forward_backward(parts: Parts, batch: Any, context: Any, scale: float) -> Any:
+    """Leave this micro-batch's gradients on the device; its summed loss and its hits, not waited for."""
+    data, label = to_context(batch.data, context), to_context(batch.label, context)
+    with mx.autograd.record():
+        # The loss is computed in float32 whatever the net runs in.
+        output = parts.net(data).astype("float32", copy=False)
+        losses = parts.loss(output, label)
+        scaled = losses * scale if scale != 1.0 else losses
+    scaled.backward()
+    return losses.sum(), (output.argmax(axis=1) == label).sum()
+
+
+def _wait(batches: list[Any], release: Callable[[Any], None]) -> None:
+    """Let the devices finish; MXNet read the batches where the loader had put them, which are free from here on."""
+    mx.nd.waitall()
+    while batches:
+        release(batches.pop())
+
+
+def micro_batch_seed(seed: int, step: int, position: int) -> int:
+    """A number of its own for each micro-batch, whoever computes it (splitmix64's mixing)."""
+    mask = (1 << 64) - 1
+    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + position * 0x94D049BB133111EB + 1) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
+
+
+def to_context(array: Any, context: Any) -> Any:
+    """A numpy array as an NDArray there; on the first CPU context without a copy."""
+    return mx.nd.from_numpy(array, zero_copy=True).as_in_context(context)
+
+
+class GradientSum:
+    """Sums the gradients of a device's micro-batches into its gradient arrays.
+
+    `grad_req='add'` would do it, but silently gives zeros under AMP. A parameter that a backward pass did not
+    reach keeps its old gradient in MXNet: here it counts as zero, and so does a whole device without work.
+    """
+
+    def __init__(self, trainer: Any, contexts: Sequence[Any]):
+        self.contexts = contexts
+        self.parameters = [p for p in trainer._params if p.grad_req != "null"]
+        self.totals: dict[Any, list[Any]] = {}
+
+    def before(self, context: Any) -> None:
+        """Save the device's last gradients from the backward pass to come."""
+        if context not in self.totals:
+            self.totals[context] = []
+        elif not self.totals[context]:
+            self.totals[context] = [gradient.copy() for gradient in self._fresh(context)]
+        else:
+            for total, gradient in zip(self.totals[context], self._fresh(context)):
+                total += gradient
+
+    def settle(self) -> list[Any]:
+        """Leave each device's sum where the trainer looks for it; the first device's arrays."""
+        for context in self.contexts:
+            gradients = self._fresh(context)
+            for total, gradient in zip(self.totals.get(context, []), gradients):
+                gradient += total
+            for parameter in self.parameters:
+                parameter.data(context)._fresh_grad = True
+        return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
+
+    def _fresh(self, context: Any) -> list[Any]:
+        """The gradients of the last backward pass there, zero where it did not reach."""
+        gradients = []
+        for parameter in self.parameters:
+            data, gradient = parameter.data(context), parameter.grad(context)
+            if not data._fresh_grad:
+                gradient[:] = 0
+            data._fresh_grad = False
+            gradients.append(gradient)
+        return gradients

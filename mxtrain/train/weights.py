@@ -1,0 +1,78 @@
+"""Net and optimizer as named arrays, and back.
+
+Owns the names under which weights and optimizer states are kept, so that a checkpoint depends neither on Gluon's
+name counters nor on pickle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxtrain.errors import DataError
+from mxtrain.runtime import mx
+
+
+def parameters(net: Any) -> dict[str, Any]:
+    """The net's parameters by their place in it; shared ones once."""
+    named: dict[str, Any] = {}
+    for name, parameter in net._collect_params_with_prefix().items():
+        if all(parameter is not other for other in named.values()):
+            named[name] = parameter
+    return named
+
+
+def load(net: Any, path: str, contexts: Any) -> None:
+    """Put saved weights into a net of the same shape."""
+    try:
+        net.load_parameters(path, ctx=list(contexts))
+    except (AssertionError, ValueError, KeyError, mx.base.MXNetError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: its weights do not fit this net: {reason}") from None
+
+
+def save_optimizer(trainer: Any, path: str) -> None:
+    """Every array of the first device's optimizer state; all devices hold the same."""
+    states = trainer._updaters[0].states
+    arrays = {
+        f"{index}.{place}": array
+        for index, state in states.items()
+        for place, array in enumerate(_flat(state))
+    }
+    # MXNet cannot write an empty file of arrays (plain SGD has no state).
+    mx.nd.save(path, arrays or {"none": mx.nd.zeros((1,))})
+
+
+def load_optimizer(trainer: Any, path: str, counts: dict[str, int]) -> None:
+    """Give every device's optimizer the saved state and update counts."""
+    arrays = mx.nd.load(path)
+    optimizer = trainer._optimizer
+    for device, updater in enumerate(trainer._updaters):
+        for index, parameter in enumerate(trainer._params):
+            if str(index) not in counts:
+                continue
+            weight = parameter.list_data()[device]
+            state = optimizer.create_state_multi_precision(index, weight)
+            for place, array in enumerate(_flat(state)):
+                array[:] = arrays[f"{index}.{place}"].as_in_context(array.context)
+            updater.states[index] = state
+            updater.states_synced[index] = True
+    restored = {int(index): count for index, count in counts.items()}
+    for context in {weight.context.device_id for weight in trainer._params[0].list_data()}:
+        optimizer._all_index_update_counts[context] = dict(restored)
+    optimizer.num_update = max(restored.values(), default=0)
+
+
+def update_counts(trainer: Any) -> dict[str, int]:
+    """How often each parameter has been updated, as Adam's bias correction needs it."""
+    device = trainer._params[0].list_data()[0].context.device_id
+    trainer._optimizer._set_current_context(device)
+    return {str(index): count for index, count in trainer._optimizer._index_update_count.items()}
+
+
+def _flat(state: Any) -> list[Any]:
+    """The arrays inside an optimizer state: None, an array, or tuples of those."""
+    if state is None:
+        return []
+    if isinstance(state, (list, tuple)):
+        return [array for part in state for array in _flat(part)]
+    return [state]

@@ -1,0 +1,179 @@
+"""Flags, YAML and what becomes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mxtrain import checks, config, layout
+from mxtrain.errors import UsageError
+
+# Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
+FLAGS = """
+--train --val --image-size --val-resize --augment --loader --loader-workers --num-classes
+--task --model --amp
+--kvstore --devices --num-workers --num-servers --accumulate --threads
+--batch-size --micro-batch --optimizer --lr --momentum --weight-decay --schedule --warmup-epochs --epochs --max-steps
+--seed
+--out --resume --checkpoint-steps --keep-last --keep-best --log --log-level
+--config --print-config
+""".split()
+
+
+def test_flags_are_a_contract() -> None:
+    assert config.flag_names() == FLAGS
+
+
+def test_defaults_survive_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(config.to_yaml(config.Run()))
+    assert config.read(path) == config.Run()
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("lr: 1e-3\nbatch-size: 16\namp: off\n")
+    run = config.parse(["--config", str(path), "--batch-size", "8"])
+    assert (run.optim.lr, run.optim.batch_size, run.model.amp) == (1e-3, 8, "off")
+
+
+def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--train", "a.rec", "--lr", "3e-05", "--devices", "cpu:0,1"]
+    with pytest.raises(SystemExit) as end:
+        config.parse([*arguments, "--print-config"])
+    assert end.value.code == 0
+    path = tmp_path / "run.yaml"
+    path.write_text(capsys.readouterr().out)
+    assert config.read(path) == config.parse(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--bach-size", "4"], ["--bach-size", "--batch-size"]),
+        (["--batch-size", "x"], ["--batch-size", "whole number", "'x'"]),
+        (["--lr", "fast"], ["--lr", "a number", "'fast'"]),
+        (["--batch", "4"], ["--batch", "--batch-size"]),
+        (["extra"], ["extra"]),
+        (["--config", "missing.yaml"], ["missing.yaml", "No such file"]),
+    ],
+)
+def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        config.parse(arguments)
+    for word in words:
+        assert word in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("bach_size: 4", ["bach_size", "batch_size"]),
+        ("batch_size: many", ["--batch-size", "'many'"]),
+        ("x: [", ["not YAML"]),
+        ("- 1", ["batch_size: 64"]),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        config.parse(["--config", str(path), "--batch-size", "8"])
+    for word in words:
+        assert word in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+REFUSED = [
+    ("", "--train"),
+    ("--batch-size 0", "--batch-size 0: give 1"),
+    ("--micro-batch 65", "--micro-batch 65"),
+    ("--accumulate 3 --micro-batch 32", "--accumulate"),
+    ("--epochs 0", "--epochs"),
+    ("--lr 0", "--lr"),
+    ("--lr nan", "--lr"),
+    ("--lr inf", "--lr"),
+    ("--momentum 1", "--momentum"),
+    ("--warmup-epochs 90", "--warmup-epochs"),
+    ("--val-resize 200", "--val-resize"),
+    ("--keep-last 0", "--keep-last"),
+    ("--model resnet18_v1bb", "resnet18_v1b"),
+    ("--model no_such_module:net", "no_such_module"),
+    ("--optimizer adm", "adam"),
+    ("--schedule cosin", "cosine"),
+    ("--amp bf61", "bf16"),
+    ("--amp fp16", "--amp bf16"),
+    ("--task classify", "classification"),
+    ("--loader thread", "threads"),
+    ("--loader-workers -1", "--loader-workers"),
+    ("--augment flipp", "flip"),
+    ("--log consle", "console"),
+    ("--kvstore dist_sync", "--kvstore device"),
+    ("--kvstore devise", "device"),
+    ("--kvstore horovod", "horovod"),
+    ("--num-workers 2", "--num-workers"),
+    ("--num-servers 2", "--num-servers"),
+    ("--devices tpu", "--devices"),
+    ("--devices cpu:0,0", "twice"),
+    ("--devices cpu:0,gpu:1", "--devices"),
+    ("--resume nowhere", "--resume"),
+]
+
+
+@pytest.mark.parametrize(("flags", "words"), REFUSED)
+def test_what_cannot_work_is_refused(tmp_path: Path, flags: str, words: str) -> None:
+    train = [] if not flags else ["--train", "t.rec", "--out", str(tmp_path / "run")]
+    with pytest.raises(UsageError) as refused:
+        checks.check(config.parse([*train, *flags.split()]))
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run").exists(), "a refused run leaves no folder"
+
+
+def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLC_ROLE", "server")
+    with pytest.raises(UsageError, match="DMLC_ROLE=server"):
+        checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
+
+
+def test_out_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--out"):
+        checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path / "file" / "run")]))
+
+
+def plan(flags: str) -> layout.BatchPlan:
+    return layout.batch_plan(config.parse(flags.split()))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 33, 64, 97, 256])
+def test_the_default_cut_does_not_depend_on_the_mapping(batch_size: int) -> None:
+    alone = plan(f"--batch-size {batch_size}")
+    for devices in ("cpu:0,1", "cpu:0,1,2"):
+        spread = plan(f"--batch-size {batch_size} --devices {devices}")
+        assert (spread.micro_batch, spread.num_micro_batches) == (alone.micro_batch, alone.num_micro_batches)
+    assert alone.micro_batch <= layout.LARGEST_DEFAULT_MICRO_BATCH
+    assert (alone.num_micro_batches - 1) * alone.micro_batch < batch_size <= alone.num_micro_batches * alone.micro_batch
+
+
+def test_accumulate_is_derived_or_checked() -> None:
+    assert plan("--batch-size 64 --micro-batch 16 --devices cpu:0,1").accumulate == 2
+    assert plan("--batch-size 64 --accumulate 4 --devices cpu:0,1").micro_batch == 8
+    assert plan("--batch-size 64 --accumulate 2 --micro-batch 16 --devices cpu:0,1").num_micro_batches == 4
+    with pytest.raises(UsageError, match="--batch-size 96"):
+        plan("--batch-size 64 --accumulate 3 --micro-batch 16 --devices cpu:0,1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cpu", [("cpu", 0)]),
+        ("cpu:1", [("cpu", 1)]),
+        ("gpu:0,1", [("gpu", 0), ("gpu", 1)]),
+        ("cpu:0,cpu:1", [("cpu", 0), ("cpu", 1)]),
+    ],
+)
+def test_devices(text: str, expected: list[tuple[str, int]]) -> None:
+    assert list(layout.devices(text)) == expected

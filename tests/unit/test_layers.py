@@ -1,0 +1,102 @@
+"""The import layers of ARCHITECTURE.md, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Downwards only: a module may import from its own layer and the ones below it.
+LAYERS = [
+    ["fit", "evaluate", "predict", "doctor", "trained"],
+    ["train.loop"],
+    ["train.step", "train.state", "train.statistics", "train.evaluate"],
+    ["kv.store", "models.zoo", "models.small", "train.precision", "train.optimizers", "train.weights"],
+    ["runtime"],
+]
+PURE = [
+    "config",
+    "checks",
+    "errors",
+    "layout",
+    "machine",
+    "names",
+    "run_folder",
+    "report",
+    "data",
+    "train.checkpoint",
+    "train.resume",
+    "train.schedules",
+    "train.signals",
+]
+
+
+def layer_of(module: str) -> int:
+    for depth, modules in enumerate([*LAYERS, PURE]):
+        if any(module == name or module.startswith(name + ".") for name in modules):
+            return depth
+    raise AssertionError(f"mxtrain.{module} has no layer: add it here and to ARCHITECTURE.md")
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in (ROOT / "mxtrain").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT / "mxtrain").with_suffix("").parts)
+        if path.name != "__init__.py":
+            found[name] = path
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports anywhere, also inside functions, as a dotted name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def own(imported: str) -> str | None:
+    """The mxtrain module that a dotted import means, if it is one."""
+    parts = imported.split(".")
+    if parts[0] != "mxtrain":
+        return None
+    known = modules()
+    for length in range(len(parts), 1, -1):
+        if ".".join(parts[1:length]) in known:
+            return ".".join(parts[1:length])
+    return None
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_imports_go_down_only(module: str) -> None:
+    for imported in imports(modules()[module]):
+        target = own(imported)
+        if target is not None:
+            assert layer_of(target) >= layer_of(module), f"{module} may not import {target}"
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_only_the_door_imports_mxnet(module: str) -> None:
+    engines = [name for name in imports(modules()[module]) if name.split(".")[0] in ("mxnet", "gluoncv")]
+    assert module == "runtime" or not engines
+
+
+def test_the_packer_needs_no_mxnet() -> None:
+    for path in (ROOT / "tools" / "im2rec_wrapper").glob("*.py"):
+        for imported in imports(path):
+            assert imported.split(".")[0] not in ("mxnet", "gluoncv")
+            target = own(imported)
+            assert target is None or layer_of(target) == len(LAYERS), f"{path.name} may not import {target}"
+
+
+def test_the_layers_name_only_what_exists() -> None:
+    known = modules()
+    for name in [name for layer in [*LAYERS, PURE] for name in layer]:
+        assert any(module == name or module.startswith(name + ".") for module in known), name
