@@ -226,9 +226,9 @@ def _why_not(error: BaseException) -> str:
             "mxnet-cu112 needs NVIDIA's driver (libcuda.so.1) and this machine has none: install the driver, "
             "or for CPUs pip uninstall -y mxnet-cu112 && pip install '.[cpu]' in mxtrain's checkout"
         )
-    packages = [lib["package"] for lib in machine.missing_libraries()]
-    if name and packages:
-        return f"{name} is missing on this machine: apt-get install {' '.join(packages)}"
+    missing = {lib["library"]: lib["package"] for lib in machine.missing_libraries()}
+    if name in missing:
+        return f"{name} is missing on this machine: apt-get install {' '.join(missing.values())}"
     if name and "mxnet-cu112" in machine.installed_wheels():
         return f"mxnet-cu112 finds no {name}: pip install '.[cu112]' in mxtrain's checkout brings CUDA 11"
     conflicts = machine.wheel_conflicts()

@@ -1,0 +1,114 @@
+"""What the door is worth: a ResNet-18 training step through `mxtrain.runtime` against plain `import mxnet`.
+
+    python benchmarks/threads.py [--rounds 3] [--steps 3] [--json]
+
+Each measurement is a process of its own; the two sides take turns, so that a machine that slows down slows both.
+Everything else is the same in both: the net, the batch, the optimizer, the environment. Exits with 1 where the
+ratio of the medians is under the bar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BATCH_SIZE, IMAGE_SIZE = 32, 224
+BAR = 1.6
+DEADLINE_SECONDS = 600
+SIDES = {"plain": "plain import mxnet", "door": "through mxtrain.runtime"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help="timed steps per process, after one to warm up")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--side", choices=SIDES, help="measure this side in this process and print images/s")
+    arguments = parser.parse_args()
+    if arguments.side:
+        print(images_per_second(arguments.side, arguments.steps))
+        return 0
+    rates: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(arguments.rounds):
+        for side, measured in rates.items():
+            measured.append(in_own_process(side, arguments.steps))
+    medians = {side: statistics.median(measured) for side, measured in rates.items()}
+    ratio = medians["door"] / medians["plain"]
+    if arguments.json:
+        print(json.dumps({"images_per_second": rates, "medians": medians, "ratio": ratio, "bar": BAR}))
+    else:
+        print(table(rates, medians, ratio))
+    return 0 if ratio >= BAR else 1
+
+
+def in_own_process(side: str, steps: int) -> float:
+    neutral = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MXNET_", "OPENBLAS_"))}
+    checkout = str(Path(__file__).resolve().parents[1])
+    neutral["PYTHONPATH"] = os.pathsep.join(filter(None, [checkout, neutral.get("PYTHONPATH")]))
+    child = subprocess.run(
+        [sys.executable, __file__, "--side", side, "--steps", str(steps)],
+        env=neutral,
+        stdout=subprocess.PIPE,
+        timeout=DEADLINE_SECONDS,
+        check=True,
+    )
+    return float(child.stdout.split()[-1])
+
+
+def images_per_second(side: str, steps: int) -> float:
+    mx = load_mxnet(side)
+    from gluoncv import model_zoo
+
+    net = model_zoo.get_model("resnet18_v1b", classes=1000)
+    net.initialize(mx.init.Xavier())
+    net.hybridize(static_alloc=True, static_shape=True)
+    loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9})
+    images = mx.nd.random.uniform(shape=(BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE))
+    labels = mx.nd.arange(BATCH_SIZE)
+    for step in range(steps + 1):
+        if step == 1:
+            started = time.perf_counter()
+        with mx.autograd.record():
+            loss = loss_of(net(images), labels)
+        loss.backward()
+        trainer.step(BATCH_SIZE)
+        mx.nd.waitall()
+    return steps * BATCH_SIZE / (time.perf_counter() - started)
+
+
+def load_mxnet(side: str):
+    if side == "door":
+        from mxtrain.runtime import mx
+
+        return mx
+    import numpy
+
+    numpy.bool = bool  # without this alias the plain import fails with NumPy >= 1.24
+    import mxnet
+
+    return mxnet
+
+
+def table(rates: dict[str, list[float]], medians: dict[str, float], ratio: float) -> str:
+    lines = [
+        f"resnet18_v1b, {IMAGE_SIZE} px, batch {BATCH_SIZE}, fp32, {len(os.sched_getaffinity(0))} cores\n",
+        "| | images/s, each process | median |",
+        "|---|---|---|",
+    ]
+    for side, name in SIDES.items():
+        each = ", ".join(f"{rate:.1f}" for rate in rates[side])
+        lines.append(f"| {name} | {each} | {medians[side]:.1f} |")
+    return "\n".join([*lines, f"\nratio of the medians {ratio:.2f}, bar {BAR}"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
