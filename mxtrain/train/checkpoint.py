@@ -81,14 +81,21 @@ def _whole(folder: Path) -> Iterator[Checkpoint]:
 
 def prune(folder: Path, keep_last: int, keep_best: int) -> None:
     """Delete all but the newest and the best."""
-    states = {path: json.loads((path / STATE).read_text()) for path in sorted(folder.glob("step-*"))}
-    scored = sorted(
-        (state["score"], path) for path, state in states.items() if state.get("score") is not None
-    )
-    kept = {*list(states)[-keep_last:], *(path for _, path in scored[len(scored) - keep_best :])}
-    for path in states:
+    paths = sorted(folder.glob("step-*"))
+    scored = sorted((score, path) for score, path in zip(map(_score, paths), paths) if score is not None)
+    kept = {*paths[-keep_last:], *(path for _, path in scored[len(scored) - keep_best :])}
+    for path in paths:
         if path not in kept:
             shutil.rmtree(path)
+
+
+def _score(path: Path) -> float | None:
+    """What the checkpoint's evaluation came to; None where it had none or cannot be read."""
+    try:
+        score: Optional[float] = json.loads((path / STATE).read_text()).get("score")
+    except (OSError, ValueError):
+        return None
+    return score
 
 
 def _checksum(path: Path) -> str:

@@ -7,7 +7,8 @@ over the devices, checked, and applied. Who computes which micro-batch moves no 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Iterable, Sequence
+import itertools
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision
@@ -37,21 +38,21 @@ def train_step(
 ) -> Outcome:
     """Move the weights once, by the mean gradient over all samples of `batches`; each is released when used."""
     gradients, running = GradientSum(parts.trainer, parts.contexts), RunningMean(parts)
-    under_way: list[Any] = []
     sums: list[Any] = []
     num_samples = 0
-    for batch in batches:
-        position = batch.request.position
-        context = parts.contexts[position % len(parts.contexts)]
-        gradients.before(context)
-        running.before(context)
-        mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
-        sums.append(_forward_backward(parts, batch, context, scale.scale))
-        running.after(context, len(batch.label))
-        num_samples += len(batch.label)
-        under_way.append(batch)
-        if len(under_way) == len(parts.contexts):
-            _wait(under_way, release)
+    for wave in _waves(batches, parts.contexts):
+        for batch, context in wave:
+            gradients.before(context)
+            running.before(context)
+            mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
+            sums.append(_forward_backward(parts, batch, context, scale.scale))
+        # MXNet read the batches where the loader had put them, and a static graph changes running statistics
+        # unseen by the engine: both are ours again only when everything has run.
+        mx.nd.waitall()
+        for batch, context in wave:
+            running.after(context, len(batch.label))
+            num_samples += len(batch.label)
+            release(batch)
     running.settle()
     first_device = gradients.settle()
 
@@ -61,7 +62,7 @@ def train_step(
         parts.trainer.set_learning_rate(rate)
         parts.trainer._scale = 1.0 / scale.scale
         parts.trainer.update(num_samples)
-    _wait(under_way, release)
+        mx.nd.waitall()
     loss, correct = (sum(float(value.asscalar()) for value in values) for values in zip(*sums))
     return Outcome(loss / num_samples, correct / num_samples, num_samples, applied, scale.after(applied))
 
@@ -78,11 +79,14 @@ def _forward_backward(parts: Parts, batch: Any, context: Any, scale: float) -> A
     return losses.sum(), (output.argmax(axis=1) == label).sum()
 
 
-def _wait(batches: list[Any], release: Callable[[Any], None]) -> None:
-    """Let the devices finish; MXNet read the batches where the loader had put them, which are free from here on."""
-    mx.nd.waitall()
-    while batches:
-        release(batches.pop())
+def _waves(batches: Iterable[Any], contexts: Sequence[Any]) -> Iterator[list[tuple[Any, Any]]]:
+    """As many batches at a time as there are devices, each with its own."""
+    left = iter(batches)
+    while True:
+        wave = list(itertools.islice(left, len(contexts)))
+        if not wave:
+            return
+        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave]
 
 
 def micro_batch_seed(seed: int, step: int, position: int) -> int:

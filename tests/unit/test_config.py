@@ -10,15 +10,45 @@ from mxtrain import checks, config, layout
 from mxtrain.errors import UsageError
 
 # Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
-FLAGS = """
---train --val --image-size --val-resize --augment --loader --loader-workers --num-classes
---task --model --amp
---kvstore --devices --num-workers --num-servers --accumulate --threads
---batch-size --micro-batch --optimizer --lr --momentum --weight-decay --schedule --warmup-epochs --epochs --max-steps
---seed
---out --resume --checkpoint-steps --keep-last --keep-best --log --log-level
---config --print-config
-""".split()
+FLAGS = [
+    "--train",
+    "--val",
+    "--image-size",
+    "--val-resize",
+    "--augment",
+    "--loader",
+    "--loader-workers",
+    "--num-classes",
+    "--task",
+    "--model",
+    "--amp",
+    "--kvstore",
+    "--devices",
+    "--num-workers",
+    "--num-servers",
+    "--accumulate",
+    "--threads",
+    "--batch-size",
+    "--micro-batch",
+    "--optimizer",
+    "--lr",
+    "--momentum",
+    "--weight-decay",
+    "--schedule",
+    "--warmup-epochs",
+    "--epochs",
+    "--max-steps",
+    "--seed",
+    "--out",
+    "--resume",
+    "--checkpoint-steps",
+    "--keep-last",
+    "--keep-best",
+    "--log",
+    "--log-level",
+    "--config",
+    "--print-config",
+]
 
 
 def test_flags_are_a_contract() -> None:
@@ -155,7 +185,11 @@ def test_the_default_cut_does_not_depend_on_the_mapping(batch_size: int) -> None
         spread = plan(f"--batch-size {batch_size} --devices {devices}")
         assert (spread.micro_batch, spread.num_micro_batches) == (alone.micro_batch, alone.num_micro_batches)
     assert alone.micro_batch <= layout.LARGEST_DEFAULT_MICRO_BATCH
-    assert (alone.num_micro_batches - 1) * alone.micro_batch < batch_size <= alone.num_micro_batches * alone.micro_batch
+    assert (
+        (alone.num_micro_batches - 1) * alone.micro_batch
+        < batch_size
+        <= alone.num_micro_batches * alone.micro_batch
+    )
 
 
 def test_accumulate_is_derived_or_checked() -> None:

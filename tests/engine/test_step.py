@@ -1,0 +1,185 @@
+"""The step's promise: who computes which micro-batch moves no number."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.runtime import mx
+from mxtrain.train import optimizers, precision, state, step, weights
+
+CLASSES, SIZE = 4, 16
+
+
+def parts_of(flags: str, build: Any = None) -> state.Parts:
+    run = config.parse(
+        ["--train", "t.rec", "--image-size", str(SIZE), "--model", "small_cnn", *flags.split()]
+    )
+    return state.build(run, CLASSES)
+
+
+def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((num_samples, 3, SIZE, SIZE)).astype(np.float32)
+    label = rng.integers(0, CLASSES, num_samples).astype(np.float32)
+    starts = range(0, num_samples, micro_batch)
+    return [
+        SimpleNamespace(
+            request=SimpleNamespace(position=position),
+            data=data[start : start + micro_batch].copy(),
+            label=label[start : start + micro_batch].copy(),
+        )
+        for position, start in enumerate(starts)
+    ]
+
+
+def train(parts: state.Parts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
+    scale, losses = precision.LossScale(), []
+    for number in range(num_steps):
+        outcome = step.train_step(
+            parts, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
+        )
+        assert outcome.num_samples == num_samples and outcome.applied
+        losses.append(outcome.loss)
+    return losses
+
+
+def arrays(parts: state.Parts) -> dict[str, np.ndarray]:
+    return {name: p.list_data()[-1].asnumpy() for name, p in weights.parameters(parts.net).items()}
+
+
+FLAGS = "--batch-size 16 --micro-batch 4 --lr 0.05 "
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_devices_do_not_move_the_curve(optimizer: str) -> None:
+    flags = FLAGS + f"--optimizer {optimizer}"
+    alone, two, three = (
+        train(parts_of(flags + f" --devices {devices}"), 20) for devices in ("cpu", "cpu:0,1", "cpu:0,1,2")
+    )
+    np.testing.assert_allclose(two, alone, rtol=1e-5)
+    np.testing.assert_allclose(three, alone, rtol=1e-5)
+
+
+def test_devices_hold_the_same_weights_and_statistics() -> None:
+    parts = parts_of(FLAGS + "--devices cpu:0,1,2")
+    train(parts, 3)
+    for parameter in weights.parameters(parts.net).values():
+        first, *others = [array.asnumpy() for array in parameter.list_data()]
+        for other in others:
+            np.testing.assert_array_equal(first, other)
+
+
+def test_an_idle_device_follows() -> None:
+    """One micro-batch, two devices: the second computes nothing and must not drift."""
+    alone, idle = parts_of(FLAGS), parts_of(FLAGS + "--devices cpu:0,1")
+    losses = [train(parts, 4, micro_batch=16) for parts in (alone, idle)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+    for name, expected in arrays(alone).items():
+        np.testing.assert_allclose(arrays(idle)[name], expected, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_running_statistics_move_once_a_step() -> None:
+    """Four micro-batches leave the mean of what each alone would have left."""
+    parts = parts_of(FLAGS)
+    name, statistic = next(
+        (n, p) for n, p in weights.parameters(parts.net).items() if n.endswith("running_mean")
+    )
+    start = statistic.data().asnumpy()
+    ended = []
+    for batch in batches(16, 4, seed=0):
+        statistic.data()[:] = mx.nd.array(start)
+        with mx.autograd.record():
+            loss = parts.loss(parts.net(mx.nd.array(batch.data)), mx.nd.array(batch.label))
+        loss.backward()
+        mx.nd.waitall()
+        ended.append(statistic.data().asnumpy())
+    fresh = parts_of(FLAGS)
+    train(fresh, 1)
+    assert not np.allclose(ended[0], start), "the first layer's statistics moved"
+    np.testing.assert_allclose(arrays(fresh)[name], np.mean(ended, axis=0), rtol=1e-5, atol=1e-7)
+
+
+def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
+    first, second = (train(parts_of(FLAGS + "--devices cpu:0,1"), 5) for _ in range(2))
+    assert first == second
+
+
+def test_a_short_micro_batch_counts_its_samples() -> None:
+    """10 samples as 4 + 4 + 2 have the mean loss of 10 samples, computed by hand."""
+    parts = parts_of(FLAGS)
+    before = batches(10, 4, seed=0)
+    expected = []
+    for batch in before:
+        with mx.autograd.record():
+            output = parts.net(mx.nd.array(batch.data))
+        expected.append(parts.loss(output, mx.nd.array(batch.label)).asnumpy())
+    no_dropout = parts_of(FLAGS)
+    for block in (parts.net, no_dropout.net):
+        assert any(type(child).__name__ == "Dropout" for child in block._children.values())
+    outcome = step.train_step(
+        no_dropout, batches(10, 4, 0), lambda batch: None, 0, 0.0, precision.LossScale()
+    )
+    assert outcome.num_samples == 10
+    assert outcome.loss == pytest.approx(np.concatenate(expected).mean(), rel=0.2)
+
+
+def test_every_batch_is_released_once_and_in_time() -> None:
+    parts, released, given = parts_of(FLAGS + "--devices cpu:0,1"), [], batches(16, 2, seed=0)
+
+    def lazily() -> Any:
+        for number, batch in enumerate(given):
+            assert number - len(released) <= 2, "no more than one batch a device is held"
+            yield batch
+
+    step.train_step(parts, lazily(), released.append, 0, 0.1, precision.LossScale())
+    assert {id(batch) for batch in released} == {id(batch) for batch in given} and len(released) == len(given)
+
+
+def test_gradients_that_are_not_finite_are_not_applied() -> None:
+    parts = parts_of(FLAGS + "--devices cpu:0,1")
+    train(parts, 1)
+    before = arrays(parts)
+    poisoned = batches(16, 4, seed=1)
+    poisoned[3].data[0, 0, 0, 0] = np.inf
+    scale = precision.LossScale(scale=8.0, dynamic=True)
+    outcome = step.train_step(parts, poisoned, lambda batch: None, 1, 0.05, scale)
+    assert not outcome.applied and outcome.scale.scale == 4.0
+    for name, value in arrays(parts).items():
+        if "running" not in name:
+            np.testing.assert_array_equal(value, before[name], err_msg=name)
+
+
+def test_the_loss_scale_leaves_the_update_alone() -> None:
+    plain, scaled = parts_of(FLAGS), parts_of(FLAGS)
+    step.train_step(plain, batches(16, 4, 0), lambda b: None, 0, 0.05, precision.LossScale())
+    step.train_step(
+        scaled, batches(16, 4, 0), lambda b: None, 0, 0.05, precision.LossScale(1024.0, dynamic=True)
+    )
+    for name, value in arrays(plain).items():
+        np.testing.assert_allclose(arrays(scaled)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_adamw_is_the_published_one() -> None:
+    rng = np.random.default_rng(0)
+    weight, rate, decay, epsilon = rng.standard_normal(5), 0.01, 0.1, 1e-8
+    optimizer = optimizers.AdamW(learning_rate=rate, wd=decay)
+    ours = mx.nd.array(weight, dtype="float64").astype("float32")
+    moments = optimizer.create_state(0, ours)
+    mean, variance = np.zeros(5), np.zeros(5)
+    for count in range(1, 6):
+        gradient = rng.standard_normal(5)
+        optimizer.update(0, ours, mx.nd.array(gradient), moments)
+        mean, variance = 0.9 * mean + 0.1 * gradient, 0.999 * variance + 0.001 * gradient**2
+        corrected = mean / (1 - 0.9**count) / (np.sqrt(variance / (1 - 0.999**count)) + epsilon)
+        weight = weight - rate * decay * weight - rate * corrected
+        np.testing.assert_allclose(ours.asnumpy(), weight, rtol=1e-4, atol=1e-6)
+
+
+def test_seeds_of_micro_batches_differ() -> None:
+    seeds = {step.micro_batch_seed(s, n, p) for s in range(5) for n in range(50) for p in range(8)}
+    assert len(seeds) == 5 * 50 * 8

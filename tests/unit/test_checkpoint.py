@@ -1,0 +1,112 @@
+"""A checkpoint is whole or absent, and the newest whole one is found."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxtrain import config
+from mxtrain.errors import DataError, UsageError
+from mxtrain.train import checkpoint, resume
+
+
+def write(folder: Path, step: int, **state: Any) -> Path:
+    def save(path: str) -> None:
+        Path(path).write_bytes(bytes([step]) * 1000)
+
+    return checkpoint.write(folder, step, {"weights.params": save}, state)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, 3, score=0.5)
+    assert checkpoint.newest(tmp_path) == (path, {"version": 1, "step": 3, "score": 0.5})
+
+
+def test_a_failed_write_leaves_the_old_ones(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+
+    def fail(path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.write(tmp_path, 2, {"weights.params": fail}, {})
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 1
+    write(tmp_path, 2)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 2
+
+
+@pytest.mark.parametrize("name", ["weights.params", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_a_damaged_one_is_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
+) -> None:
+    write(tmp_path, 1)
+    victim = write(tmp_path, 2) / name
+    data = victim.read_bytes()
+    if damage == "flip":
+        victim.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    elif damage == "truncate":
+        victim.write_bytes(data[: len(data) // 2])
+    else:
+        victim.unlink()
+    with caplog.at_level(logging.WARNING):
+        found = checkpoint.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 1
+    assert "step-00000002" in caplog.text
+
+
+def test_another_format_is_refused_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "VERSION", 0)
+    path = write(tmp_path, 1)
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="format 0"):
+        checkpoint.read_state(path)
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+    for step, score in enumerate([0.1, 0.9, 0.3, 0.2, 0.4], start=1):
+        write(tmp_path, step, score=score)
+        checkpoint.prune(tmp_path, keep_last=2, keep_best=1)
+    assert [path.name[-1] for path in sorted(tmp_path.iterdir())] == ["2", "4", "5"]
+    best = checkpoint.best(tmp_path)
+    assert best is not None and best[1]["step"] == 2
+
+
+def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path, step, score=None)
+    checkpoint.prune(tmp_path, keep_last=1, keep_best=0)
+    assert [path.name[-1] for path in tmp_path.iterdir()] == ["3"]
+
+
+def run(out: Path, *flags: str) -> config.Run:
+    return config.parse(["--train", "t.rec", "--out", str(out), *flags])
+
+
+def test_resume_finds_its_own(tmp_path: Path) -> None:
+    assert resume.find(run(tmp_path)) is None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)))
+    found = resume.find(run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec"))
+    assert found is not None and found[1]["step"] == 5
+    assert resume.find(run(tmp_path, "--resume", "never")) is None
+
+
+def test_resume_refuses_another_curve(tmp_path: Path) -> None:
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)))
+    with pytest.raises(UsageError) as refused:
+        resume.find(run(tmp_path, "--lr", "0.2", "--model", "small_cnn"))
+    assert "--lr 0.1 -> 0.2" in str(refused.value) and "--model" in str(refused.value)
+    assert "--seed" not in str(refused.value)
+
+
+def test_the_state_holds_no_pickle(tmp_path: Path) -> None:
+    path = write(tmp_path, 1)
+    assert json.loads((path / "state.json").read_text())["step"] == 1
+    assert sorted(each.name for each in path.iterdir()) == ["manifest.json", "state.json", "weights.params"]

@@ -1,0 +1,69 @@
+"""metrics.jsonl is whole after every record and cut back on resume."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from mxtrain.report import writers
+
+
+def record(step: int, kind: str = "train", **more: object) -> writers.Record:
+    return {"kind": kind, "step": step, "epoch": 1, "loss": 0.5, "lr": 0.1, **more}
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_records_are_there_at_once(tmp_path: Path) -> None:
+    with writers.open_sinks("none", tmp_path, 10, 0) as write:
+        write(record(1))
+        assert lines(tmp_path / "metrics.jsonl") == [record(1)]
+
+
+def test_resume_cuts_back(tmp_path: Path) -> None:
+    with writers.open_sinks("none", tmp_path, 10, 0) as write:
+        for step in (1, 2, 3):
+            write(record(step))
+            write(record(step, kind="eval"))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')  # killed in the middle of a line
+    with writers.open_sinks("none", tmp_path, 10, 2) as write:
+        write(record(3))
+    steps = [(line["kind"], line["step"]) for line in lines(tmp_path / "metrics.jsonl")]
+    assert steps == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2), ("train", 3)]
+
+
+def test_what_is_not_finite_is_still_json(tmp_path: Path) -> None:
+    with writers.open_sinks("none", tmp_path, 10, 0) as write:
+        write(record(1, accuracy=float("nan")))
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=lambda name: 1 / 0)["accuracy"] is None
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    console = writers.Console(num_steps=3, first_step=0, stream=stream)
+    for step in (1, 2, 3):
+        console.write(record(step))
+    console.write(record(3, kind="eval", val_accuracy=0.75))
+    console.close()
+    shown = stream.getvalue().splitlines()
+    assert len(shown) == 3, "the first step, the last one, and the evaluation"
+    assert "step 1/3" in shown[0] and "step 3/3" in shown[1] and "val_accuracy 0.75" in shown[2]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal() -> None:
+    stream = Terminal()
+    console = writers.Console(num_steps=3, first_step=1, stream=stream)
+    console.write(record(2))
+    console.write(record(3))
+    console.close()
+    assert "3/3" in stream.getvalue() and "\r" in stream.getvalue()
