@@ -6,6 +6,7 @@ The bytes are `recordio.py`'s part.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Replacement:
         self.path = path
         self._aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._file = open(self._aside, "wb")  # noqa: SIM115, PTH123 (closed by commit and discard)
         except OSError as error:
             raise self._cannot_write(error) from None

@@ -1,0 +1,1 @@
+"""Pack images into RecordIO files: `python -m tools.im2rec_wrapper --help`."""

@@ -1,0 +1,224 @@
+"""The packing command as its users run it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from mxtrain.data.records import open_records
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_SECONDS = 60
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        **options,
+    )
+
+
+def im2rec_wrapper(*arguments, **options):
+    return run("-m", "tools.im2rec_wrapper", *arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits") / "images"
+    done = run(ROOT / "examples" / "digits.py", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def some_digits(digits, tmp_path):
+    """A few images of three classes, to damage at will."""
+    for name in ["one", "three", "two"]:
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for path in sorted((digits / name).iterdir())[:10]:
+            shutil.copy(path, tmp_path / "images" / name)
+    return tmp_path / "images"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def assert_one_line(done, exit_code, *words):
+    assert done.returncode == exit_code, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert str(word) in done.stderr
+
+
+def test_the_digits_are_the_same_each_time(digits, tmp_path):
+    assert run(ROOT / "examples" / "digits.py", tmp_path / "again").returncode == 0
+    for name in os.listdir(digits):
+        assert contents(digits / name) == contents(tmp_path / "again" / name)
+
+
+def test_a_split_pack_holds_every_image_once(digits, tmp_path):
+    done = im2rec_wrapper("pack", digits, tmp_path / "out", "--split", "0.9")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "packed 1797 images of 10 classes" in done.stdout
+    names = [f"{part}{suffix}" for part in ("train", "val") for suffix in (".classes.tsv", ".idx", ".rec")]
+    assert sorted(os.listdir(tmp_path / "out")) == names
+    packed = []
+    for part in ("train", "val"):
+        records = open_records(tmp_path / "out" / f"{part}.rec")
+        assert records.class_names == sorted(os.listdir(digits))
+        found = [records.read(position) for position in range(len(records))]
+        assert [record.key for record in found] == list(range(len(records)))
+        packed += [(records.class_names[int(record.label)], bytes(record.payload)) for record in found]
+        lines = (tmp_path / "out" / f"{part}.classes.tsv").read_text().splitlines()
+        counts = [sum(record.label == label for record in found) for label in range(10)]
+        assert [int(line.split("\t")[1]) for line in lines] == counts
+    assert 0.89 < len(open_records(tmp_path / "out" / "train.rec")) / 1797 < 0.91
+    assert sorted(packed) == sorted((p.parent.name, p.read_bytes()) for p in digits.glob("*/*.png"))
+
+
+def test_the_bytes_depend_on_the_seed_and_not_on_the_workers(some_digits, tmp_path):
+    for name, *options in [
+        ("one",),
+        ("many", "--workers", 40),
+        ("few", "--workers", 1),
+        ("other", "--seed", 1),
+    ]:
+        command = ("pack", some_digits, tmp_path / name, "--split", "0.8", "--resize", 16, *options)
+        assert im2rec_wrapper(*command).returncode == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "many") == contents(tmp_path / "few")
+    assert contents(tmp_path / "one")["train.rec"] != contents(tmp_path / "other")["train.rec"]
+
+
+@pytest.mark.parametrize(("out", "rec"), [("folder", "folder/data.rec"), ("pets.rec", "pets.rec")])
+def test_a_pack_without_split(some_digits, tmp_path, out, rec):
+    assert im2rec_wrapper("pack", some_digits, tmp_path / out).returncode == 0
+    assert len(open_records(tmp_path / rec)) == 30
+
+
+def test_bad_images_end_the_command_or_are_skipped(some_digits, tmp_path):
+    image = sorted((some_digits / "two").iterdir())[0]
+    image.write_bytes(image.read_bytes()[:100])
+    (some_digits / "one" / "empty.jpg").touch()
+    (some_digits / "one" / "nowhere.png").symlink_to("missing")
+    bad = sorted([f"two/{image.name}", "one/empty.jpg", "one/nowhere.png"])
+    bad_list = tmp_path / "out.bad.tsv"
+
+    done = im2rec_wrapper("pack", some_digits, tmp_path / "out", "--split", "0.8")
+    assert_one_line(done, 3, "3 bad images", bad_list, "--skip-bad")
+    assert sorted(line.split("\t")[0] for line in bad_list.read_text().splitlines()) == bad
+    assert sorted(os.listdir(tmp_path)) == ["images", "out.bad.tsv"]
+
+    done = im2rec_wrapper("pack", some_digits, tmp_path / "out", "--split", "0.8", "--skip-bad")
+    assert done.returncode == 0
+    assert "packed 29 images of 3 classes" in done.stdout
+    assert "3 bad ones skipped" in done.stdout
+    sizes = [len(open_records(tmp_path / "out" / f"{part}.rec")) for part in ("train", "val")]
+    assert sum(sizes) == 29
+
+    for name in bad:
+        (some_digits / name).unlink()
+    assert im2rec_wrapper("pack", some_digits, tmp_path / "out").returncode == 0
+    assert not bad_list.exists()
+
+
+def test_a_failed_pack_leaves_the_earlier_one_alone(some_digits, tmp_path):
+    assert im2rec_wrapper("pack", some_digits, tmp_path / "out").returncode == 0
+    before = contents(tmp_path / "out")
+    (some_digits / "one" / "empty.jpg").touch()
+    assert im2rec_wrapper("pack", some_digits, tmp_path / "out").returncode == 3
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_pack_leaves_nothing(some_digits, tmp_path, number, exit_code):
+    os.mkfifo(some_digits / "two" / "waits.png")  # nobody writes into it, so the packer waits
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    try:
+        with (some_digits / "two" / "waits.png").open("wb"):  # returns once the packer reads it
+            assert list(tmp_path.glob("out/*.partial"))
+            process.send_signal(number)
+            assert "stopped by SIG" in process.stderr.readline()
+            assert os.listdir(tmp_path) == ["images"]
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (exit_code, "")
+
+
+def test_a_terminal_gets_a_bar(some_digits, tmp_path):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=theirs, timeout=TIMEOUT_SECONDS
+    )
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 0
+    assert b"30/30" in shown
+
+
+def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
+    im2rec_wrapper("pack", some_digits, tmp_path / "pets.rec")
+    index = (tmp_path / "pets.idx").read_bytes()
+    (tmp_path / "pets.idx").write_text("0\t4\n")
+    done = im2rec_wrapper("index", tmp_path / "pets.rec")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "30 records" in done.stdout
+    assert (tmp_path / "pets.idx").read_bytes() == index
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["pack", "missing", "out"], 3, ["missing does not exist"]),
+        (["pack", "file", "out"], 3, ["file is not a folder"]),
+        (["pack", "images/one", "out"], 3, ["no images", "put each class in a folder"]),
+        (["pack", "images", "file/out"], 2, ["file/out"]),
+        (["pack", "images", "file"], 2, ["file"]),
+        (["pack", "images", "taken.rec"], 2, ["taken.rec", "Is a directory"]),
+        (["pack", "images", "out.rec", "--split", "0.9"], 2, ["out.rec", "--split"]),
+        (["pack", "images", "out", "--split", "1.5"], 2, ["--split", "1.5", "0.9"]),
+        (["pack", "images", "out", "--split", "most"], 2, ["--split", "most"]),
+        (["pack", "images", "out", "--quality", "101"], 2, ["--quality", "100"]),
+        (["pack", "images", "out", "--workers", "0"], 2, ["--workers", "at least 1"]),
+        (["pack", "images"], 2, ["OUT"]),
+        (["unpack", "images"], 2, ["unpack", "pack"]),
+        (["index", "file"], 3, ["file", "a text file"]),
+    ],
+)
+def test_a_mistake_is_one_line(some_digits, tmp_path, arguments, exit_code, words):
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "taken.rec").mkdir()
+    before = sorted(os.listdir(tmp_path))
+    assert_one_line(im2rec_wrapper(*arguments, cwd=tmp_path), exit_code, *words)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_without_scikit_learn_the_digits_say_what_to_install(tmp_path):
+    (tmp_path / "sklearn").mkdir()
+    (tmp_path / "sklearn" / "__init__.py").write_text("raise ImportError('not here')\n")
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, str(ROOT / "examples" / "digits.py"), str(tmp_path / "out")]
+    done = subprocess.run(
+        command, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+    )
+    assert_one_line(done, 2, "mxtrain[dev]")
