@@ -1,0 +1,149 @@
+"""The language of --augment: `resized_crop:scale_min=0.2+flip`, names with their numbers, joined by `+`.
+
+Owns which augmentations there are, their numbers with defaults and limits, and how a description becomes a
+transform `(payload, rng, out)`. What they do to pixels is `pixels.py`'s, which is loaded only to build a transform:
+a run is checked without OpenCV.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from mxtrain import names
+from mxtrain.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from mxtrain.data.pixels import Transform
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Number(NamedTuple):
+    """A number of an augmentation: an int when its default is one."""
+
+    default: float
+    low: float
+    high: float
+
+
+class Augmentation(NamedTuple):
+    """A name, or `module:callable`, and all its numbers."""
+
+    name: str
+    numbers: dict[str, float]
+
+
+# These pick the part of the picture that the net sees. One comes first; where none is given it is `none`.
+CROPS: dict[str, dict[str, Number]] = {
+    "none": {},
+    "resized_crop": {
+        "scale_min": Number(0.08, 1e-4, 1.0),
+        "scale_max": Number(1.0, 1e-4, 1.0),
+        "ratio_min": Number(3 / 4, 0.01, 100.0),
+        "ratio_max": Number(4 / 3, 0.01, 100.0),
+    },
+    "pad_crop": {"pad": Number(4, 0, 1024)},
+}
+# These change the crop, in the order given.
+CHANGES: dict[str, dict[str, Number]] = {
+    "flip": {"p": Number(0.5, 0.0, 1.0)},
+}
+KNOWN = {**CROPS, **CHANGES}
+
+
+def check(spec: str) -> None:
+    """UsageError for a description that cannot be built."""
+    parse(spec)
+
+
+def parse(spec: str) -> list[Augmentation]:
+    """The crop, then the changes in their order."""
+    found = [_parse_one(part.strip()) for part in spec.split("+")]
+    if found[0].name not in CROPS:
+        found.insert(0, Augmentation("none", {}))
+    for augmentation in found[1:]:
+        if augmentation.name in CROPS:
+            raise UsageError(
+                f"--augment {spec}: {augmentation.name} has to come first; at most one of {', '.join(CROPS)}"
+            )
+    return found
+
+
+def train_transform(
+    spec: str,
+    image_size: int,
+    mean: tuple[float, float, float] = IMAGENET_MEAN,
+    std: tuple[float, float, float] = IMAGENET_STD,
+) -> Transform:
+    """What --augment says, then normalised by `mean` and `std` of pixels from 0 to 1."""
+    from mxtrain.data import pixels
+
+    crop, *changes = parse(spec)
+    return pixels.Transform(
+        crop=_function(pixels.CROPS, crop),
+        changes=tuple(_function(pixels.CHANGES, change) for change in changes),
+        image_size=image_size,
+        mean=mean,
+        std=std,
+    )
+
+
+def eval_transform(
+    image_size: int,
+    resize: int,
+    mean: tuple[float, float, float] = IMAGENET_MEAN,
+    std: tuple[float, float, float] = IMAGENET_STD,
+) -> Transform:
+    """Short side to `resize`, centre `image_size`, nothing random."""
+    from mxtrain.data import pixels
+
+    if resize < image_size:
+        raise UsageError(
+            f"--val-resize {resize} is below --image-size {image_size}; give {image_size} or more"
+        )
+    crop = functools.partial(pixels.centre_crop, resize=resize)
+    return pixels.Transform(crop, (), image_size, mean, std)
+
+
+def _function(known: dict[str, Callable[..., Any]], augmentation: Augmentation) -> Callable[..., Any]:
+    if augmentation.name in known:
+        return functools.partial(known[augmentation.name], **augmentation.numbers)
+    loaded: Callable[..., Any] = names.load_path("--augment", augmentation.name)
+    return loaded
+
+
+def _parse_one(part: str) -> Augmentation:
+    name, _, numbers = part.partition(":")
+    if name in KNOWN:
+        return Augmentation(name, _parse_numbers(name, numbers))
+    # Only our own take numbers, so this is one of them misspelt.
+    names.check_name("--augment", name if "=" in numbers else part, KNOWN)
+    return Augmentation(part, {})
+
+
+def _parse_numbers(name: str, text: str) -> dict[str, float]:
+    numbers: dict[str, float] = {key: number.default for key, number in KNOWN[name].items()}
+    for part in text.split(",") if text else []:
+        key, _, given = part.partition("=")
+        if key not in numbers:
+            known = ", ".join(numbers) or "none"
+            raise UsageError(f"--augment {name}: no number '{key}'{nearest(key, numbers)} (it has {known})")
+        numbers[key] = _parse_number(f"--augment {name}:{key}={given}", given, KNOWN[name][key])
+    for key, value in numbers.items():
+        largest = key.replace("_min", "_max")
+        if value > numbers[largest]:
+            raise UsageError(f"--augment {name}: {key}={value:g} is above {largest}={numbers[largest]:g}")
+    return numbers
+
+
+def _parse_number(flag: str, text: str, number: Number) -> float:
+    kind = type(number.default)
+    try:
+        value = kind(text)
+    except ValueError:
+        raise UsageError(f"{flag}: not {'a whole number' if kind is int else 'a number'}") from None
+    if not number.low <= value <= number.high:
+        raise UsageError(f"{flag}: give {number.low:g} to {number.high:g}")
+    return value

@@ -1,0 +1,72 @@
+"""The bytes of any picture to RGB pixels, uint8 (height, width, 3); ValueError with the reason when they are none.
+
+JPEG is `jpeg.py`'s; everything else (PNG, WebP, BMP, TIFF) is OpenCV's. Gray becomes RGB, 16 bits become 8, and
+transparent parts show white. An EXIF orientation is ignored, as MXNet's readers do: pictures are turned upright
+when they are packed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.data import jpeg
+from mxtrain.data.jpeg import Box, Payload, Pixels
+
+Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
+
+# Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
+cv2.setNumThreads(0)
+
+
+def decode(payload: Payload) -> Pixels:
+    """All pixels."""
+    return jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
+
+
+def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
+    """The pixels of the box that `choose(height, width)` picks, at full scale or less, but `target` or more."""
+    if jpeg.is_jpeg(payload):
+        return jpeg.decode_crop(payload, choose, target)
+    image = _decode_other(payload)
+    return jpeg.cut(image, choose(*image.shape[:2]))
+
+
+def _decode_other(payload: Payload) -> Pixels:
+    if not len(payload):
+        raise ValueError("it holds no bytes")
+    try:
+        image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
+    except cv2.error as error:
+        raise ValueError(f"OpenCV cannot decode it ({error.err})") from None
+    if image is None:
+        start = bytes(payload[:8])
+        raise ValueError(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
+    return _to_rgb(_to_8_bits(image))
+
+
+def _to_8_bits(image: Decoded) -> Decoded:
+    if image.dtype == np.uint16:
+        return cv2.convertScaleAbs(image, alpha=1 / 257)
+    if image.dtype != np.uint8:
+        raise ValueError(f"its pixels are {image.dtype}; convert it to 8 or 16 bits")
+    return image
+
+
+def _to_rgb(image: Decoded) -> Pixels:
+    if image.ndim == 2:
+        return cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+    if image.shape[2] == 3:
+        return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    if image.shape[2] == 4:
+        return _on_white(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA))
+    raise ValueError(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
+
+
+def _on_white(image: Decoded) -> Pixels:
+    colour, alpha = image[:, :, :3].astype(np.uint16), image[:, :, 3:].astype(np.uint16)
+    shown: Pixels = ((colour * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
+    return shown

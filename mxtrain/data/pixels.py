@@ -1,0 +1,124 @@
+"""What augmentations do to pixels, and the transform that they make up.
+
+Every function draws from the generator handed in and from nothing else. A crop goes from a picture's bytes to
+uint8 pixels (size, size, 3), so that it can leave out decoding what it does not want; a change goes from those
+pixels to the same shape. Names, numbers and their defaults are in `augment.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Callable
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.data import images
+from mxtrain.data.jpeg import Box, Payload, Pixels
+from mxtrain.errors import UsageError
+
+Rng = Any  # np.random.Generator; None where nothing is drawn
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """A picture's bytes to normalised float32 planes (3, image_size, image_size), written into `out`."""
+
+    crop: Callable[..., Pixels]
+    changes: tuple[Callable[..., Pixels], ...]
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[np.float32]) -> None:
+        image = self.crop(payload, rng, self.image_size)
+        for change in self.changes:
+            image = change(image, rng)
+        # Ours cannot get this wrong; a callable of the user's can.
+        if image.shape != (self.image_size, self.image_size, 3) or image.dtype != np.uint8:
+            raise UsageError(
+                f"--augment made {image.dtype} {image.shape} of a picture; "
+                f"it has to stay uint8 {(self.image_size, self.image_size, 3)}"
+            )
+        for plane, mean, std, to in zip(cv2.split(image), self.mean, self.std, out):
+            np.multiply(plane, np.float32(1 / (255 * std)), out=to)
+            np.subtract(to, np.float32(mean / std), out=to)
+
+
+def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixels:
+    """The centre of the picture after its short side was made `resize`; 0: the size."""
+    resize = resize or size
+    square = images.decode_crop(payload, _centre_square, resize)
+    start = (resize - size) // 2
+    return _resize(square, resize, resize)[start : start + size, start : start + size]
+
+
+def resized_crop(payload: Payload, rng: Rng, size: int, **limits: float) -> Pixels:
+    """A box of random area and shape anywhere in the picture, stretched to the size."""
+    crop = images.decode_crop(payload, lambda height, width: _random_box(height, width, rng, **limits), size)
+    return _resize(crop, size, size)
+
+
+def pad_crop(payload: Payload, rng: Rng, size: int, pad: int) -> Pixels:
+    """A square of the short side at the size, in a black frame of `pad` pixels, cut at a random place."""
+    square = images.decode_crop(payload, lambda height, width: _random_square(height, width, rng), size)
+    framed = cv2.copyMakeBorder(_resize(square, size, size), pad, pad, pad, pad, cv2.BORDER_CONSTANT)
+    top, left = rng.integers(0, 2 * pad + 1, size=2).tolist()
+    return framed[top : top + size, left : left + size]
+
+
+def flip(image: Pixels, rng: Rng, p: float) -> Pixels:
+    """Left and right exchanged, with probability `p`."""
+    return cv2.flip(image, 1) if rng.random() < p else image
+
+
+CROPS: dict[str, Callable[..., Pixels]] = {
+    "none": centre_crop,
+    "resized_crop": resized_crop,
+    "pad_crop": pad_crop,
+}
+CHANGES: dict[str, Callable[..., Pixels]] = {"flip": flip}
+
+
+def _centre_square(height: int, width: int) -> Box:
+    side = min(height, width)
+    return Box((height - side) // 2, (width - side) // 2, side, side)
+
+
+def _random_square(height: int, width: int, rng: Rng) -> Box:
+    side = min(height, width)
+    return Box(int(rng.integers(0, height - side + 1)), int(rng.integers(0, width - side + 1)), side, side)
+
+
+def _random_box(
+    height: int,
+    width: int,
+    rng: Rng,
+    scale_min: float,
+    scale_max: float,
+    ratio_min: float,
+    ratio_max: float,
+) -> Box:
+    """Inception's crop: `scale` is its share of the area, `ratio` its width over its height."""
+    for _ in range(10):
+        area = height * width * rng.uniform(scale_min, scale_max)
+        ratio = math.exp(rng.uniform(math.log(ratio_min), math.log(ratio_max)))
+        high, wide = max(1, round(math.sqrt(area / ratio))), max(1, round(math.sqrt(area * ratio)))
+        if high <= height and wide <= width:
+            top, left = int(rng.integers(0, height - high + 1)), int(rng.integers(0, width - wide + 1))
+            return Box(top, left, high, wide)
+    # So long or so tall a picture hardly holds such a box: the largest one in the middle.
+    high, wide = min(height, math.ceil(width / ratio_min)), min(width, math.ceil(height * ratio_max))
+    return Box((height - high) // 2, (width - wide) // 2, high, wide)
+
+
+def _resize(image: Pixels, height: int, width: int) -> Pixels:
+    if image.shape[:2] == (height, width):
+        return image
+    # Linear skips pixels when it shrinks by more than 2; averaging them costs five times as much.
+    shrinks_much = image.shape[0] >= 2 * height or image.shape[1] >= 2 * width
+    return cv2.resize(
+        image, (width, height), interpolation=cv2.INTER_AREA if shrinks_much else cv2.INTER_LINEAR
+    )
