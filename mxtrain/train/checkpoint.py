@@ -92,7 +92,7 @@ def prune(folder: Path, keep_last: int, keep_best: int) -> None:
 def _score(path: Path) -> float | None:
     """What the checkpoint's evaluation came to; None where it had none or cannot be read."""
     try:
-        score: Optional[float] = json.loads((path / STATE).read_text()).get("score")
+        score: float | None = json.loads((path / STATE).read_text()).get("score")
     except (OSError, ValueError):
         return None
     return score

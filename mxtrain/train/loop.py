@@ -7,6 +7,7 @@ checkpoint holds `state.py`'s.
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -23,6 +24,8 @@ from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.step import Outcome, train_step
 
+logger = logging.getLogger(__name__)
+
 
 def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: Checkpoint | None) -> None:
     """Train as `run` says on the records `train`, from the beginning or from a checkpoint."""
@@ -32,6 +35,10 @@ def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: C
     warmup_steps = round(run.optim.warmup_epochs * steps_per_epoch)
     parts = state.build(run, len(class_names))
     progress = state.restore(run, parts, resume)
+    if progress.step >= num_steps:
+        logger.info(
+            "nothing left to do: all %d steps are done; more --epochs would go on from here", num_steps
+        )
 
     with signals.wishes() as wishes, open_sinks(
         run.keep.log, Path(run.keep.out), num_steps, progress.step

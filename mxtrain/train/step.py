@@ -100,7 +100,8 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
 
 def to_context(array: Any, context: Any) -> Any:
     """A numpy array as an NDArray there; on the first CPU context without a copy."""
-    return mx.nd.from_numpy(array, zero_copy=True).as_in_context(context)
+    # from_numpy makes its argument read-only for good: a view takes that, the loader's buffer stays writable.
+    return mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(context)
 
 
 class GradientSum:

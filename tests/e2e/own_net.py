@@ -1,0 +1,28 @@
+"""A user's own net, one that asks for a number in the middle and so cannot become a symbolic graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxtrain.runtime import mx
+
+nn = mx.gluon.nn
+
+
+class Imperative(mx.gluon.HybridBlock):
+    def __init__(self, num_classes: int):
+        super().__init__()
+        with self.name_scope():
+            self.body = nn.HybridSequential()
+            self.body.add(
+                nn.Conv2D(8, 3, strides=2), nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D()
+            )
+            self.head = nn.Dense(num_classes)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        features = self.body(x)
+        return self.head(features if features.asnumpy().sum() >= 0 else -features)
+
+
+def imperative_net(num_classes: int) -> Any:
+    return Imperative(num_classes)

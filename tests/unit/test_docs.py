@@ -1,0 +1,57 @@
+"""The docs say what the code does: flags, files, commands."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from mxtrain import config
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_flags_page_is_up_to_date() -> None:
+    render = runpy.run_path(str(ROOT / "docs" / "make_flags.py"))["render"]
+    assert (ROOT / "docs" / "flags.md").read_text() == render(), "run python docs/make_flags.py"
+
+
+@pytest.mark.parametrize("flag", config.flag_names())
+def test_every_flag_is_in_the_docs(flag: str) -> None:
+    text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "flags.md").read_text()
+    assert re.search(rf"{re.escape(flag)}(?![\w-])", text), flag
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_architecture_names_only_what_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:mxtrain|tools|tests|benchmarks|examples|docs)/[\w./-]+)`", text)
+    assert len(named) > 20
+    for path in named:
+        assert (ROOT / path).exists(), path
+
+
+def test_architecture_gives_each_dependency_its_reason() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    declared = re.search(r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M)
+    assert declared
+    wheels = re.findall(r'^\s+"([\w-]+)', declared.group(1), re.M)
+    assert len(wheels) > 4
+    for wheel in wheels:
+        assert re.search(rf"^\| `{wheel}` \| .+ \|$", text, re.M), wheel
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_make_targets_in_the_docs_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for target in re.findall(r"\bmake ([a-z-]+)\b", page.read_text()):
+        assert target in targets, f"make {target}"
