@@ -1,6 +1,7 @@
-"""What the door is worth: a ResNet-18 training step through `mxtrain.runtime` against plain `import mxnet`.
+"""What OpenMP threads are worth: one ResNet-18 training step, two ways.
 
-    python benchmarks/threads.py [--rounds 3] [--steps 3] [--json]
+    python benchmarks/threads.py            through `mxtrain.runtime` against plain `import mxnet`
+    python benchmarks/threads.py contexts   two CPU contexts with all cores each against half of them each
 
 Each measurement is a process of its own; the two sides take turns, so that a machine that slows down slows both.
 Everything else is the same in both: the net, the batch, the optimizer, the environment. Exits with 1 where the
@@ -21,14 +22,21 @@ from pathlib import Path
 BATCH_SIZE, IMAGE_SIZE = 32, 224
 BAR = 1.6
 DEADLINE_SECONDS = 600
-SIDES = {"plain": "plain import mxnet", "door": "through mxtrain.runtime"}
+SIDES = {
+    "plain": "plain import mxnet",
+    "door": "through mxtrain.runtime",
+    "half": "two CPU contexts, half of the cores each",
+    "whole": "two CPU contexts, all cores each",
+}
+COMPARISONS = {"door": ("plain", "door"), "contexts": ("half", "whole")}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("comparison", nargs="?", choices=COMPARISONS, default="door")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per process, after one to warm up")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--side", choices=SIDES, help="measure this side in this process and print images/s")
@@ -36,12 +44,13 @@ def main() -> int:
     if arguments.side:
         print(images_per_second(arguments.side, arguments.steps))
         return 0
-    rates: dict[str, list[float]] = {side: [] for side in SIDES}
+    slow, fast = COMPARISONS[arguments.comparison]
+    rates: dict[str, list[float]] = {slow: [], fast: []}
     for _ in range(arguments.rounds):
         for side, measured in rates.items():
             measured.append(in_own_process(side, arguments.steps))
     medians = {side: statistics.median(measured) for side, measured in rates.items()}
-    ratio = medians["door"] / medians["plain"]
+    ratio = medians[fast] / medians[slow]
     if arguments.json:
         print(json.dumps({"images_per_second": rates, "medians": medians, "ratio": ratio, "bar": BAR}))
     else:
@@ -67,29 +76,31 @@ def images_per_second(side: str, steps: int) -> float:
     mx = load_mxnet(side)
     from gluoncv import model_zoo
 
+    contexts = [mx.cpu(index) for index in range(2 if side in COMPARISONS["contexts"] else 1)]
     net = model_zoo.get_model("resnet18_v1b", classes=1000)
-    net.initialize(mx.init.Xavier())
+    net.initialize(mx.init.Xavier(), ctx=contexts)
     net.hybridize(static_alloc=True, static_shape=True)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9})
     images = mx.nd.random.uniform(shape=(BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE))
-    labels = mx.nd.arange(BATCH_SIZE)
+    images = mx.gluon.utils.split_and_load(images, contexts)
+    labels = mx.gluon.utils.split_and_load(mx.nd.arange(BATCH_SIZE), contexts)
     for step in range(steps + 1):
         if step == 1:
             started = time.perf_counter()
         with mx.autograd.record():
-            loss = loss_of(net(images), labels)
-        loss.backward()
+            losses = [loss_of(net(part), label) for part, label in zip(images, labels)]
+        mx.autograd.backward(losses)
         trainer.step(BATCH_SIZE)
         mx.nd.waitall()
     return steps * BATCH_SIZE / (time.perf_counter() - started)
 
 
 def load_mxnet(side: str):
-    if side == "door":
-        from mxtrain.runtime import mx
+    if side != "plain":
+        from mxtrain import machine, runtime
 
-        return mx
+        return runtime.load(threads=machine.usable_cores() // 2 if side == "half" else None)
     import numpy
 
     numpy.bool = bool  # without this alias the plain import fails with NumPy >= 1.24
@@ -104,9 +115,9 @@ def table(rates: dict[str, list[float]], medians: dict[str, float], ratio: float
         "| | images/s, each process | median |",
         "|---|---|---|",
     ]
-    for side, name in SIDES.items():
-        each = ", ".join(f"{rate:.1f}" for rate in rates[side])
-        lines.append(f"| {name} | {each} | {medians[side]:.1f} |")
+    for side, measured in rates.items():
+        each = ", ".join(f"{rate:.1f}" for rate in measured)
+        lines.append(f"| {SIDES[side]} | {each} | {medians[side]:.1f} |")
     return "\n".join([*lines, f"\nratio of the medians {ratio:.2f}, bar {BAR}"])
 
 

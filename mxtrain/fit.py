@@ -35,7 +35,7 @@ def fit(run: config.Run) -> None:
 
     from mxtrain import runtime
 
-    runtime.load(contexts=len(layout.devices(run.layout.devices)), threads=run.layout.threads or None)
+    runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import loop
 
     loop.run(run, train, val, class_names, resume_from)

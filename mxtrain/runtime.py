@@ -3,7 +3,7 @@
 Owns the shims, the OpenMP share, the shared libraries and the DMLC_ROLE guard of this process; no other
 module imports mxnet or gluoncv by itself:
 
-    from mxtrain.runtime import mx          # loads with one context and all cores, unless `load` came first
+    from mxtrain.runtime import mx          # loads with all usable cores, unless `load` came first
     from mxtrain.runtime import gluoncv
 
 What a machine has is for `machine` to know; what a role does with mxnet afterwards is for `kv`.
@@ -45,15 +45,16 @@ CUDA_LIBRARIES = (
 )
 
 
-def load(contexts: int = 1, local_workers: int = 1, threads: int | None = None) -> types.ModuleType:
+def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType:
     """Import mxnet once and return it; a later call returns the same module, whatever it asks for.
 
-    `contexts` CPU contexts compute at once in each of `local_workers` processes on this host, so each gets
-    that share of the cores. `threads`, for one context, overrides the share and the user's OMP_NUM_THREADS.
+    Each of `local_workers` processes on this host gets its share of the cores. CPU contexts do not divide it
+    further: MXNet computes for one after the other (benchmarks/threads.py contexts). `threads` overrides the
+    share and the user's OMP_NUM_THREADS.
     """
     if "mxnet" in sys.modules:
         return sys.modules["mxnet"]
-    share = max(1, machine.usable_cores() // (contexts * local_workers))
+    share = max(1, machine.usable_cores() // local_workers)
     _restore_numpy_aliases()
     _restore_distutils()
     _preload_quadmath()
@@ -143,7 +144,7 @@ def _openmp_team(share: int, threads: int | None) -> Iterator[None]:
         yield
     # MXNet sets its engine's threads; this one computes as well under MXNET_ENGINE_TYPE=NaiveEngine.
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(team)
-    log.debug("%d OpenMP threads for each context, of %d usable cores", team, machine.usable_cores())
+    log.debug("%d OpenMP threads, of %d usable cores", team, machine.usable_cores())
 
 
 @contextlib.contextmanager

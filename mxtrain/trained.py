@@ -28,13 +28,12 @@ def parser(program: str, description: str) -> Parser:
 
 def open_net(options: argparse.Namespace) -> tuple[Any, list[Any], Run, list[str]]:
     """The net that the flags mean, its contexts, the run it is of, and its class names; loads mxnet."""
-    from mxtrain import checks, layout, runtime
+    from mxtrain import checks, runtime
     from mxtrain.train import resume
 
-    devices = layout.devices(options.devices)
     checks.check_present(options.devices)
     found = resume.of_run(options.run, options.checkpoint)
-    runtime.load(contexts=len(devices))
+    runtime.load()
     from mxtrain.train import state
 
     places = state.contexts(options.devices)
