@@ -21,7 +21,7 @@ from mxtrain.errors import DataError, UsageError
 def rebuild_index(path: str | Path) -> int:
     """Write the .idx of a .rec anew, from the .rec itself; the number of records."""
     file = RecordFile(Path(path))
-    keys, offsets = scan(file)
+    keys, offsets, _ = scan(file)
     with Replacement(index_path(file.path)) as index:
         index.write(recordio.format_index(keys, offsets))
     return len(keys)

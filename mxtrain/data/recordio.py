@@ -12,7 +12,7 @@ Pure functions over bytes; opening, reading and writing files is `records.py`'s 
 
 All numbers are little-endian. The format has no checksum, so ours goes where MXNet's readers do not look: the
 upper half of `id2` holds CHECKSUM_TAG and the lower half the CRC-32 of the data with that lower half zero.
-Records of other tools have no tag and cannot be checked.
+Files of other tools have no tags and cannot be checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 MAGIC = 0xCED7230A
 CHECKSUM_TAG = 0x43523332  # "CR32"
-MAX_FLIPPED_TAG_BITS = 4  # so near to our tag it is our tag, damaged; other tools write 0 there
 MAX_DATA_BYTES = (1 << 29) - 1
 WHOLE, FIRST, MIDDLE, LAST = range(4)  # cflag
 
@@ -51,8 +50,9 @@ class Header(NamedTuple):
     id2: int
 
     @property
-    def tag(self) -> int:
-        return self.id2 >> 32
+    def has_tag(self) -> bool:
+        """Whether our checksum is there. A few bits off it is our tag, damaged: other tools write 0."""
+        return bin(self.id2 >> 32 ^ CHECKSUM_TAG).count("1") <= 4
 
     @property
     def payload_start(self) -> int:
@@ -135,13 +135,10 @@ def parse_label(data: Data, header: Header) -> Label:
 
 
 def check(data: Data, padding: Data, header: Header) -> None:
-    """BadRecord when a record that has a checksum is not what was written."""
-    num_flipped = bin(header.tag ^ CHECKSUM_TAG).count("1")
-    if num_flipped > MAX_FLIPPED_TAG_BITS:
-        return
+    """BadRecord unless the record has its checksum, and is what was written."""
     unsigned = bytes(data[:16]) + bytes(4) + bytes(data[20 : HEADER.size])
     actual = zlib.crc32(data[HEADER.size :], zlib.crc32(unsigned))
-    if num_flipped or header.id2 & 0xFFFFFFFF != actual or any(padding):
+    if header.id2 != CHECKSUM_TAG << 32 | actual or any(padding):
         raise BadRecord("its bytes are not those that were written (the checksum differs)")
 
 

@@ -34,6 +34,14 @@ class Record(NamedTuple):
     payload: memoryview
 
 
+class Index(NamedTuple):
+    keys: Ints
+    offsets: Ints
+    has_checksums: (
+        bool  # one checksum seen means that all records must have theirs: damage may wipe out a tag
+    )
+
+
 def index_path(path: Path) -> Path:
     return path.with_suffix(".idx")
 
@@ -45,20 +53,20 @@ def classes_path(path: Path) -> Path:
 def open_records(path: str | Path) -> Records:
     """The records of a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
     file = RecordFile(Path(path))
-    indexed = index_path(file.path).exists()
-    keys, offsets = _read_index(file) if indexed else scan(file)
-    return Records(file, keys, offsets, _read_class_names(classes_path(file.path)))
+    index = _read_index(file) if index_path(file.path).exists() else scan(file)
+    return Records(file, index, _read_class_names(classes_path(file.path)))
 
 
 class Records:
     """The records of one file, by position. Reading is safe from many threads, and in forked processes."""
 
-    def __init__(self, file: RecordFile, keys: Ints, offsets: Ints, class_names: list[str] | None):
+    def __init__(self, file: RecordFile, index: Index, class_names: list[str] | None):
         self.path = file.path
-        self.keys = keys
+        self.keys = index.keys
         self.class_names = class_names
+        self.has_checksums = index.has_checksums
         self._file = file
-        self._offsets = offsets
+        self._offsets = index.offsets
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -72,9 +80,10 @@ class Records:
         try:
             data, padding, _ = self._file.data(int(self._offsets[position]))
             header = recordio.parse_header(data)
-            recordio.check(data, padding, header)
-            if header.tag == recordio.CHECKSUM_TAG and header.id != key:
-                raise BadRecord(f"it was written with key {header.id}; is the .idx another file's?")
+            if self.has_checksums:
+                recordio.check(data, padding, header)
+                if header.id != key:
+                    raise BadRecord(f"it was written with key {header.id}; is the .idx another file's?")
             return Record(key, recordio.parse_label(data, header), data[header.payload_start :])
         except BadRecord as bad:
             self._fail(position, bad)
@@ -163,36 +172,43 @@ class RecordFile:
             raise BadRecord(f"it cannot be read ({error.strerror})") from None
 
 
-def scan(file: RecordFile) -> tuple[Ints, Ints]:
+def scan(file: RecordFile) -> Index:
     """Keys and offsets from the .rec alone; the keys are the ids in the records if all are different."""
-    ids, offsets, offset = [], [], 0
+    ids: list[int] = []
+    offsets: list[int] = []
+    offset, has_checksums = 0, False
     while offset < file.num_bytes:
         try:
             start, end = file.look(offset)
-            ids.append(recordio.parse_header(start).id)
+            header = recordio.parse_header(start)
         except BadRecord as bad:
             raise DataError(f"{file.path}: record {len(ids)} (byte {offset}): {bad}; {_DAMAGED}") from None
+        ids.append(header.id)
         offsets.append(offset)
+        has_checksums |= header.has_tag
         offset = end
     keys = ids if len(set(ids)) == len(ids) and max(ids) < 1 << 63 else range(len(ids))
-    return np.array(keys, np.int64), np.array(offsets, np.int64)
+    return Index(np.array(keys, np.int64), np.array(offsets, np.int64), has_checksums)
 
 
-def _read_index(file: RecordFile) -> tuple[Ints, Ints]:
+def _read_index(file: RecordFile) -> Index:
     path = index_path(file.path)
     try:
         keys, offsets = recordio.parse_index(path.read_bytes())
-        _hold_against(file, np.sort(offsets))
+        return Index(keys, offsets, _hold_against(file, np.sort(offsets)))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except BadRecord as bad:
         remedy = f"copy both again, or rebuild it with `python -m tools.im2rec_wrapper index {file.path}`"
         raise DataError(f"{path} {bad}: {remedy}") from None
-    return keys, offsets
 
 
-def _hold_against(file: RecordFile, offsets: Ints) -> None:
-    """BadRecord unless these sorted offsets are those of all records: each ends where the next starts."""
+def _hold_against(file: RecordFile, offsets: Ints) -> bool:
+    """Whether there are checksums; BadRecord unless these sorted offsets are those of all records.
+
+    They are if each record ends where the next starts.
+    """
+    has_checksums = False
     ends = np.append(offsets[1:], file.num_bytes)
     if offsets[-1] >= file.num_bytes:
         raise BadRecord(
@@ -203,11 +219,13 @@ def _hold_against(file: RecordFile, offsets: Ints) -> None:
     checked = np.linspace(0, len(offsets) - 1, min(len(offsets), MAX_CHECKED_RECORDS)).astype(np.int64)
     for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):
         try:
-            _, end = file.look(offset)
+            start, end = file.look(offset)
+            has_checksums |= recordio.parse_header(start).has_tag
         except BadRecord as bad:
             raise BadRecord(f"does not fit {file.path.name} (at byte {offset}: {bad})") from None
         if end != listed_end:
             raise BadRecord(f"does not fit {file.path.name} (the record at byte {offset} ends at byte {end})")
+    return has_checksums
 
 
 def _read_class_names(path: Path) -> list[str] | None:
