@@ -1,4 +1,4 @@
-"""The bytes of any picture to RGB pixels, uint8 (height, width, 3); ValueError with the reason when they are none.
+"""The bytes of any picture to RGB pixels, uint8 (height, width, 3); BadPicture with the reason when they are none.
 
 JPEG is `jpeg.py`'s; everything else (PNG, WebP, BMP, TIFF) is OpenCV's. Gray becomes RGB, 16 bits become 8, and
 transparent parts show white. An EXIF orientation is ignored, as MXNet's readers do: pictures are turned upright
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.data import jpeg
-from mxtrain.data.jpeg import Box, Payload, Pixels
+from mxtrain.data.jpeg import BadPicture, Box, Payload, Pixels
 
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
@@ -37,14 +37,14 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
 
 def _decode_other(payload: Payload) -> Pixels:
     if not len(payload):
-        raise ValueError("it holds no bytes")
+        raise BadPicture("it holds no bytes")
     try:
         image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
-        raise ValueError(f"OpenCV cannot decode it ({error.err})") from None
+        raise BadPicture(f"OpenCV cannot decode it ({error.err})") from None
     if image is None:
         start = bytes(payload[:8])
-        raise ValueError(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
+        raise BadPicture(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
     return _to_rgb(_to_8_bits(image))
 
 
@@ -52,7 +52,7 @@ def _to_8_bits(image: Decoded) -> Decoded:
     if image.dtype == np.uint16:
         return cv2.convertScaleAbs(image, alpha=1 / 257)
     if image.dtype != np.uint8:
-        raise ValueError(f"its pixels are {image.dtype}; convert it to 8 or 16 bits")
+        raise BadPicture(f"its pixels are {image.dtype}; convert it to 8 or 16 bits")
     return image
 
 
@@ -63,7 +63,7 @@ def _to_rgb(image: Decoded) -> Pixels:
         return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     if image.shape[2] == 4:
         return _on_white(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA))
-    raise ValueError(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
+    raise BadPicture(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
 
 
 def _on_white(image: Decoded) -> Pixels:

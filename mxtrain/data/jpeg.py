@@ -2,7 +2,7 @@
 
 Owns what is peculiar to JPEG. Everything is decoded by libjpeg-turbo with the accurate DCT and smooth chroma, so
 pixels are those of OpenCV, PIL and MXNet; the fast variants save 7%. A stream that libjpeg could only guess at
-(truncated, corrupt) is refused with ValueError, never filled in.
+(truncated, corrupt) is refused, never filled in.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ Pixels = npt.NDArray[Any]  # uint8 (height, width, 3), RGB
 START = b"\xff\xd8"
 # A header of a few bytes can announce 65535 x 65535 pixels, 12 GB. Cameras stay below 2**28.
 MAX_PIXELS = 1 << 28
+
+
+class BadPicture(ValueError):
+    """Why some bytes are no picture; whoever knows the record or file turns it into a DataError that names it."""
 
 
 class Box(NamedTuple):
@@ -68,18 +72,25 @@ def _scaled(start: int, length: int, to: int, of: int) -> tuple[int, int]:
 
 
 def _header(payload: Payload) -> tuple[int, int, str]:
-    height, width, colorspace, _ = simplejpeg.decode_jpeg_header(payload)
+    try:
+        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(payload)
+    except ValueError as error:
+        raise BadPicture(str(error)) from None
     if height * width > MAX_PIXELS:
-        raise ValueError(f"it announces {width} x {height} pixels, more than {MAX_PIXELS}")
+        raise BadPicture(f"it announces {width} x {height} pixels, more than {MAX_PIXELS}")
     return height, width, colorspace
 
 
 def _pixels(payload: Payload, colorspace: str, least_height: int = 0, least_width: int = 0) -> Pixels:
     # libjpeg turns YCCK into CMYK, but leaves CMYK to RGB to its callers.
     is_cmyk = colorspace in ("CMYK", "YCCK")
-    image: Pixels = simplejpeg.decode_jpeg(
-        payload, "CMYK" if is_cmyk else "RGB", min_height=least_height, min_width=least_width, min_factor=2
-    )
+    wanted = "CMYK" if is_cmyk else "RGB"
+    try:
+        image: Pixels = simplejpeg.decode_jpeg(
+            payload, wanted, min_height=least_height, min_width=least_width, min_factor=2
+        )
+    except ValueError as error:
+        raise BadPicture(str(error)) from None
     return _cmyk_to_rgb(image) if is_cmyk else image
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mxtrain import machine
 from mxtrain.data import order
+from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.records import Record, Records
 from mxtrain.errors import DataError, Stop
 
@@ -161,20 +162,19 @@ class Loader:
             rng = order.sample_rng(self._seed, request.epoch, sample)
             record = self._records.read(sample)
             try:
+                batch.label[place] = self._single_label(record, sample)
                 self._transform(record.payload, rng, batch.data[place])
-                batch.label[place] = _single_label(record)
             except Stop:
                 raise
-            except ValueError as error:
-                raise DataError(f"{self._where(sample)}: {error}; pack the file again without it") from error
+            except BadPicture as bad:
+                raise DataError(f"{self._where(sample)}: {bad}; pack the file again without it") from None
             except Exception as error:
                 raise RuntimeError(f"the transform failed at {self._where(sample)}") from error
 
+    def _single_label(self, record: Record, sample: int) -> float:
+        if isinstance(record.label, float):
+            return record.label
+        raise DataError(f"{self._where(sample)}: it has {len(record.label)} labels; pack it with one")
+
     def _where(self, sample: int) -> str:
         return f"{self._records.path}: record {sample} (key {self._records.keys[sample]})"
-
-
-def _single_label(record: Record) -> float:
-    if isinstance(record.label, float):
-        return record.label
-    raise ValueError(f"it has {len(record.label)} labels, but one is expected")

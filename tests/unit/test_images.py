@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from mxtrain.data import images, jpeg
-from mxtrain.data.jpeg import Box
+from mxtrain.data.jpeg import BadPicture, Box
 
 
 def picture(height=60, width=90):
@@ -92,14 +92,14 @@ def test_an_exif_orientation_is_ignored_in_jpeg_and_png():
     ],
 )
 def test_what_is_no_whole_picture_is_refused_with_a_reason(payload, reason):
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(BadPicture, match=reason):
         images.decode(payload)
 
 
 def test_a_flipped_run_of_bytes_in_a_jpeg_is_refused():
     payload = bytearray(saved(np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8), "JPEG"))
     payload[9000:9002] = b"\xff\xd9"
-    with pytest.raises(ValueError, match="JPEG"):
+    with pytest.raises(BadPicture, match="JPEG"):
         images.decode(bytes(payload))
 
 
@@ -111,7 +111,7 @@ def test_a_jpeg_that_announces_more_pixels_than_memory_holds_is_refused_by_its_h
         jpeg.decode,
         lambda data: jpeg.decode_crop(data, lambda height, width: Box(0, 0, 8, 8), 8),
     ):
-        with pytest.raises(ValueError, match="40000 x 40000"):
+        with pytest.raises(BadPicture, match="40000 x 40000"):
             decode(bytes(payload))
 
 

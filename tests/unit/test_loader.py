@@ -171,18 +171,18 @@ def test_a_record_with_a_flipped_bit_is_named(tmp_path):
 
 def test_records_with_several_labels_are_refused(tmp_path):
     several = write_records(tmp_path / "two.rec", jpegs(NUM_SAMPLES), labels=[[1.0, 2.0]] * NUM_SAMPLES)
-    with pytest.raises(DataError, match="it has 2 labels, but one is expected"), opened(several) as loader:
+    with pytest.raises(DataError, match="it has 2 labels; pack it with one"), opened(several) as loader:
         list(loader)
 
 
 def test_a_bug_in_a_transform_keeps_its_traceback_and_names_the_record(records):
     def transform(payload, rng, out):
-        raise KeyError("colour")
+        raise ValueError("shapes do not match")
 
     named = pytest.raises(RuntimeError, match=r"some.rec: record \d+ \(key 1\d\d\)")
     with opened(records, transform=transform) as loader, named as error:
         next(loader)
-    assert isinstance(error.value.__cause__, KeyError)
+    assert str(error.value.__cause__) == "shapes do not match"
 
 
 def test_what_the_user_can_put_right_comes_through_as_it_is(records):
