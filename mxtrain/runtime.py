@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import importlib.util
 import logging
 import os
@@ -87,6 +88,9 @@ def __getattr__(name: str) -> types.ModuleType:
         return load()
     if name == "gluoncv":
         return load_gluoncv()
+    if name == "amp":
+        load()
+        return importlib.import_module("mxnet.contrib.amp")  # not among what `import mxnet` imports
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
+from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
 # MXNet's bf16 lists cast the result of operators that take no input, which breaks them once hybridized.
@@ -19,10 +20,10 @@ NO_INPUT = {"_zeros", "_ones", "_full", "_arange", "_eye", "_linspace"}
 def enable(amp: str) -> None:
     """Patch MXNet's operators for this whole process; must come before the net is built."""
     if amp == "bf16":
-        lists = mx.contrib.amp.lists.symbol_bf16
-        mx.contrib.amp.init("bfloat16", fp32_ops=[name for name in lists.FP32_FUNCS if name not in NO_INPUT])
+        lists = mxnet_amp.lists.symbol_bf16
+        mxnet_amp.init("bfloat16", fp32_ops=[name for name in lists.FP32_FUNCS if name not in NO_INPUT])
     elif amp == "fp16":
-        mx.contrib.amp.init("float16")
+        mxnet_amp.init("float16")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""Models by name: known names are what GluonCV has, and each builds."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from mxtrain import names
+from mxtrain.errors import UsageError
+from mxtrain.models import zoo
+from mxtrain.runtime import gluoncv, mx
+
+CPU = [mx.cpu()]
+# Modules of gluoncv.model_zoo whose nets classify pictures.
+CLASSIFYING = {
+    "alexnet",
+    "cifarresnet",
+    "cifarresnext",
+    "cifarwideresnet",
+    "densenet",
+    "dla",
+    "googlenet",
+    "hrnet",
+    "inception",
+    "mobilenet",
+    "mobilenetv3",
+    "nasnet",
+    "pruned_resnet.resnetv1b_pruned",
+    "residual_attentionnet",
+    "resnest",
+    "resnet",
+    "resnetv1b",
+    "resnext",
+    "senet",
+    "shufflenet",
+    "squeezenet",
+    "vgg",
+    "xception",
+    "yolo.darknet",
+}
+
+
+def input_size(name: str) -> int:
+    if name.startswith("cifar"):
+        return 32
+    return 299 if name.startswith(("inception", "xception")) else 331 if name.startswith("nasnet") else 224
+
+
+def test_names_are_gluoncvs_classifiers() -> None:
+    found = set()
+    for name, function in gluoncv.model_zoo.model_zoo._models.items():
+        module = function.__module__.replace("gluoncv.model_zoo.", "")
+        # HRNet's other nets segment; int8 nets only infer.
+        if module in CLASSIFYING and "int8" not in name and (module != "hrnet" or name.endswith("_c")):
+            found.add(name)
+    assert found == set(names.GLUONCV_CLASSIFIERS)
+
+
+def train_once(name: str, size: int) -> np.ndarray:
+    net = zoo.build(name, 5)
+    zoo.initialize(net, CPU, seed=0)
+    zoo.compile(net, name, CPU, size)
+    picture = mx.nd.random.uniform(shape=(2, 3, size, size))
+    with mx.autograd.record():
+        output = net(picture)
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(output, mx.nd.array([0, 1]))
+    loss.backward()
+    assert output.shape == (2, 5)
+    gradients = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+    total: np.ndarray = sum(float(g.norm().asscalar()) for g in gradients)
+    assert np.isfinite(total) and total > 0
+    return loss.asnumpy()
+
+
+@pytest.mark.parametrize(
+    "name", ["small_cnn", "small_resnet", "resnet18_v1b", "mobilenetv2_0.25", "cifar_resnet20_v1"]
+)
+def test_a_net_by_name_trains(name: str) -> None:
+    train_once(name, 64 if not name.startswith("cifar") else 32)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", names.GLUONCV_CLASSIFIERS)
+def test_every_classifier_trains(name: str) -> None:
+    train_once(name, input_size(name))
+
+
+def test_the_seed_gives_the_weights() -> None:
+    def weights(seed: int) -> np.ndarray:
+        net = zoo.build("small_cnn", 5)
+        zoo.initialize(net, CPU, seed)
+        zoo.compile(net, "small_cnn", CPU, 16)
+        return np.concatenate([p.data().asnumpy().ravel() for p in net.collect_params().values()])
+
+    np.testing.assert_array_equal(weights(1), weights(1))
+    assert not np.array_equal(weights(1), weights(2))
+
+
+def test_the_graph_computes_what_the_block_does() -> None:
+    net = zoo.build("small_resnet", 5)
+    zoo.initialize(net, CPU, seed=0)
+    picture = mx.nd.random.uniform(shape=(2, 3, 32, 32))
+    imperative = net(picture).asnumpy()
+    zoo.compile(net, "small_resnet", CPU, 32)
+    np.testing.assert_allclose(net(picture).asnumpy(), imperative, rtol=1e-5, atol=1e-6)
+
+
+def test_a_size_that_does_not_fit_is_refused() -> None:
+    net = zoo.build("alexnet", 5)
+    zoo.initialize(net, CPU, seed=0)
+    with pytest.raises(UsageError, match="--image-size 8") as refused:
+        zoo.compile(net, "alexnet", CPU, 8)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    name = "tests.e2e.own_net:imperative_net"
+    net = zoo.build(name, 2)
+    zoo.initialize(net, CPU, seed=0)
+    with caplog.at_level(logging.WARNING):
+        zoo.compile(net, name, CPU, 24)
+    assert sum("imperatively" in record.message for record in caplog.records) == 1
+    assert net(mx.nd.zeros((1, 3, 24, 24))).shape == (1, 2)
+
+
+def test_a_path_that_gives_no_net() -> None:
+    with pytest.raises(UsageError, match="not a gluon Block"):
+        zoo.build("builtins:dict", 5)
