@@ -1,0 +1,73 @@
+"""doctor as a command: on this machine, and with an mxnet that fails, crashes or hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mxtrain import doctor, machine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mxtrain.doctor", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [before, str(ROOT)]))},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def break_mxnet(folder: Path, source: str) -> str:
+    (folder / "mxnet").mkdir()
+    (folder / "mxnet" / "__init__.py").write_text(source)
+    return str(folder)
+
+
+def test_table_of_a_machine_that_trains() -> None:
+    done = run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "DIST_KVSTORE" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["verdict", "trainable"]
+
+
+def test_json_holds_the_same_facts() -> None:
+    done = run("--json")
+    facts = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert facts["trainable"] is True
+    assert "MKLDNN" in facts["mxnet"]["features"]
+    assert facts["threads"]["usable_cores"] == machine.usable_cores()
+    assert facts["recommendations"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ImportError('half installed')", "half installed"),
+        ("import os; os.abort()", "exit code -6"),
+        ("raise RuntimeError('odd')", "RuntimeError: odd"),
+    ],
+)
+def test_a_broken_mxnet_is_a_finding(source: str, reason: str, tmp_path: Path) -> None:
+    done = run(before=break_mxnet(tmp_path, source))
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1].split() == ["verdict", "not", "trainable"]
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot train here" in done.stderr
+    assert reason in done.stderr
+
+
+def test_a_hanging_mxnet_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{break_mxnet(tmp_path, 'import time; time.sleep(99)')}{os.pathsep}{ROOT}"
+    )
+    assert doctor.ask_mxnet(seconds=3) == {"error": "mxnet did not import and train one step within 3 s"}

@@ -1,0 +1,196 @@
+"""The door, each time in a process of its own with a deadline: what mxnet finds there and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxtrain import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+CORES = machine.usable_cores()
+STEERING = ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS", "OPENBLAS_NUM_THREADS", "DMLC_ROLE")
+
+# Threads that one convolution adds to a process are its OpenMP team, without the engine's own thread in it.
+TEAM = """
+def team(mx):
+    import os
+    data, weight = mx.nd.ones((8, 64, 56, 56)), mx.nd.ones((64, 64, 3, 3))
+    mx.nd.waitall()
+    before = len(os.listdir("/proc/self/task"))
+    mx.nd.Convolution(data, weight, no_bias=True, kernel=(3, 3), num_filter=64).wait_to_read()
+    return len(os.listdir("/proc/self/task")) - before + 1
+"""
+
+
+def run(code: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    neutral = {name: value for name, value in os.environ.items() if name not in STEERING}
+    return subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env={**neutral, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def answer(code: str, *options: str, **environment: str) -> Any:
+    done = run(f"import json\n{code}\nprint(json.dumps(answer))", *options, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler", "worker"])
+def test_no_role_hijacks_the_import_and_the_role_survives(role: str) -> None:
+    code = (
+        "import os; from mxtrain.runtime import mx\n"
+        "answer = [os.environ['DMLC_ROLE'], mx.nd.ones(3).sum().asscalar().item()]"
+    )
+    assert answer(
+        code,
+        DMLC_ROLE=role,
+        DMLC_PS_ROOT_URI="127.0.0.1",
+        DMLC_PS_ROOT_PORT="1",
+        DMLC_NUM_WORKER="1",
+        DMLC_NUM_SERVER="1",
+    ) == [role, 3.0]
+
+
+def test_both_names_load_once() -> None:
+    code = (
+        "import sys; from mxtrain import runtime; before = 'mxnet' in sys.modules\n"
+        "from mxtrain.runtime import mx, gluoncv\n"
+        "same = runtime.load() is mx is runtime.mx and runtime.load_gluoncv() is gluoncv\n"
+        "answer = [before, same, mx.__version__, hasattr(runtime, 'other')]"
+    )
+    assert answer(code) == [False, True, "1.9.1", False]
+
+
+def test_what_numpy_and_python_removed_is_back() -> None:
+    code = (
+        "from mxtrain.runtime import mx; import numpy; from distutils.version import LooseVersion\n"
+        "answer = [numpy.bool is bool, numpy.int is int, numpy.float is float,\n"
+        "          LooseVersion('1.9.1') < LooseVersion('1.17') <= LooseVersion('1.17'),\n"
+        "          LooseVersion('2.0') == LooseVersion('2.0'), hasattr(numpy, 'object')]"
+    )
+    assert answer(code) == [True] * 5 + [False]
+
+
+def test_the_import_is_quiet() -> None:
+    done = run("from mxtrain.runtime import mx, gluoncv", "-W", "default")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        ("", {}, CORES),
+        (f"local_workers={CORES}", {}, 1),
+        ("threads=1", {}, 1),
+        ("", {"OMP_NUM_THREADS": "3"}, 3),
+        ("threads=1", {"OMP_NUM_THREADS": "3"}, 1),
+    ],
+)
+def test_openmp_team(arguments: str, environment: dict[str, str], expected: int) -> None:
+    code = TEAM + f"import os; from mxtrain import runtime; mx = runtime.load({arguments})\n"
+    code += "answer = [team(mx), os.environ.get('OMP_NUM_THREADS')]"
+    assert answer(code, **environment) == [expected, environment.get("OMP_NUM_THREADS")]
+
+
+def test_openmp_team_where_libgomp_was_loaded_before() -> None:
+    code = TEAM + "import ctypes; ctypes.CDLL('libgomp.so.1'); from mxtrain import runtime\n"
+    assert answer(code + "answer = team(runtime.load(threads=1))") == 1
+
+
+def test_forked_children_get_one_thread() -> None:
+    code = TEAM + (
+        "import os; from mxtrain.runtime import mx; team(mx); mx.nd.waitall()\n"
+        "reader, writer = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(writer, b'%d' % team(mx)); os._exit(0)\n"
+        "answer = int(os.read(reader, 9)); os.wait()"
+    )
+    assert answer(code) == 1
+
+
+BROKEN = {
+    "no driver": (
+        "raise OSError('libcuda.so.1: cannot open shared object file: No such file or directory')",
+        {"mxnet-cu112": "1.9.1"},
+        ["libcuda.so.1", "install the driver", "[cpu]"],
+    ),
+    "no cuDNN": (
+        "raise OSError('libcudnn.so.8: cannot open shared object file: No such file or directory')",
+        {"mxnet-cu112": "1.9.1"},
+        ["libcudnn.so.8", "pip install '.[cu112]'"],
+    ),
+    "NumPy 2": (
+        "import numpy; numpy.NaN_",
+        {"numpy": "2.1.0"},
+        ["numpy 2.1.0", "pip install 'numpy>=1.23.5,<2'"],
+    ),
+    "anything else": ("raise ImportError('half installed')", {}, ["half installed", "mxtrain.doctor"]),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_mxnet_is_one_line_with_a_cure(case: str, tmp_path: Path) -> None:
+    source, wheels, words = BROKEN[case]
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text(source)
+    for name, version in wheels.items():
+        metadata = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    code = "from mxtrain import errors, runtime; raise SystemExit(errors.one_line('x', runtime.load))"
+    done = run(code, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    for word in words:
+        assert word in done.stderr
+
+
+# A mount namespace in which the system's library folder lacks what matches the pattern.
+WITHOUT_LIBRARIES = r"""
+set -e
+folder=$(dirname "$(ldconfig -p | awk '$1 == "libgomp.so.1" {print $NF; exit}')")
+folder=$(readlink -f "$folder")
+mkdir "$1/all" "$1/some"
+mount --bind "$folder" "$1/all"
+for file in "$1"/all/*; do
+    case $(basename "$file") in $2) ;; *) ln -s "$file" "$1/some/" ;; esac
+done
+mount --bind "$1/some" "$folder"
+shift 2
+exec "$@"
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("hidden", "stderr"),
+    [
+        ("libquadmath.so*", ""),
+        ("libgomp.so*", "x: libgomp.so.1 is missing on this machine: apt-get install libgomp1\n"),
+        ("libGL.so*", "x: libGL.so.1 is missing on this machine: apt-get install libgl1\n"),
+    ],
+)
+def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: Path) -> None:
+    assert shutil.which("unshare")
+    code = "from mxtrain import errors, runtime; raise SystemExit(errors.one_line('x', runtime.load))"
+    script = WITHOUT_LIBRARIES.replace("$2)", f"{hidden})")
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), hidden, sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stderr, done.returncode) == (stderr, 2 if stderr else 0)

@@ -1,0 +1,102 @@
+"""What doctor makes of the facts: advice, and a table that fits."""
+
+from __future__ import annotations
+
+import copy
+import socket
+from typing import Any
+
+import pytest
+
+from mxtrain import doctor
+
+FACTS: dict[str, Any] = {
+    "versions": {"mxtrain": "0.1.0", "python": "3.11.7", "mxnet": "1.9.1"},
+    "mxnet": {"error": None, "import_seconds": 1.5, "features": ["MKLDNN", "OPENMP"], "num_gpus": 0},
+    "cpu": {"name": "A CPU", "instructions": ["avx2", "avx512_bf16"]},
+    "threads": {
+        "logical_cores": 64,
+        "usable_cores": 6,
+        "cgroup_cores": 6.5,
+        "OMP_NUM_THREADS": None,
+        "MXNET_OMP_MAX_THREADS": None,
+    },
+    "gpu": {"devices": [], "reason": "no NVIDIA driver"},
+    "shared_memory": {"total_bytes": 8 << 30, "free_bytes": 8 << 30},
+    "ports": {"loopback": True, "free_port": 40000, "error": None, "variables": {}},
+    "wheel_conflicts": [],
+    "missing_libraries": [],
+    "trainable": True,
+}
+
+
+def advice(**changes: Any) -> str:
+    facts = copy.deepcopy(FACTS)
+    for name, change in changes.items():
+        facts[name] = {**facts[name], **change} if isinstance(change, dict) else change
+    return "\n".join(doctor.recommendations(facts))
+
+
+def test_a_healthy_machine_gets_flags_only() -> None:
+    (flags,) = doctor.recommendations(FACTS)
+    assert "--devices cpu" in flags
+    assert "6 OpenMP threads" in flags
+    assert "--amp bf16" in flags
+    assert "bf16" not in advice(cpu={"instructions": ["avx2"]})
+
+
+def test_gpus_that_can_train_are_recommended() -> None:
+    gpus = [
+        {"index": index, "name": name, "capability": capability, "memory_bytes": 1 << 34}
+        for index, (name, capability) in enumerate([("T4", [7, 5]), ("H100", [9, 0]), ("A10", [8, 6])])
+    ]
+    assert "--devices gpu:0,2" in advice(mxnet={"num_gpus": 3}, gpu={"devices": gpus, "reason": ""})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"shared_memory": {"free_bytes": 64 << 20}}, "--loader threads"),
+        ({"ports": {"variables": {"PORT": "80"}}}, "PORT is set: ps-lite binds this port"),
+        ({"ports": {"loopback": False}}, "no loopback port"),
+        ({"threads": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS=1 is set"),
+        ({"wheel_conflicts": ["a and b overwrite each other"]}, "a and b overwrite each other"),
+        ({"missing_libraries": [{"library": "libGL.so.1", "package": "libgl1"}]}, "apt-get install libgl1"),
+    ],
+)
+def test_each_finding_has_its_advice(changes: dict[str, Any], sentence: str) -> None:
+    assert sentence in advice(**changes)
+
+
+def test_without_mxnet_the_reason_comes_first_and_no_flags_follow() -> None:
+    lines = advice(mxnet={"error": "no mxnet is installed"}, trainable=False).splitlines()
+    assert lines == ["no mxnet is installed"]
+
+
+def test_table_is_aligned_and_fits() -> None:
+    facts = {**FACTS, "wheel_conflicts": ["two wheels fight over one folder, and so " * 6, "a second one"]}
+    lines = doctor.table({**facts, "recommendations": doctor.recommendations(facts)}).splitlines()
+    assert max(map(len, lines)) <= 100
+    starts = {line[: doctor.NAME_COLUMNS].strip() for line in lines} - {""}
+    assert starts >= {
+        "versions",
+        "mxnet",
+        "cpu",
+        "gpu",
+        "/dev/shm",
+        "ports",
+        "wheels",
+        "recommended",
+        "verdict",
+    }
+    assert all(line[doctor.NAME_COLUMNS - 1] == " " and line[doctor.NAME_COLUMNS] != " " for line in lines)
+
+
+def test_ports_tells_a_port_that_is_free_and_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in doctor.CLUSTER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DMLC_ROLE", "server")
+    found = doctor.ports()
+    assert found["variables"] == {"DMLC_ROLE": "server"}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", found["free_port"]))
