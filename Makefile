@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 DEMO ?= runs/demo
 
-.PHONY: env demo test test-all check bench clean
+
+.PHONY: env demo test test-system test-all check bench clean
 
 env: $(READY)
 
@@ -24,6 +25,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# What needs root or system packages; with NO_SKIPS=1 none may skip.
+test-system: $(READY)
+	$(BIN)/python -m pytest -m system
 
 # Also what takes minutes and what needs root or system packages.
 test-all: $(READY)
