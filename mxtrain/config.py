@@ -59,7 +59,7 @@ class Layout:
     num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
     accumulate: int = flag(0, "micro-batches that each device sums up before an update; 0: derived")
-    threads: int = flag(0, "OpenMP threads per device; 0: this process's share of the cores")
+    threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,10 @@ Owns `config.yaml` (the run, usable with --config), `environment.json` (versions
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 import platform
 import subprocess
 import sys
@@ -16,13 +18,15 @@ from typing import Any
 
 import mxtrain
 from mxtrain import config, machine
+from mxtrain.errors import UsageError
 
 PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs")
 
 
 def prepare(run: config.Run) -> Path:
-    """Describe the run in its folder and send the log there too."""
+    """Take the folder, describe the run in it and send the log there too."""
     out = Path(run.keep.out)
+    _lock(out)
     if run.keep.resume == "never":
         _set_aside(out)
     (out / "config.yaml").write_text(config.to_yaml(run))
@@ -36,6 +40,15 @@ def last_evaluation(out: Path) -> dict[str, Any] | None:
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     evaluations: list[dict[str, Any]] = [record for record in records if record["kind"] == "eval"]
     return evaluations[-1] if evaluations else None
+
+
+def _lock(out: Path) -> None:
+    """Hold the folder until this process ends: two runs in one would spoil each other's files."""
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UsageError(f"--out {out}: another mxtrain.fit is running there; wait for it or give another") from None
 
 
 def _set_aside(out: Path) -> None:

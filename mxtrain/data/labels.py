@@ -18,12 +18,12 @@ def class_names(train: Records, val: Records | None, num_classes: int) -> list[s
     """One name for each output of the net; `num_classes` 0 takes as many as the training set has."""
     names = train.class_names
     count = num_classes or (len(names) if names else int(_labels(train).max()) + 1)
-    if count < 2:
-        raise DataError(f"{train.path}: holds {count} class; a classifier needs at least two")
     if names and len(names) > count:
         raise DataError(
-            f"{train.path}: has {len(names)} class names, but --num-classes is {count}; give 0 or more"
+            f"{train.path}: has {len(names)} classes, but --num-classes is {count}; leave it out or raise it"
         )
+    if count < 2:
+        raise DataError(f"{train.path}: holds {count} class; a classifier needs at least two")
     outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
     for records in [train] if val is None else [train, val]:
         check(records, outputs)

@@ -50,7 +50,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
 
 def test_the_run_folder(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs",
+        "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs", ".lock",
     }  # fmt: skip
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
@@ -148,6 +148,19 @@ def wait_for_step(out: Path, step: int, process: subprocess.Popen[Any], deadline
             return
         time.sleep(0.005)
     raise AssertionError(f"step {step} was not reached")
+
+
+def test_one_run_a_folder(shapes: Path, tmp_path: Path, command: Command) -> None:
+    out = tmp_path / "run"
+    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out), "--epochs", "1000"]
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_step(out, 1, process)
+        second = command("mxtrain.fit", *flags(shapes, out))
+    finally:
+        process.kill()
+        process.wait(timeout=20)
+    assert second.returncode == 2 and "another mxtrain.fit" in second.stderr
 
 
 def test_never_starts_anew_and_keeps_the_old(

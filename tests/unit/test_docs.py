@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import config
+from mxtrain import config, names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -48,6 +48,10 @@ def test_architecture_gives_each_dependency_its_reason() -> None:
     assert len(wheels) > 4
     for wheel in wheels:
         assert re.search(rf"^\| `{wheel}` \| .+ \|$", text, re.M), wheel
+
+
+def test_readme_counts_the_models() -> None:
+    assert f"{len(names.GLUONCV_CLASSIFIERS)} classifiers" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
