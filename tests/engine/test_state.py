@@ -1,0 +1,97 @@
+"""A checkpoint holds all that the next step needs, for every optimizer and number of devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxtrain import config, names
+from mxtrain.errors import DataError
+from mxtrain.runtime import mx
+from mxtrain.train import checkpoint, precision, state, step
+from tests.engine.test_step import arrays, batches
+
+CLASSES = ["a", "b", "c", "d"]
+FLAGS = ["--train", "t.rec", "--image-size", "16", "--model", "small_cnn", "--batch-size", "8", "--micro-batch", "4"]
+
+
+def run_of(out: Path, *flags: str) -> config.Run:
+    return config.parse([*FLAGS, "--out", str(out), "--lr", "0.01", *flags])
+
+
+def advance(parts: state.Parts, progress: state.Progress, num_steps: int) -> tuple[state.Progress, list[float]]:
+    losses = []
+    for number in range(progress.step, progress.step + num_steps):
+        outcome = step.train_step(parts, batches(8, 4, number), lambda batch: None, number, 0.01, progress.scale)
+        progress = progress.after(outcome)
+        losses.append(outcome.loss)
+    return progress, losses
+
+
+@pytest.mark.parametrize("optimizer", names.OPTIMIZERS)
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
+def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
+    run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 3)
+    state.save(run, parts, progress, CLASSES)
+    _, expected = advance(parts, progress, 3)
+
+    again = state.build(run, len(CLASSES))
+    _, losses = advance(again, state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints")), 3)
+    assert losses == expected
+    for name, value in arrays(parts).items():
+        np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
+
+
+def test_going_on_with_more_devices(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "--optimizer", "adamw")
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    state.save(run, parts, progress, CLASSES)
+    _, expected = advance(parts, progress, 3)
+    wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
+    more = state.build(wider, len(CLASSES))
+    _, losses = advance(more, state.restore(wider, more, checkpoint.newest(tmp_path / "checkpoints")), 3)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    parts = state.build(run, len(CLASSES))
+    scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
+    progress, _ = advance(parts, state.Progress(0, scale, None), 1)
+    state.save(run, parts, progress, CLASSES)
+    restored = state.restore(run, parts, checkpoint.newest(tmp_path / "checkpoints"))
+    assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
+
+
+def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    parts = state.build(run, len(CLASSES))
+    state.save(run, parts, state.Progress(1, precision.LossScale(), None), CLASSES)
+    other = state.build(run_of(tmp_path, "--model", "small_resnet"), len(CLASSES))
+    with pytest.raises(DataError, match=r"weights\.params"):
+        state.restore(run, other, checkpoint.newest(tmp_path / "checkpoints"))
+
+
+def test_a_shared_parameter_is_one() -> None:
+    from mxtrain.train import weights
+
+    net = mx.gluon.nn.HybridSequential()
+    first = mx.gluon.nn.Dense(4, in_units=4)
+    net.add(first, mx.gluon.nn.Dense(4, in_units=4, params=first.params))
+    assert len(weights.parameters(net)) == 2
+
+
+def test_the_loss_scale_as_a_value() -> None:
+    scale = precision.LossScale(scale=4.0, dynamic=True, growth_interval=2)
+    assert scale.after(False).scale == 2.0
+    assert scale.after(True).scale == 4.0
+    assert scale.after(True).after(True).scale == 8.0
+    assert scale.after(True).after(False).after(True).scale == 2.0, "an overflow starts the count anew"
+    floor = precision.LossScale(scale=1.0, dynamic=True)
+    assert floor.after(False).scale == 1.0
+    assert precision.LossScale(scale=3.0).after(False).scale == 3.0, "a fixed scale stays"
