@@ -1,8 +1,8 @@
 """JPEG bytes to RGB pixels: all of them, or those of a box at no more scale than is wanted.
 
-Owns what is peculiar to JPEG. Everything is decoded by libjpeg-turbo with the accurate DCT and smooth chroma, so
-pixels are those of OpenCV, PIL and MXNet; the fast variants save 7%. A stream that libjpeg could only guess at
-(truncated, corrupt) is refused, never filled in.
+Owns what is peculiar to JPEG; restart markers are `restart.py`'s. Everything is decoded by libjpeg-turbo with the
+accurate DCT and smooth chroma, so pixels are those of OpenCV, PIL and MXNet; the fast variants save 7%. A stream
+that libjpeg could only guess at (truncated, corrupt) is refused, never filled in.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, Callable, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+
+from mxtrain.data import restart
 
 Payload = Union[bytes, memoryview]
 Pixels = npt.NDArray[Any]  # uint8 (height, width, 3), RGB
@@ -40,25 +42,30 @@ def is_jpeg(payload: Payload) -> bool:
 
 def decode(payload: Payload) -> Pixels:
     """All pixels."""
-    _, _, colorspace = _header(payload)
-    return _pixels(payload, colorspace)
+    height, width, colorspace = _header(payload)
+    return _pixels(payload, colorspace, height, width)
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
     """The pixels of the box that `choose(height, width)` picks.
 
-    A box of at least twice `target` a side comes scaled down, by 2 to 8, and is still at least `target`: libjpeg
-    leaves out what would be averaged away. Scales between 1/2 and 1 are slower to decode than the whole.
+    A box of at least twice `target` a side comes scaled down, by 2, 4 or 8, and is still at least `target`: libjpeg
+    leaves out what would be averaged away. Other scales are slower to decode than the whole. Where restart markers
+    allow it, only the part around the box is decoded, to the same pixels; damage elsewhere then goes unnoticed.
     """
-    height, width, colorspace = _header(payload)
+    header = restart.parse_header(payload)
+    if header is None:
+        height, width, colorspace = _header(payload)
+    else:
+        (height, width), colorspace = _bounded(header.height, header.width), "RGB"
     box = choose(height, width)
-    if min(box.height, box.width) < 2 * target:
-        return cut(_pixels(payload, colorspace), box)
-    least_height, least_width = -(-height * target // box.height), -(-width * target // box.width)
-    scaled = _pixels(payload, colorspace, least_height, least_width)
-    top, bottom = _scaled(box.top, box.height, scaled.shape[0], height)
-    left, right = _scaled(box.left, box.width, scaled.shape[1], width)
-    return scaled[top:bottom, left:right]
+    scale = _scale(box, target)
+    part = restart.cut(payload, header, *box, scale) if header else None
+    if part is None:
+        return cut(_pixels(payload, colorspace, height, width, scale), _scaled(box, scale))
+    image = _pixels(part.payload, colorspace, part.height, part.width, scale)
+    inside = Box(box.top - part.top, box.left - part.left, box.height, box.width)
+    return cut(image, _scaled(inside, scale))
 
 
 def cut(image: Pixels, box: Box) -> Pixels:
@@ -66,9 +73,16 @@ def cut(image: Pixels, box: Box) -> Pixels:
     return image[box.top : box.top + box.height, box.left : box.left + box.width]
 
 
-def _scaled(start: int, length: int, to: int, of: int) -> tuple[int, int]:
-    """The pixels out of `to` that cover those from `start` on out of `of`."""
-    return start * to // of, -(-(start + length) * to // of)
+def _scale(box: Box, target: int) -> int:
+    """By how much the box may shrink and still be `target` a side."""
+    return next((scale for scale in (8, 4, 2) if min(box.height, box.width) >= scale * target), 1)
+
+
+def _scaled(box: Box, scale: int) -> Box:
+    """The pixels at 1/`scale` that cover the box."""
+    top, left = box.top // scale, box.left // scale
+    bottom, right = -(-(box.top + box.height) // scale), -(-(box.left + box.width) // scale)
+    return Box(top, left, bottom - top, right - left)
 
 
 def _header(payload: Payload) -> tuple[int, int, str]:
@@ -76,18 +90,23 @@ def _header(payload: Payload) -> tuple[int, int, str]:
         height, width, colorspace, _ = simplejpeg.decode_jpeg_header(payload)
     except ValueError as error:
         raise BadPicture(str(error)) from None
+    return (*_bounded(height, width), colorspace)
+
+
+def _bounded(height: int, width: int) -> tuple[int, int]:
     if height * width > MAX_PIXELS:
         raise BadPicture(f"it announces {width} x {height} pixels, more than {MAX_PIXELS}")
-    return height, width, colorspace
+    return height, width
 
 
-def _pixels(payload: Payload, colorspace: str, least_height: int = 0, least_width: int = 0) -> Pixels:
+def _pixels(payload: restart.Data, colorspace: str, height: int, width: int, scale: int = 1) -> Pixels:
     # libjpeg turns YCCK into CMYK, but leaves CMYK to RGB to its callers.
     is_cmyk = colorspace in ("CMYK", "YCCK")
     wanted = "CMYK" if is_cmyk else "RGB"
+    least_height, least_width = -(-height // scale), -(-width // scale)  # of all scales, only this one's fits
     try:
         image: Pixels = simplejpeg.decode_jpeg(
-            payload, wanted, min_height=least_height, min_width=least_width, min_factor=2
+            payload, wanted, min_height=least_height, min_width=least_width, min_factor=scale
         )
     except ValueError as error:
         raise BadPicture(str(error)) from None

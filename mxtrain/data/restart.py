@@ -1,0 +1,134 @@
+"""A baseline JPEG whose scan has restart markers, cut down to the part around a box without decoding it.
+
+Huffman codes can only be read from the start of the scan or from a restart marker on. Where markers come at the
+same columns in every row, a part of the picture is some of the pieces between them: kept in order, with markers
+numbered anew and the new size in the header, they are an ordinary JPEG again. Decoding is `jpeg.py`'s.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+Data = Union[bytes, bytearray, memoryview]
+Ints = npt.NDArray[Any]
+
+# Second bytes of markers; the first is 0xff.
+BASELINE, HUFFMAN, RESTART_0, END, SCAN, INTERVAL = 0xC0, 0xC4, 0xD0, 0xD9, 0xDA, 0xDD
+FRAMES = {*range(0xC0, 0xD0)} - {HUFFMAN, 0xC8, 0xCC}
+
+
+class Header(NamedTuple):
+    """What stands before the scan. A unit (MCU) is the smallest rectangle that is coded for itself."""
+
+    height: int
+    width: int
+    unit_height: int
+    unit_width: int
+    interval: int  # units from one restart marker to the next
+    size_at: int  # where height and width stand
+    scan_at: int  # where the coded data begins
+
+
+class Part(NamedTuple):
+    """A JPEG of its own, and where its first pixel is in the whole picture."""
+
+    payload: bytearray
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+def parse_header(payload: Data) -> Header | None:
+    """None unless this is a JPEG that can be cut: baseline, one scan, the same restart columns in every row."""
+    interval, frame, size_at, at = 0, None, 0, 2
+    while at + 4 <= len(payload) and payload[at] == 0xFF:
+        marker, length = payload[at + 1], payload[at + 2] << 8 | payload[at + 3]
+        data, at = payload[at + 4 : at + 2 + length], at + 2 + length
+        if marker == INTERVAL and len(data) == 2:
+            interval = data[0] << 8 | data[1]
+        elif marker == BASELINE and frame is None:
+            frame, size_at = data, at - len(data) + 1
+        elif marker in FRAMES or marker == 0xFF:
+            return None
+        elif marker == SCAN:
+            if frame is None or len(frame) < 6 or data[:1] != frame[5:6] or at >= len(payload):
+                return None
+            return _header(frame, interval, size_at, at)
+    return None
+
+
+def _header(frame: Data, interval: int, size_at: int, scan_at: int) -> Header | None:
+    """From the frame marker's data: precision, height, width, and (id, sampling, table) of each component."""
+    _, height, width, num_components = struct.unpack_from(">BHHB", frame)
+    if len(frame) != 6 + 3 * num_components or num_components not in (1, 3) or not (height and width):
+        return None
+    # A single component is coded block by block, whatever its sampling says.
+    samplings = frame[7::3] if num_components > 1 else b"\x11"
+    unit_width, unit_height = 8 * max(s >> 4 for s in samplings), 8 * max(s & 15 for s in samplings)
+    if not interval or not unit_width or not unit_height or -(-width // unit_width) % interval:
+        return None
+    return Header(height, width, unit_height, unit_width, interval, size_at, scan_at)
+
+
+def cut(
+    payload: Data, header: Header, top: int, left: int, height: int, width: int, scale: int
+) -> Part | None:
+    """The part that decodes, at 1/`scale`, to the same pixels as the whole does inside this box.
+
+    None where the scan is not what the header says; a decoder will know why.
+    """
+    pieces = _pieces(payload, header)
+    if pieces is None:
+        return None
+    starts, ends = pieces
+    piece_width = header.unit_width * header.interval
+    # Smoothing chroma looks at the next sample on each side.
+    rows = _covering(top, height, header.unit_height, header.unit_height // 8 * scale, len(starts))
+    columns = _covering(left, width, piece_width, header.unit_width // 8 * scale, starts.shape[1])
+    starts, ends = starts[rows, columns], ends[rows, columns]
+    part_top, part_left = rows.start * header.unit_height, columns.start * piece_width
+    size = (
+        min(header.height, rows.stop * header.unit_height) - part_top,
+        min(header.width, columns.stop * piece_width) - part_left,
+    )
+    of_rows = [payload[start : end + 2] for start, end in zip(starts[:, 0].tolist(), ends[:, -1].tolist())]
+    coded = bytearray().join([payload[: header.scan_at], *of_rows])
+    struct.pack_into(">HH", coded, header.size_at, *size)
+    _number_anew(coded, header.scan_at + np.cumsum((ends + 2 - starts).ravel()))
+    return Part(coded, part_top, part_left, *size)
+
+
+def _pieces(payload: Data, header: Header) -> tuple[Ints, Ints] | None:
+    """Where each piece starts and ends, as arrays (rows, columns); a marker of 2 bytes follows every end."""
+    num_rows = -(-header.height // header.unit_height)
+    num_columns = -(-header.width // (header.unit_width * header.interval))
+    scan = np.frombuffer(payload, np.uint8, offset=header.scan_at)
+    escapes = np.flatnonzero(scan[:-1] == 0xFF)
+    codes = scan[escapes + 1]
+    is_marker = codes != 0
+    at, codes = escapes[is_marker], codes[is_marker]
+    count = num_rows * num_columns
+    if len(codes) < count or codes[count - 1] != END:
+        return None
+    if not np.array_equal(codes[: count - 1], RESTART_0 + np.arange(count - 1) % 8):
+        return None
+    ends = at[:count] + header.scan_at
+    starts = np.concatenate([[header.scan_at], ends[:-1] + 2])
+    return starts.reshape(num_rows, num_columns), ends.reshape(num_rows, num_columns)
+
+
+def _covering(start: int, length: int, step: int, margin: int, count: int) -> slice:
+    """Which of `count` pieces of `step` pixels hold these pixels and `margin` on either side."""
+    return slice(max(0, (start - margin) // step), min(count, -(-(start + length + margin) // step)))
+
+
+def _number_anew(coded: bytearray, ends: Ints) -> None:
+    """Write RST0 to RST7 in turn into the 2 bytes before each of `ends`, and EOI before the last."""
+    markers = np.frombuffer(coded, np.uint8)
+    markers[ends - 1] = RESTART_0 + np.arange(len(ends)) % 8
+    markers[ends[-1] - 1] = END
