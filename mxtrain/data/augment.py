@@ -1,8 +1,8 @@
 """The language of --augment: `resized_crop:scale_min=0.2+flip`, names with their numbers, joined by `+`.
 
 Owns which augmentations there are, their numbers with defaults and limits, and how a description becomes a
-transform `(payload, rng, out)`. What they do to pixels is `pixels.py`'s, which is loaded only to build a transform:
-a run is checked without OpenCV.
+transform `(payload, rng, out)`. What they do to pixels is the part of `pixels.py` (crops) and `changes.py`, which are
+loaded only to build a transform: a run is checked without OpenCV.
 """
 
 from __future__ import annotations
@@ -49,6 +49,24 @@ CROPS: dict[str, dict[str, Number]] = {
 # These change the crop, in the order given.
 CHANGES: dict[str, dict[str, Number]] = {
     "flip": {"p": Number(0.5, 0.0, 1.0)},
+    "vertical_flip": {"p": Number(0.5, 0.0, 1.0)},
+    "rotate": {"degrees": Number(15.0, 0.0, 180.0)},
+    "colour_jitter": {
+        "brightness": Number(0.4, 0.0, 1.0),
+        "contrast": Number(0.4, 0.0, 1.0),
+        "saturation": Number(0.4, 0.0, 1.0),
+        "hue": Number(0.0, 0.0, 0.5),
+    },
+    "grayscale": {"p": Number(0.1, 0.0, 1.0)},
+    "lighting": {"alpha": Number(0.1, 0.0, 10.0)},
+    "randaugment": {"n": Number(2, 1, 100), "m": Number(9, 0, 10)},
+    "erase": {
+        "p": Number(0.5, 0.0, 1.0),
+        "scale_min": Number(0.02, 1e-4, 1.0),
+        "scale_max": Number(1 / 3, 1e-4, 1.0),
+        "ratio_min": Number(0.3, 0.01, 100.0),
+        "ratio_max": Number(1 / 0.3, 0.01, 100.0),
+    },
 }
 KNOWN = {**CROPS, **CHANGES}
 
@@ -78,12 +96,13 @@ def train_transform(
     std: tuple[float, float, float] = IMAGENET_STD,
 ) -> Transform:
     """What --augment says, then normalised by `mean` and `std` of pixels from 0 to 1."""
+    from mxtrain.data import changes as known_changes
     from mxtrain.data import pixels
 
     crop, *changes = parse(spec)
     return pixels.Transform(
         crop=_function(pixels.CROPS, crop),
-        changes=tuple(_function(pixels.CHANGES, change) for change in changes),
+        changes=tuple(_function(known_changes.CHANGES, change) for change in changes),
         image_size=image_size,
         mean=mean,
         std=std,

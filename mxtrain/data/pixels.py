@@ -1,8 +1,8 @@
-"""What augmentations do to pixels, and the transform that they make up.
+"""The transform that augmentations make up, and the crops that it starts with.
 
-Every function draws from the generator handed in and from nothing else. A crop goes from a picture's bytes to
-uint8 pixels (size, size, 3), so that it can leave out decoding what it does not want; a change goes from those
-pixels to the same shape. Names, numbers and their defaults are in `augment.py`.
+A crop goes from a picture's bytes to uint8 pixels (size, size, 3), so that it can leave out decoding what it does
+not want; it draws from the generator handed in and from nothing else. What changes those pixels is in `changes.py`;
+names, numbers and their defaults are in `augment.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixel
 
 def resized_crop(payload: Payload, rng: Rng, size: int, **limits: float) -> Pixels:
     """A box of random area and shape anywhere in the picture, stretched to the size."""
-    crop = images.decode_crop(payload, lambda height, width: _random_box(height, width, rng, **limits), size)
+    crop = images.decode_crop(payload, lambda height, width: random_box(height, width, rng, **limits), size)
     return _resize(crop, size, size)
 
 
@@ -69,17 +69,11 @@ def pad_crop(payload: Payload, rng: Rng, size: int, pad: int) -> Pixels:
     return framed[top : top + size, left : left + size]
 
 
-def flip(image: Pixels, rng: Rng, p: float) -> Pixels:
-    """Left and right exchanged, with probability `p`."""
-    return cv2.flip(image, 1) if rng.random() < p else image
-
-
 CROPS: dict[str, Callable[..., Pixels]] = {
     "none": centre_crop,
     "resized_crop": resized_crop,
     "pad_crop": pad_crop,
 }
-CHANGES: dict[str, Callable[..., Pixels]] = {"flip": flip}
 
 
 def _centre_square(height: int, width: int) -> Box:
@@ -92,7 +86,7 @@ def _random_square(height: int, width: int, rng: Rng) -> Box:
     return Box(int(rng.integers(0, height - side + 1)), int(rng.integers(0, width - side + 1)), side, side)
 
 
-def _random_box(
+def random_box(
     height: int,
     width: int,
     rng: Rng,
