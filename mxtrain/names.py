@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any, Iterable
@@ -180,6 +181,8 @@ GLUONCV_CLASSIFIERS = (
     "xception",
     "xception71",
 )
+
+PRUNED = tuple(name for name in GLUONCV_CLASSIFIERS if re.search(r"_v1[bd]_0\.\d+$", name))
 
 MODELS = SMALL_NETS + GLUONCV_CLASSIFIERS
 

@@ -25,12 +25,26 @@ def build(name: str, num_classes: int) -> Any:
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in names.GLUONCV_CLASSIFIERS:
-        from mxtrain.runtime import gluoncv
-
-        return gluoncv.model_zoo.get_model(name, pretrained=False, classes=num_classes)
+        return _of_gluoncv(name, num_classes)
     net = names.load_path("--model", name)(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    return net
+
+
+def _of_gluoncv(name: str, num_classes: int) -> Any:
+    """GluonCV's net of that name; not all of its families take the number of classes the same way."""
+    from mxtrain.runtime import gluoncv
+
+    keywords = {"classes": num_classes}
+    if name.startswith("hrnet"):
+        keywords = {"num_classes": num_classes}
+    elif name.startswith("nasnet"):
+        keywords["use_aux"] = False  # it would return a second output
+    net = gluoncv.model_zoo.get_model(name, pretrained=False, **keywords)
+    if name in names.PRUNED:  # their shapes come from a file made for 1000 classes
+        with net.name_scope():
+            net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
     return net
 
 
