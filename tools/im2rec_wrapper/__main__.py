@@ -6,9 +6,12 @@ import argparse
 import signal
 import sys
 from pathlib import Path
-from typing import Callable, NoReturn, Sequence
+from typing import TYPE_CHECKING, Callable, NoReturn, Sequence
 
-from mxtrain.errors import SIGINT, SIGTERM, Stopped, UsageError, one_line
+from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, UsageError, one_line
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction["_Parser"]
 
 PROGRAM = "im2rec_wrapper"
 
@@ -44,6 +47,33 @@ def _index(parsed: argparse.Namespace) -> None:
 
     num_records = rebuild_index(parsed.rec)
     print(f"wrote {index_path(parsed.rec)}: {num_records} records")
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    import json
+
+    from tools.im2rec_wrapper import check_report
+    from tools.im2rec_wrapper.check import check
+
+    report = check(parsed.rec, decode=not parsed.quick)
+    if parsed.json:
+        print(json.dumps(check_report.as_json(report), indent=1))
+    else:
+        print(*check_report.as_text(report), sep="\n")
+    if parsed.plot and report.files:
+        check_report.plot_balance(report.files, parsed.plot)
+    bad = [finding for finding in report.findings if finding.is_wrong or parsed.strict]
+    if bad:
+        files = ", ".join(sorted({str(finding.path) for finding in bad}))
+        raise DataError(f"{len(bad)} finding(s) in {files}: see the report, then copy or pack again")
+
+
+def _show(parsed: argparse.Namespace) -> None:
+    from tools.im2rec_wrapper.show import show
+
+    out = parsed.out or parsed.rec.with_suffix(".png")
+    num_shown = show(parsed.rec, out, parsed.num, parsed.class_name, parsed.seed)
+    print(f"wrote {out}: {num_shown} pictures")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,7 +126,48 @@ def _parser() -> argparse.ArgumentParser:
     )
     index.add_argument("rec", metavar="FILE.rec", type=Path)
     index.set_defaults(run=_index)
+    _add_check(commands)
+    _add_show(commands)
     return parser
+
+
+def _add_check(commands: _Commands) -> None:
+    check = commands.add_parser(
+        "check",
+        help="find what is wrong with .rec files",
+        description="Look at every byte of the files: frames, checksums, .idx, labels and class list, pictures that "
+        "cannot be decoded, copies within a file and between files. Exit code 3 when something is wrong.",
+    )
+    check.add_argument(
+        "rec", metavar="FILE.rec", type=Path, nargs="+", help="give train and val together to find leaks"
+    )
+    check.add_argument("--json", action="store_true", help="print everything as JSON")
+    check.add_argument("--plot", metavar="OUT.png", type=Path, help="draw how many images each class has")
+    check.add_argument(
+        "--quick", action="store_true", help="decode nothing: no damaged pictures, sizes or near copies"
+    )
+    check.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 3 also for what is else only told: copies within a set, imbalance, no .idx",
+    )
+    check.set_defaults(run=_check)
+
+
+def _add_show(commands: _Commands) -> None:
+    show = commands.add_parser(
+        "show",
+        help="draw a contact sheet",
+        description="Draw pictures of a .rec, with class and key below each, into one PNG.",
+    )
+    show.add_argument("rec", metavar="FILE.rec", type=Path)
+    show.add_argument("--out", metavar="SHEET.png", type=Path, help="(default: FILE.png)")
+    show.add_argument(
+        "--num", metavar="N", type=_whole(1, 2000), default=48, help="pictures, drawn at random (default: 48)"
+    )
+    show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
+    show.add_argument("--seed", type=_whole(0), default=0, help="of the drawing (default: 0)")
+    show.set_defaults(run=_show)
 
 
 def _share(text: str) -> float:

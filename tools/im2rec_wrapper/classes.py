@@ -1,0 +1,106 @@
+"""The labels of a .rec held against its class list, and how many images each class has."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from mxtrain.data import recordio
+from mxtrain.data.recordio import BadRecord, Label
+from mxtrain.data.records import classes_path
+from tools.im2rec_wrapper.findings import Finding, of_file, of_record
+from tools.im2rec_wrapper.structure import Table
+
+IMBALANCE = 10  # told from this ratio of the largest class to the smallest on
+
+
+class Class(NamedTuple):
+    label: int
+    name: str
+    num_images: int
+
+
+def count_classes(table: Table) -> tuple[list[Class], list[Finding]]:
+    """The classes, none where labels are no class numbers, and what is wrong with labels and class list."""
+    names, counts_listed, findings = _read_list(table)
+    findings += _check_labels(table, len(names) if names else None)
+    single = [label for label in table.labels if isinstance(label, float)]
+    if len(single) < len(table) or not all(label >= 0 and label.is_integer() for label in single):
+        return [], findings
+    counts = Counter(int(label) for label in single)
+    labels = range(len(names)) if names else sorted(counts)
+    classes = [Class(label, names[label] if names else str(label), counts[label]) for label in labels]
+    findings += _check_counts(table, classes, counts_listed)
+    return classes, findings + _check_balance(table, classes)
+
+
+def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
+    """Names and numbers of images of the .classes.tsv; the latter are empty if it has none."""
+    path = classes_path(table.path)
+    try:
+        text = path.read_bytes()
+        names = recordio.parse_classes(text)
+    except FileNotFoundError:
+        return [], [], []
+    except OSError as error:
+        return [], [], [of_file("classes", path, f"cannot be read ({error.strerror})")]
+    except BadRecord as bad:
+        return [], [], [of_file("classes", path, str(bad))]
+    columns = [line.split("\t")[1:] for line in text.decode("utf-8").splitlines()]
+    if not any(columns):
+        return names, [], []
+    if not all(len(column) == 1 and column[0].isdecimal() for column in columns):
+        return names, [], [of_file("classes", path, "is not lines of `name<TAB>number of images`")]
+    return names, [int(column[0]) for column in columns], []
+
+
+def _check_labels(table: Table, num_classes: int | None) -> list[Finding]:
+    shapes = [np.shape(label) for label in table.labels]
+    findings = []
+    for number, label in enumerate(table.labels):
+        reason = _wrong_with(label, num_classes)
+        if shapes[number] != shapes[0]:
+            reason = f"its label has shape {shapes[number]}, the first record's {shapes[0]}"
+        if reason:
+            findings.append(of_record("label", table.place(number), reason))
+    return findings
+
+
+def _wrong_with(label: Label, num_classes: int | None) -> str | None:
+    if not isinstance(label, float):
+        return None if np.isfinite(label).all() else "one of its labels is no finite number"
+    if not math.isfinite(label):
+        return f"its label is {label}"
+    if num_classes is not None and not (label.is_integer() and 0 <= label < num_classes):
+        return (
+            f"its label is {label:g}, but the class list has {num_classes} classes (0 to {num_classes - 1})"
+        )
+    return None
+
+
+def _check_counts(table: Table, classes: list[Class], counts_listed: list[int]) -> list[Finding]:
+    different = [
+        (found, listed) for found, listed in zip(classes, counts_listed) if found.num_images != listed
+    ]
+    if not different:
+        return []
+    found, listed = different[0]
+    text = f"counts {listed} images of '{found.name}', but {table.path.name} has {found.num_images}"
+    more = f"; {len(different)} classes differ" if len(different) > 1 else ""
+    return [of_file("classes", classes_path(table.path), text + more)]
+
+
+def _check_balance(table: Table, classes: list[Class]) -> list[Finding]:
+    if not classes:
+        return []
+    smallest = min(classes, key=lambda one: one.num_images)
+    largest = max(classes, key=lambda one: one.num_images)
+    if largest.num_images <= IMBALANCE * smallest.num_images:
+        return []
+    text = (
+        f"class '{largest.name}' has {largest.num_images} images, '{smallest.name}' has {smallest.num_images}"
+    )
+    return [of_file("imbalance", table.path, text)]

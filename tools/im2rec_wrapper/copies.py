@@ -1,0 +1,95 @@
+"""The same picture twice: within a set, where it weighs double, or in two, where it makes validation look good.
+
+A set is a file, or all shards of one (`train-00000-of-00004.rec` and so on).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from mxtrain.data.recordio import Ints, Label
+from tools.im2rec_wrapper import fingerprints
+from tools.im2rec_wrapper.findings import Finding, Place, of_pair
+from tools.im2rec_wrapper.fingerprints import Hashes, Pair
+from tools.im2rec_wrapper.pictures import Look
+from tools.im2rec_wrapper.structure import Table
+
+_SHARD = re.compile(r"-\d+-of-\d+$")
+_THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
+
+
+class Copies:
+    """Gathers the fingerprints of all pictures, 80 bytes each, and then finds those that agree."""
+
+    def __init__(self) -> None:
+        self._tables: list[Table] = []
+        self._table_of = array("q")
+        self._numbers = array("q")
+        self._digests = array("Q")
+        self._hashes = array("Q")
+        self._thumbnails = bytearray()
+
+    def start(self, table: Table) -> None:
+        """What is added from now on are records of this one."""
+        self._tables.append(table)
+
+    def add(self, number: int, look: Look) -> None:
+        self._table_of.append(len(self._tables) - 1)
+        self._numbers.append(number)
+        self._digests.append(look.digest)
+        if look.hash is not None and look.thumbnail is not None:
+            self._hashes.append(look.hash)
+            self._thumbnails += look.thumbnail.tobytes()
+
+    def findings(self) -> list[Finding]:
+        set_of_table = _set_numbers([table.path for table in self._tables])
+        sets = set_of_table[np.array(self._table_of, np.int64)]
+        digests = np.array(self._digests, np.uint64)
+        exact = fingerprints.exact_pairs(digests, sets)
+        again = [later for first, later in exact if sets[first] == sets[later]]
+        found = [self._finding("leak", "duplicate", "the same payload as", pair, sets) for pair in exact]
+        for pair in self._near_pairs(digests, sets, again):
+            found.append(
+                self._finding("near-leak", "near-duplicate", "nearly the same picture as", pair, sets)
+            )
+        return found
+
+    def _near_pairs(self, digests: Hashes, sets: Ints, again: list[int]) -> list[Pair]:
+        """Pairs that are no exact copies. Of those in one set, only the first is looked at."""
+        if len(self._hashes) < len(digests):  # nothing was decoded
+            return []
+        items = np.setdiff1d(np.arange(len(digests)), again)
+        hashes = np.array(self._hashes, np.uint64)[items]
+        thumbnails = np.frombuffer(self._thumbnails, np.uint8).reshape(-1, _THUMBNAIL_BYTES)[items]
+        pairs = fingerprints.near_pairs(hashes, thumbnails, sets[items])
+        named = [(int(items[first]), int(items[later])) for first, later in pairs]
+        return [(first, later) for first, later in named if digests[first] != digests[later]]
+
+    def _finding(self, between: str, within: str, relation: str, pair: Pair, sets: Ints) -> Finding:
+        first, later = pair
+        kind = within if sets[first] == sets[later] else between
+        labels = self._label(first), self._label(later)
+        if not np.array_equal(*labels):
+            relation = f"{_text(labels[1])}, but {relation} one that is {_text(labels[0])},"
+        return of_pair(kind, self._place(first), self._place(later), relation)
+
+    def _place(self, item: int) -> Place:
+        return self._tables[self._table_of[item]].place(self._numbers[item])
+
+    def _label(self, item: int) -> Label:
+        return self._tables[self._table_of[item]].labels[self._numbers[item]]
+
+
+def _text(label: Label) -> str:
+    return f"labelled {label:g}" if isinstance(label, float) else f"labelled {label.tolist()}"
+
+
+def _set_numbers(paths: Sequence[Path]) -> Ints:
+    """For each path the number of its set."""
+    names = [path.resolve().with_name(_SHARD.sub("", path.stem)) for path in paths]
+    return np.array([names.index(name) for name in names], np.int64)

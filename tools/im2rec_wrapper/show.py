@@ -1,0 +1,98 @@
+"""A contact sheet: some pictures of a .rec side by side, with class and key below each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from mxtrain.data import images
+from mxtrain.data.jpeg import BadPicture
+from mxtrain.data.recordio import Ints, Label
+from mxtrain.data.records import Records, open_records
+from mxtrain.errors import DataError, UsageError, nearest
+from tools.im2rec_wrapper import drawing
+from tools.im2rec_wrapper.drawing import Canvas
+
+_TILE, _GAP, _CAPTION, _MOST_COLUMNS = 144, 10, 38, 8
+_FRAME_COLOUR = (225, 225, 225)
+
+
+def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> int:
+    """Write a sheet of `num` pictures, of one class if one is named; how many there are on it."""
+    records = open_records(path)
+    positions = _choose(records, num, class_name, seed)
+    num_columns = min(len(positions), _MOST_COLUMNS)
+    num_rows = -(-len(positions) // num_columns)
+    height, width = _TILE + _CAPTION + _GAP, _TILE + _GAP
+    sheet = drawing.blank(num_rows * height + _GAP, num_columns * width + _GAP)
+    for place, position in enumerate(positions.tolist()):
+        row, column = divmod(place, num_columns)
+        top, left = _GAP + row * height, _GAP + column * width
+        sheet[top : top + height - _GAP, left : left + _TILE] = _tile(records, position)
+    drawing.save_png(sheet, out)
+    return len(positions)
+
+
+def _choose(records: Records, num: int, class_name: str | None, seed: int) -> Ints:
+    """Positions drawn at random, sorted by class."""
+    labels = records.labels()
+    positions = np.arange(len(records))
+    if class_name is not None:
+        label = _label_of(records, class_name)
+        is_in = (labels == label) if labels.ndim == 1 else (labels == label).any(1)
+        positions = np.flatnonzero(is_in)
+        if not len(positions):
+            raise DataError(f"{records.path}: has no picture of class '{class_name}'")
+    drawn = np.random.default_rng(seed).permutation(positions)[:num]
+    first_label = labels[drawn] if labels.ndim == 1 else labels[drawn, 0]
+    by_class: Ints = drawn[np.lexsort((drawn, first_label))]
+    return by_class
+
+
+def _label_of(records: Records, class_name: str) -> int:
+    names = records.class_names or []
+    if class_name in names:
+        return names.index(class_name)
+    if class_name.isdecimal():
+        return int(class_name)
+    raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")
+
+
+def _tile(records: Records, position: int) -> Canvas:
+    tile = drawing.blank(_TILE + _CAPTION, _TILE)
+    tile[:_TILE] = _FRAME_COLOUR
+    try:
+        record = records.read(position)
+        picture = _fit(cv2.cvtColor(images.decode(record.payload), cv2.COLOR_RGB2BGR))
+    except (BadPicture, DataError):
+        drawing.write(tile, "damaged", left=8, bottom=_TILE // 2, size=0.6)
+        drawing.write(
+            tile, f"key {records.keys[position]}", left=2, bottom=_TILE + 32, size=0.42, width=_TILE
+        )
+        return tile
+    top, left = (_TILE - picture.shape[0]) // 2, (_TILE - picture.shape[1]) // 2
+    tile[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+    drawing.write(tile, _caption(records, record.label), left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
+    drawing.write(tile, f"key {record.key}", left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
+    return tile
+
+
+def _fit(picture: Canvas) -> Canvas:
+    """As large as a tile holds; small ones grow by whole numbers, so that each pixel stays one."""
+    factor = _TILE / max(picture.shape[:2])
+    if factor >= 1:
+        return picture.repeat(int(factor), axis=0).repeat(int(factor), axis=1)
+    height, width = (max(round(side * factor), 1) for side in picture.shape[:2])
+    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def _caption(records: Records, label: Label) -> str:
+    numbers = [label] if isinstance(label, float) else label.tolist()
+    return " ".join(_class_name(records, number) for number in numbers)
+
+
+def _class_name(records: Records, number: float) -> str:
+    names = records.class_names or []
+    return names[int(number)] if number in range(len(names)) else f"{number:g}"
