@@ -21,7 +21,7 @@ def check(run: Run) -> None:
     _check_names(run)
     _check_store(run)
     _check_devices(run)
-    layout.batch_plan(run)
+    _check_batch(run)
     _check_resume(run.keep.resume)
     _check_out(Path(run.keep.out))
 
@@ -47,12 +47,14 @@ def _check_numbers(run: Run) -> None:
         "--image-size": (data.image_size, 1),
         "--val-resize": (data.val_resize, 0),
         "--num-classes": (data.num_classes, 0),
+        "--mixup": (data.mixup, 0),
+        "--cutmix": (data.cutmix, 0),
         "--checkpoint-steps": (keep.checkpoint_steps, 0),
         "--keep-last": (keep.keep_last, 1),
         "--keep-best": (keep.keep_best, 0),
     }
     for name, (value, least) in at_least.items():
-        if not value >= least:
+        if not least <= value < float("inf"):
             raise UsageError(f"{name} {value}: give {least} or more")
     if not 0 < optim.lr < float("inf"):
         raise UsageError(f"--lr {optim.lr}: give a number above 0")
@@ -65,6 +67,15 @@ def _check_numbers(run: Run) -> None:
     if 0 < data.val_resize < data.image_size:
         raise UsageError(
             f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {data.image_size} or more"
+        )
+
+
+def _check_batch(run: Run) -> None:
+    micro_batch = layout.batch_plan(run).micro_batch
+    if micro_batch == 1 and (run.data.mixup or run.data.cutmix):
+        flag = "--mixup" if run.data.mixup else "--cutmix"
+        raise UsageError(
+            f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
         )
 
 

@@ -34,6 +34,10 @@ class Data:
         "resized_crop+flip",
         "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable",
     )
+    mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
+    cutmix: float = flag(
+        0.0, "put a box of another picture into each, its area from Beta(ALPHA, ALPHA); 0: off"
+    )
     loader: str = flag("auto", "who decodes: auto | threads")
     loader_workers: str = flag("auto", "how many decode at once: auto or a number")
     num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")

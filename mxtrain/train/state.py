@@ -8,12 +8,14 @@ a run goes on from `resume.py`'s.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from pathlib import Path
 from typing import Any, Sequence
 
 from mxtrain import config, layout
 from mxtrain.config import Run
+from mxtrain.data import mix
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import zoo
 from mxtrain.runtime import mx
@@ -36,6 +38,7 @@ class Parts:
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
+    mix: Any  # (data, label, step, position) -> what was mixed in, or None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,8 @@ def build(run: Run, num_classes: int) -> Parts:
     trainer = open_trainer(trained, optimizers.build(run.optim), run.layout.kvstore)
     plan = layout.batch_plan(run)
     loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-    return Parts(net, loss, trainer, places, run.optim.seed, plan.num_micro_batches)
+    mixing = functools.partial(mix.mix, seed=run.optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
+    return Parts(net, loss, trainer, places, run.optim.seed, plan.num_micro_batches, mixing)
 
 
 def save(run: Run, parts: Parts, progress: Progress, class_names: list[str]) -> Path:

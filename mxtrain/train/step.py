@@ -45,7 +45,7 @@ def train_step(
             gradients.before(context)
             running.before(context)
             mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
-            sums.append(_forward_backward(parts, batch, context, scale.scale))
+            sums.append(_forward_backward(parts, batch, context, step, scale.scale))
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
@@ -67,13 +67,17 @@ def train_step(
     return Outcome(loss / num_samples, correct / num_samples, num_samples, applied, scale.after(applied))
 
 
-def _forward_backward(parts: Parts, batch: Any, context: Any, scale: float) -> Any:
+def _forward_backward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:
     """Leave this micro-batch's gradients on the device; its summed loss and its hits, not waited for."""
+    mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
     with mx.autograd.record():
         # The loss is computed in float32 whatever the net runs in.
         output = parts.net(data).astype("float32", copy=False)
         losses = parts.loss(output, label)
+        if mixed_in is not None:
+            other, share = (to_context(array, context) for array in mixed_in)
+            losses = (1 - share) * losses + share * parts.loss(output, other)
         scaled = losses * scale if scale != 1.0 else losses
     scaled.backward()
     return losses.sum(), (output.argmax(axis=1) == label).sum()
