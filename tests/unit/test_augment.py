@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -97,6 +98,14 @@ def test_every_name_has_its_function_and_the_function_takes_its_numbers():
         for size in (1, 2, 16):
             out = apply(augment.train_transform(name, size), png(picture(20, 30)), sample_rng(0, 0, 0))
             assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("name", augment.KNOWN)
+def test_the_docs_give_every_name_its_numbers_and_defaults(name):
+    page = Path(__file__).parents[2] / "docs" / "augmenting.md"
+    numbers = {key: f"{key}={round(number.default, 4):g}" for key, number in augment.KNOWN[name].items()}
+    listed = ", ".join(f"`{text}`" for text in numbers.values())
+    assert f"| `{name}` | {listed}{' ' if listed else ''}|" in page.read_text()
 
 
 # What comes out
