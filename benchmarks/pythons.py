@@ -196,13 +196,14 @@ def load_with_gluon(threads: bool) -> None:
 
 
 def load_with_ours() -> None:
-    """Pictures packed, then decoded by two threads and by one: the same batches."""
+    """Pictures packed, then decoded by one thread, by two, and by two processes: the same batches."""
     import cv2
     import numpy as np
 
     from mxtrain.data import order
     from mxtrain.data.augment import train_transform
-    from mxtrain.data.loader import Loader, Request
+    from mxtrain.data.fill import Fill
+    from mxtrain.data.loader import Loader, Request, Way
     from mxtrain.data.records import open_records
 
     images = Path("images")
@@ -212,17 +213,16 @@ def load_with_ours() -> None:
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
     pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PART_SECONDS)
-    records = open_records("data.rec")
+    fill = Fill(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
     seen = []
-    for num_workers in (1, 2):
-        epoch = order.epoch_order(len(records), seed=1, epoch=0)
+    for way in (Way("threads", "1"), Way("threads", "2"), Way("processes", "2")):
+        epoch = order.epoch_order(len(fill.records), seed=1, epoch=0)
         requests = [Request(step, 0, 0, order.step_samples(epoch, step, 8)) for step in range(3)]
-        with Loader(
-            records, train_transform("resized_crop+flip", 32), (3, 32, 32), requests, 1, num_workers
-        ) as loader:
+        with Loader(fill, (3, 32, 32), requests, way) as loader:
             seen.append(np.concatenate([batch.data.copy() for batch in loader]))
     assert seen[0].shape == (24, 3, 32, 32)
-    np.testing.assert_array_equal(*seen)
+    for others in seen[1:]:
+        np.testing.assert_array_equal(others, seen[0])
 
 
 PARTS: dict[str, tuple[str, Callable[[], None]]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 CPU_INSTRUCTIONS = (
     "avx2",
@@ -56,19 +56,41 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 def cgroup_cores(root: Path = Path("/")) -> float | None:
     """The smallest CPU quota of this process's cgroup and its ancestors in cores, or None without one."""
-    quotas = []
+    return min((c for c in map(_quota_of, _cgroup_folders("cpu", root)) if c is not None), default=None)
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes this process can still take before the kernel kills for them: the machine's, and its cgroups'."""
+    lines = (line.split() for line in _read(root / "proc/meminfo").splitlines())
+    machines = [int(words[1]) << 10 for words in lines if words[0] == "MemAvailable:"]
+    cgroups = (_memory_left(folder) for folder in _cgroup_folders("memory", root))
+    return min([*machines, *(left for left in cgroups if left is not None)], default=1 << 62)
+
+
+def _memory_left(folder: Path) -> int | None:
+    """Below this cgroup's limit; pages of files that were read count as free."""
+    for limit, used, idle in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        text = _read(folder / limit).strip()
+        if text.isdecimal():
+            statistics = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+            return max(0, int(text) - int(_read(folder / used) or 0) + int(statistics.get(idle, 0)))
+    return None
+
+
+def _cgroup_folders(controller: str, root: Path) -> Iterator[Path]:
+    """Where this process's cgroup and its ancestors keep a controller's files, of either version."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        mounts = [controllers, "cpu"] if controllers else ["", "unified"]
-        for mount in mounts:
+        for mount in [controllers, controller] if controllers else ["", "unified"]:
             top = root / "sys/fs/cgroup" / mount
             here = top / group.strip("/")
             # Inside a container the path may be the host's, which does not exist here: its ancestors do.
-            folders = [here, *here.parents][: len(here.parts) - len(top.parts) + 1]
-            quotas += [cores for cores in map(_quota_of, folders) if cores is not None]
-    return min(quotas, default=None)
+            yield from [here, *here.parents][: len(here.parts) - len(top.parts) + 1]
 
 
 def _quota_of(folder: Path) -> float | None:

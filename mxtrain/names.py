@@ -25,7 +25,7 @@ DIST_STORES = (
 )
 AMP = ("off", "bf16", "fp16")
 TASKS = ("classification",)
-LOADERS = ("auto", "threads")
+LOADERS = ("auto", "threads", "processes")
 SINKS = ("console", "tensorboard", "none")
 LOG_LEVELS = ("debug", "info", "warning")
 SCHEDULES = ("constant", "cosine", "linear", "poly", "step")

@@ -1,34 +1,37 @@
 """Requests for samples in, finished micro-batches out, in the order they were asked for.
 
-Threads decode the samples of a few micro-batches ahead into buffers that are used again. Decoding leaves Python's
-lock, so threads keep all cores busy. What a batch holds depends on its request and the seed alone, never on how
-many threads there are or which was first. Which samples are wanted when is `order.py`'s, what is done to one
-`augment.py`'s.
+A few micro-batches ahead are filled in pieces, by threads or processes (`crew.py`, `processes.py`), in memory that is
+used again. What a batch holds depends on its request and the seed alone (`fill.py`), never on how many work, in
+which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one `augment.py`'s.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
-import math
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Iterable, Iterator
+import functools
+import logging
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain import machine
-from mxtrain.data import order
-from mxtrain.data.jpeg import BadPicture
-from mxtrain.data.records import Record, Records
-from mxtrain.errors import DataError, Stop
+from mxtrain import config, machine
+from mxtrain.data import order, processes, tuning
+from mxtrain.data.crew import Crew, Job, Memory, Run, Shape
+from mxtrain.data.fill import Array, Bad, Fill, Piece
+from mxtrain.errors import DataError
 
-Floats = npt.NDArray[np.float32]
+logger = logging.getLogger(__name__)
 
-# One piece of work for a thread: with one sample a piece, handing them out costs a third more on 8 x 8 digits.
+# With one sample a piece, handing them out costs a third more on 8 x 8 digits.
 SAMPLES_PER_PIECE = 8
-# Each thread holds Python's lock for about a twentieth of its time: many more would only queue for it.
-MAX_AUTO_WORKERS = 16
+# A thread holds Python's lock for about an eighth of its time: more would only queue for it, and for training too.
+MAX_THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,46 +49,63 @@ class Batch:
     """What a request asked for: `data` (n, *image_shape) and `label` (n,), valid until it is released."""
 
     request: Request
-    data: Floats
-    label: Floats
-    storage: Floats | None = dataclasses.field(repr=False)  # the loader's, behind `data`; None once released
+    data: Array
+    label: Array
+    memory: Memory | None = dataclasses.field(repr=False)  # the loader's, behind both; None once released
+    mixed_in: Any = None  # what `mix.py` mixed into it
 
 
-def num_workers(text: str) -> int:
-    """How many threads `--loader-workers` means: a number, or for `auto` the cores this process may use."""
-    return min(machine.usable_cores(), MAX_AUTO_WORKERS) if text == "auto" else int(text)
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How batches are made. None of it moves what they hold."""
+
+    kind: str = "auto"  # threads | processes | auto
+    workers: str = "auto"  # how many, or auto: as many as are of use
+    prefetch_bytes: int = 256 << 20
+    num_prefetch: int = 8
+    verify: str = "always"  # always | first-epoch | never
+
+    def most_workers(self) -> int:
+        return machine.usable_cores() if self.workers == "auto" else int(self.workers)
+
+    def in_processes(self) -> bool:
+        return self.kind == "processes" or (self.kind == "auto" and self.most_workers() > MAX_THREADS)
+
+
+def way_of(data: config.Data) -> Way:
+    return Way(data.loader, data.loader_workers)
 
 
 class Loader:
     """Iterate inside a `with` block, and give each batch back with `release` when its arrays are not needed.
 
-    A batch that is never released is only not reused: its memory goes when the batch does. MXNet may read the
-    arrays in place, but `mx.nd.from_numpy(array, zero_copy=True)` makes its argument read-only: hand it
-    `array[:]`, so that the buffer stays writable.
+    The memory of a batch that is not released is not used again. MXNet may read the arrays in place, but
+    `mx.nd.from_numpy(array, zero_copy=True)` makes its argument read-only: hand it `array[:]`, so that the memory
+    stays writable.
     """
 
     def __init__(
         self,
-        records: Records,
-        transform: Callable[[Any, np.random.Generator, Floats], None],
+        fill: Fill,
         image_shape: tuple[int, ...],
         requests: Iterable[Request],
-        seed: int,
-        num_workers: int,
-        prefetch_bytes: int = 256 << 20,
-        num_prefetch: int = 8,
+        way: Way = Way(),
+        dtype: str = "float32",
     ):
-        self._records = records
-        self._transform = transform
+        self.skipped: dict[int, str] = {}  # position of each bad record that was replaced, and why
+        self._fill = fill
         self._image_shape = image_shape
         self._requests = iter(requests)
-        self._seed = seed
-        self._prefetch_bytes = prefetch_bytes
-        self._num_prefetch = num_prefetch
-        self._threads = ThreadPoolExecutor(num_workers, "loader")
-        self._under_way: collections.deque[tuple[Batch, list[Future[None]]]] = collections.deque()
-        self._free: list[Floats] = []
+        self._way = way
+        self._dtype = dtype
+        self._first_epoch: int | None = None
+        self._under_way: collections.deque[tuple[Batch, list[Future[list[Bad]]]]] = collections.deque()
+        self._free: list[Memory] = []
         self._closed = False
+        self._shared = processes.SharedMemory() if way.in_processes() else None
+        self._crew = Crew(self._worker)
+        self._tuner = tuning.Tuner(way.most_workers(), grows=way.workers == "auto")
+        self._crew.grow(self._tuner.num_workers)
 
     def __enter__(self) -> Loader:
         return self
@@ -101,24 +121,36 @@ class Loader:
         if not self._under_way:
             raise StopIteration
         batch, pieces = self._under_way.popleft()
+        started = time.monotonic()
         for piece in pieces:
-            piece.result()
+            self._note(piece.result())
+        ended = time.monotonic()
+        self._crew.grow(self._tuner.more(ended - started, ended))
         # The next ones are decoded while this one is consumed, even when only one fits at a time.
         self._look_ahead()
         return batch
 
     def release(self, batch: Batch) -> None:
         """The batch's arrays may be written again: nobody reads them any more."""
-        if batch.storage is not None:
-            self._free.append(batch.storage)
-            batch.storage = None
+        if batch.memory is not None:
+            self._free.append(batch.memory)
+            batch.memory = None
 
     def close(self) -> None:
-        """End all threads, each after the sample that it is at."""
+        """End all workers, threads after the sample that they are at."""
+        if self._closed:
+            return
         self._closed = True
-        self._threads.shutdown(wait=True)
+        self._crew.close()
+        if self._shared:
+            self._shared.close()
         self._under_way.clear()
         self._free.clear()
+
+    def _worker(self, closed: threading.Event) -> contextlib.AbstractContextManager[Run]:
+        if self._shared:
+            return processes.worker(self._fill, self._shared, closed)
+        return contextlib.nullcontext(functools.partial(_run_here, self._fill, closed))
 
     def _look_ahead(self) -> None:
         while not self._closed and self._has_room():
@@ -132,49 +164,47 @@ class Loader:
         if not self._under_way:
             return True
         sizes = [batch.data.nbytes for batch, _ in self._under_way]
-        return len(sizes) < self._num_prefetch and sum(sizes) + sizes[-1] <= self._prefetch_bytes
+        return len(sizes) < self._way.num_prefetch and sum(sizes) + sizes[-1] <= self._way.prefetch_bytes
 
     def _start(self, request: Request) -> None:
-        num_samples = len(request.samples)
-        shape = (num_samples, *self._image_shape)
-        storage = self._storage(math.prod(shape))
-        data = storage[: math.prod(shape)].reshape(shape)
-        batch = Batch(request, data, np.empty(num_samples, np.float32), storage)
+        self._fill.records.will_need(request.samples)
+        if self._first_epoch is None:
+            self._first_epoch = request.epoch
+        verify = self._way.verify == "always" or (
+            self._way.verify == "first-epoch" and request.epoch == self._first_epoch
+        )
+        shape = Shape((len(request.samples), *self._image_shape), self._dtype)
+        memory = self._memory(shape.num_bytes)
         pieces = [
-            self._threads.submit(self._fill, batch, start, min(start + SAMPLES_PER_PIECE, num_samples))
-            for start in range(0, num_samples, SAMPLES_PER_PIECE)
+            self._crew.submit(Job(Piece(samples, start, request.epoch, verify), memory, shape))
+            for start, samples in _cut_up(request.samples)
         ]
-        self._under_way.append((batch, pieces))
+        self._under_way.append((Batch(request, *shape.arrays(memory.bytes), memory), pieces))
 
-    def _storage(self, num_values: int) -> Floats:
-        """A released buffer that is large enough, or a new one."""
+    def _memory(self, num_bytes: int) -> Memory:
+        """Memory that was released and is large enough, or new one."""
         for place, free in enumerate(self._free):
-            if len(free) >= num_values:
+            if len(free.bytes) >= num_bytes:
                 return self._free.pop(place)
-        return np.empty(num_values, np.float32)
+        return self._shared.block(num_bytes) if self._shared else Memory(np.empty(num_bytes, np.uint8), 0)
 
-    def _fill(self, batch: Batch, start: int, stop: int) -> None:
-        request = batch.request
-        for place in range(start, stop):
-            if self._closed:
-                return
-            sample = int(request.samples[place])
-            rng = order.sample_rng(self._seed, request.epoch, sample)
-            record = self._records.read(sample)
-            try:
-                batch.label[place] = self._single_label(record, sample)
-                self._transform(record.payload, rng, batch.data[place])
-            except Stop:
-                raise
-            except BadPicture as bad:
-                raise DataError(f"{self._where(sample)}: {bad}; pack the file again without it") from None
-            except Exception as error:
-                raise RuntimeError(f"the transform failed at {self._where(sample)}") from error
+    def _note(self, replaced: list[Bad]) -> None:
+        """Count bad records once each, whatever epoch they come in; DataError when there are more than may be."""
+        for sample, reason in replaced:
+            if sample not in self.skipped:
+                self.skipped[sample] = reason
+                logger.warning("skipped, the next good record is used instead: %s", reason)
+        if len(self.skipped) > self._fill.skip_bad:
+            raise DataError(
+                f"{len(self.skipped)} bad records, more than --skip-bad {self._fill.skip_bad}; the last one: "
+                f"{list(self.skipped.values())[-1]}"
+            )
 
-    def _single_label(self, record: Record, sample: int) -> float:
-        if isinstance(record.label, float):
-            return record.label
-        raise DataError(f"{self._where(sample)}: it has {len(record.label)} labels; pack it with one")
 
-    def _where(self, sample: int) -> str:
-        return f"{self._records.path}: record {sample} (key {self._records.keys[sample]})"
+def _cut_up(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    for start in range(0, len(samples), SAMPLES_PER_PIECE):
+        yield start, samples[start : start + SAMPLES_PER_PIECE]
+
+
+def _run_here(fill: Fill, closed: threading.Event, job: Job) -> list[Bad]:
+    return fill(job.piece, *job.shape.arrays(job.memory.bytes), closed.is_set)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import Callable, NamedTuple, NoReturn
+from typing import Any, Callable, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -60,27 +60,42 @@ def open_records(path: str | Path) -> Records:
 class Records:
     """The records of one file, by position. Reading is safe from many threads, and in forked processes."""
 
+    descriptors: tuple[int, ...] = ()  # what another process has to inherit, besides what a pickle holds
+
     def __init__(self, file: RecordFile, index: Index, class_names: list[str] | None):
         self.path = file.path
         self.keys = index.keys
         self.class_names = class_names
         self.has_checksums = index.has_checksums
         self._file = file
+        self._index = index
         self._offsets = index.offsets
+        starts = np.append(np.sort(index.offsets), file.num_bytes)
+        self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __reduce__(self) -> tuple[Callable[[Path], Records], tuple[Path]]:
-        return open_records, (self.path,)  # another process opens the file for itself
+    def __reduce__(self) -> tuple[Callable[..., Records], tuple[Any, ...]]:
+        """Another process opens the file for itself, and need not hold it against its .idx again."""
+        return _reopen, (self.path.absolute(), self._index, self.class_names)
 
-    def read(self, position: int) -> Record:
-        """The record at `position`; DataError when it is damaged."""
+    def where(self, position: int) -> str:
+        """How a message names the record."""
+        return f"{self.path}: record {position} (key {self.keys[position]})"
+
+    def will_need(self, positions: Ints) -> None:
+        """Let the disk begin: these records are read soon."""
+        for start, end in zip(self._offsets[positions].tolist(), self._ends[positions].tolist()):
+            self._file.will_need(start, end - start)
+
+    def read(self, position: int, verify: bool = True) -> Record:
+        """The record at `position`; DataError when it is damaged, as far as that shows without `verify`."""
         key = int(self.keys[position])
         try:
             data, padding, _ = self._file.data(int(self._offsets[position]))
             header = recordio.parse_header(data)
-            if self.has_checksums:
+            if self.has_checksums and verify:
                 recordio.check(data, padding, header)
                 if header.id != key:
                     raise BadRecord(f"it was written with key {header.id}; is the .idx another file's?")
@@ -161,6 +176,9 @@ class RecordFile:
         self._must_hold(end)
         return start[FRAME.size : FRAME.size + length], end
 
+    def will_need(self, offset: int, num_bytes: int) -> None:
+        os.posix_fadvise(self._descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+
     def _must_hold(self, end: int) -> None:
         if end > self.num_bytes:
             raise BadRecord(f"the file ends in the middle of it, at byte {self.num_bytes}")
@@ -170,6 +188,10 @@ class RecordFile:
             return os.pread(self._descriptor, num_bytes, offset)
         except OSError as error:
             raise BadRecord(f"it cannot be read ({error.strerror})") from None
+
+
+def _reopen(path: Path, index: Index, class_names: list[str] | None) -> Records:
+    return Records(RecordFile(path), index, class_names)
 
 
 def scan(file: RecordFile) -> Index:

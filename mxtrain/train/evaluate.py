@@ -12,7 +12,8 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.data.augment import eval_transform
-from mxtrain.data.loader import Loader, Request, num_workers
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.runtime import mx
 from mxtrain.train.step import to_context
 
@@ -27,10 +28,10 @@ def resize_of(run: Run) -> int:
 def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[str, Any]:
     """Loss, accuracy and top-5 accuracy over all of `records`."""
     size = run.data.image_size
-    transform, workers = eval_transform(size, resize_of(run)), num_workers(run.data.loader_workers)
+    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     sums = np.zeros(3)
-    with Loader(records, transform, (3, size, size), _requests(len(records)), 0, workers) as loader:
+    with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data)) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             context = contexts[batch.request.position % len(contexts)]

@@ -15,7 +15,8 @@ from typing import Any, Iterator
 from mxtrain.config import Run
 from mxtrain.data import order
 from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, Request, num_workers
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.errors import Diverged
 from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
@@ -87,10 +88,8 @@ def _requests(run: Run, num_samples: int, first_step: int, num_steps: int) -> It
 
 def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
     size = run.data.image_size
-    transform = train_transform(run.data.augment, size)
-    return Loader(
-        records, transform, (3, size, size), requests, run.optim.seed, num_workers(run.data.loader_workers)
-    )
+    fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed)
+    return Loader(fill, (3, size, size), requests, way_of(run.data))
 
 
 def _step_record(step: int, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:

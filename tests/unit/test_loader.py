@@ -1,4 +1,6 @@
+import dataclasses
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -9,11 +11,10 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain import machine
-from mxtrain.data import loader as loading
 from mxtrain.data import order
 from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, Request
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Loader, Request, Way
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import open_records
 from mxtrain.errors import DataError, UsageError
@@ -49,9 +50,9 @@ def requests(num_epochs=1, micro_batch=12, seed=5):
             yield Request(step=epoch, position=position, epoch=epoch, samples=part)
 
 
-def opened(records, wanted=None, transform=TRANSFORM, num_workers=2, **options):
+def opened(records, wanted=None, transform=TRANSFORM, workers=2, kind="threads", skip_bad=0, **way):
     wanted = requests() if wanted is None else wanted
-    return Loader(records, transform, SHAPE, wanted, 5, num_workers, **options)
+    return Loader(Fill(records, transform, 5, skip_bad), SHAPE, wanted, Way(kind, str(workers), **way))
 
 
 def by_hand(records, request):
@@ -67,11 +68,11 @@ def loader_threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("loader")]
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 7])
+@pytest.mark.parametrize("workers", [1, 2, 7])
 @pytest.mark.parametrize("prefetch", [{}, {"num_prefetch": 1}, {"prefetch_bytes": 0}])
-def test_batches_come_in_order_and_are_the_same_for_any_number_of_workers(records, num_workers, prefetch):
+def test_batches_come_in_order_and_are_the_same_for_any_number_of_workers(records, workers, prefetch):
     wanted = list(requests(num_epochs=2))
-    with opened(records, iter(wanted), num_workers=num_workers, **prefetch) as loader:
+    with opened(records, iter(wanted), workers=workers, **prefetch) as loader:
         for request, batch in itertools.zip_longest(wanted, loader):
             assert batch.request is request
             data, label = by_hand(records, request)
@@ -139,16 +140,32 @@ def test_no_requests_no_batches(records):
         assert list(loader) == []
 
 
+def test_the_disk_is_asked_ahead_for_exactly_the_records(records, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, start, length, how: asked.append((start, length)))
+    wanted = list(requests())
+    with opened(records, wanted, num_prefetch=2) as loader:
+        next(loader)
+    content, samples = (
+        records.path.read_bytes(),
+        [s for request in wanted[:3] for s in request.samples.tolist()],
+    )
+    assert len(asked) == len(samples)
+    for sample, (start, length) in zip(samples, asked):
+        payload = bytes(records.read(sample).payload)
+        assert content[start + 32 : start + length] == payload + bytes(-len(payload) % 4)
+
+
 # What goes wrong
 
 
-@pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("place", [0, 33, NUM_SAMPLES - 1])
-def test_an_undecodable_record_is_named(tmp_path, place, num_workers):
+def test_an_undecodable_record_is_named(tmp_path, place, workers):
     payloads = list(jpegs(NUM_SAMPLES))
     payloads[place] = payloads[place][:-150]
     bad = write_records(tmp_path / "bad.rec", payloads)
-    with pytest.raises(DataError) as error, opened(bad, num_workers=num_workers) as loader:
+    with pytest.raises(DataError) as error, opened(bad, workers=workers) as loader:
         for batch in loader:
             assert place not in batch.request.samples
             loader.release(batch)
@@ -197,7 +214,7 @@ def test_leaving_early_ends_all_threads_within_a_second(records):
     def slow(payload, rng, out):
         time.sleep(0.05)
 
-    with pytest.raises(ZeroDivisionError), opened(records, transform=slow, num_workers=4) as loader:
+    with pytest.raises(ZeroDivisionError), opened(records, transform=slow, workers=4) as loader:
         next(loader)
         assert loader_threads()
         started = time.monotonic()
@@ -212,7 +229,8 @@ def test_ctrl_c_ends_a_process_that_waits_for_a_batch(records):
 import sys
 import time
 import numpy as np
-from mxtrain.data.loader import Loader, Request
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Loader, Request, Way
 from mxtrain.data.records import open_records
 
 def slow(payload, rng, out):
@@ -221,7 +239,7 @@ def slow(payload, rng, out):
     time.sleep(0.3)
 
 wanted = [Request(0, 0, 0, np.arange({NUM_SAMPLES}))] * 1000
-with Loader(open_records({str(records.path)!r}), slow, {SHAPE}, wanted, 0, 2) as loader:
+with Loader(Fill(open_records({str(records.path)!r}), slow, 0), {SHAPE}, wanted, Way('threads', '2')) as loader:
     next(loader)
 """
     process = subprocess.Popen(
@@ -240,6 +258,88 @@ with Loader(open_records({str(records.path)!r}), slow, {SHAPE}, wanted, 0, 2) as
         process.kill()
 
 
-def test_auto_means_the_usable_cores():
-    assert loading.num_workers("auto") == min(machine.usable_cores(), loading.MAX_AUTO_WORKERS)
-    assert loading.num_workers("3") == 3
+# --skip-bad
+
+
+def with_bad_ones(folder, *places):
+    payloads = list(jpegs(NUM_SAMPLES))
+    for place in places:
+        payloads[place] = payloads[place][:-150]
+    return write_records(folder / "bad.rec", payloads)
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
+def test_bad_records_are_replaced_by_the_next_good_ones_and_counted_once(tmp_path, kind, workers):
+    bad = with_bad_ones(tmp_path, 5, 6, NUM_SAMPLES - 1)
+    replaced_by = {5: 7, 6: 7, NUM_SAMPLES - 1: 0}
+    with opened(bad, requests(num_epochs=2), kind=kind, workers=workers, skip_bad=3) as loader:
+        for batch in loader:
+            samples = batch.request.samples.tolist()
+            used = [replaced_by.get(sample, sample) for sample in samples]
+            assert batch.label.tolist() == used
+            for row, (sample, position) in enumerate(zip(samples, used)):
+                expected = np.empty(SHAPE, np.float32)
+                rng = order.sample_rng(5, batch.request.epoch, sample)
+                TRANSFORM(bad.read(position).payload, rng, expected)
+                np.testing.assert_array_equal(batch.data[row], expected)
+            loader.release(batch)
+        assert sorted(loader.skipped) == [5, 6, NUM_SAMPLES - 1]
+        assert "bad.rec: record 5 (key 105): Premature end" in loader.skipped[5]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_more_bad_records_than_may_be_skipped_end_the_run_at_the_same_batch(tmp_path, workers):
+    bad, seen = with_bad_ones(tmp_path, 3, 20, 40), set()
+    with pytest.raises(DataError, match="3 bad records, more than --skip-bad 2; the last one: "), opened(
+        bad, workers=workers, skip_bad=2
+    ) as loader:
+        for batch in loader:
+            seen.update(batch.request.samples.tolist())
+    in_order = order.epoch_order(NUM_SAMPLES, 5, 0).tolist()
+    last = max(in_order.index(place) for place in (3, 20, 40))
+    assert len(seen) == last // 12 * 12
+
+
+# --verify
+
+
+@pytest.mark.parametrize(("verify", "num_good_epochs"), [("always", 0), ("first-epoch", 0), ("never", 2)])
+def test_checksums_are_looked_at_as_often_as_asked(tmp_path, verify, num_good_epochs):
+    path = tmp_path / "flipped.rec"
+    write_records(path, jpegs(NUM_SAMPLES))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"\xff\xd8") + 12] ^= (
+        1  # the JFIF version of the first picture, which decoders ignore
+    )
+    path.write_bytes(content)
+    batches = 0
+    with opened(open_records(path), requests(num_epochs=2), verify=verify) as loader:
+        try:
+            batches = len(list(loader))
+        except DataError as error:
+            assert "checksum differs" in str(error)
+    assert batches == num_good_epochs * 6
+
+
+def test_the_first_epoch_is_the_first_that_is_read(tmp_path):
+    read = []
+
+    class Watched:
+        def __init__(self, records):
+            self.records = records
+
+        def __getattr__(self, name):
+            return getattr(self.records, name)
+
+        def __len__(self):
+            return len(self.records)
+
+        def read(self, position, verify):
+            read.append(verify)
+            return self.records.read(position, verify)
+
+    records = Watched(write_records(tmp_path / "some.rec", jpegs(NUM_SAMPLES)))
+    later = [dataclasses.replace(request, epoch=request.epoch + 7) for request in requests(num_epochs=2)]
+    with opened(records, later, workers=1, verify="first-epoch") as loader:
+        assert len(list(loader)) == 12
+    assert read == [True] * NUM_SAMPLES + [False] * NUM_SAMPLES

@@ -90,6 +90,38 @@ def test_cgroup_quota(case: str, tmp_path: Path) -> None:
     assert machine.cgroup_cores(write(tmp_path, files)) == cores
 
 
+@pytest.mark.parametrize(
+    ("files", "megabytes"),
+    [
+        ({}, 1000),
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 1000),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/memory.max": f"{500 << 20}\n",
+                "sys/fs/cgroup/a/memory.current": f"{450 << 20}\n",
+                "sys/fs/cgroup/a/memory.stat": f"anon 5\ninactive_file {30 << 20}\n",
+            },
+            80,
+        ),
+        (
+            {
+                "proc/self/cgroup": "9:memory:/job\n",
+                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{100 << 20}\n",
+                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{120 << 20}\n",
+            },
+            0,
+        ),
+    ],
+)
+def test_available_memory_is_the_machines_or_what_a_cgroup_leaves(
+    files: dict[str, str], megabytes: int, tmp_path: Path
+) -> None:
+    meminfo = f"MemTotal: 5 kB\nMemAvailable: {1000 << 10} kB\n"
+    root = write(tmp_path, {"proc/meminfo": meminfo, **files})
+    assert machine.available_memory(root) >> 20 == megabytes
+
+
 def test_quota_rounds_down_but_never_to_nothing(tmp_path: Path) -> None:
     group = {"proc/self/cgroup": "0::/\n"}
     for quota, cores in (("190000", 1), ("50000", 1), ("99900000", len(os.sched_getaffinity(0)))):
