@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import cv2
 import numpy as np
 import pytest
@@ -16,8 +12,6 @@ from mxtrain.data.records import classes_path, index_path
 from mxtrain.errors import UsageError
 from tools.im2rec_wrapper import check_report, findings
 from tools.im2rec_wrapper.check import check
-
-COMMAND = [sys.executable, "-m", "tools.im2rec_wrapper"]
 
 
 def picture(seed, height=60, width=80):
@@ -138,6 +132,13 @@ def test_a_cut_off_file_is_reported_with_what_is_left(good):
 def test_bytes_behind_the_last_record_are_reported(good):
     good.write_bytes(good.read_bytes() + b"\n")
     assert kinds(good) == ["structure"]
+
+
+def test_two_files_one_behind_the_other_are_reported(good):
+    good.write_bytes(good.read_bytes() * 2)
+    index_path(good).unlink()
+    found = check([good], decode=False).findings
+    assert "6 records have another one's key" in next(f.text for f in found if f.kind == "structure")
 
 
 def test_undecodable_pictures_are_named(tmp_path):
@@ -295,48 +296,6 @@ def test_progressive_and_restart_shares(tmp_path):
     (file,) = check([write(tmp_path / "a.rec", payloads)]).files
     assert (file.pictures["progressive_share"], file.pictures["restart_share"]) == (0.25, 0.25)
     assert file.pictures["formats"] == {"JPEG": 4, "PNG": 1}
-
-
-# The command
-
-
-def run(*arguments):
-    return subprocess.run(
-        [*COMMAND, "check", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-def test_the_command_says_all_is_well(good, tmp_path):
-    done = run(good, "--plot", tmp_path / "balance.png")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing wrong was found" in done.stdout
-    assert cv2.imread(str(tmp_path / "balance.png")).std() > 10
-
-
-def test_the_command_ends_with_3_and_one_line(good):
-    change(good, 50, b"?")
-    done = run(good)
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1
-    assert str(good) in done.stderr
-    assert "WRONG: 1 x checksum" in done.stdout
-
-
-def test_json_has_everything(good):
-    index_path(good).unlink()
-    change(good, 50, b"?")
-    done = run(good, "--json")
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["num_wrong"], report["num_told"]) == (3, 1, 1)
-    assert report["files"][0]["classes"][1] == {"label": 1, "name": "bee", "num_images": 3}
-    damage = next(finding for finding in report["findings"] if finding["wrong"])
-    assert damage["records"] == [{"path": str(good), "number": 0, "key": 10, "byte": 0}]
-
-
-def test_what_is_told_counts_only_when_strict(good):
-    index_path(good).unlink()
-    assert run(good).returncode == 0
-    assert run(good, "--strict").returncode == 3
 
 
 def test_long_lists_are_cut_and_many_classes_summed_up(tmp_path):

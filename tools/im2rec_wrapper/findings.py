@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 WRONG = {
     "unreadable": "the file is missing, or no .rec",
-    "structure": "bytes that belong to no record, or a record that is cut off or malformed",
+    "structure": "bytes that belong to no record, a record that is cut off or malformed, or a key used twice",
     "checksum": "a record whose bytes are not those that were written",
     "index": "an .idx that is damaged, incomplete, stale or another file's",
     "classes": "a class list that is damaged, or counts other images than there are",

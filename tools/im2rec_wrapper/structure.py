@@ -54,7 +54,18 @@ def read_table(file: RecordFile) -> tuple[Table, list[Finding]]:
         [record.label for record in seen],
         any(record.header.has_tag for record in seen),
     )
+    if table.has_checksums and len(set(ids)) < len(ids):
+        findings.append(_repeated(table, ids))
     return table, findings + _check_index(table)
+
+
+def _repeated(table: Table, ids: list[int]) -> Finding:
+    """Records go by their keys, and these have some twice: files put one behind the other, or damage."""
+    _, first_of, counts = np.unique(np.array(ids, np.uint64), return_index=True, return_counts=True)
+    at = int(first_of[counts.argmax()])
+    num = int((counts - 1).sum())
+    text = f"{num} records have another one's key (that of record {at}, {ids[at]}, is there {counts.max()} times)"
+    return of_file("structure", table.path, f"{text}: pack it again")
 
 
 def _walk(file: RecordFile) -> tuple[list[_Seen], list[Finding]]:
