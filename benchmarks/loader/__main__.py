@@ -1,0 +1,100 @@
+"""Loaders side by side: CPU time an image of the whole process tree, and images a second.
+
+    python -m benchmarks.loader --setup            environments for the contenders that need one; once, about 3 GB
+    python -m benchmarks.loader                    all of it: about half an hour on two quiet cores
+    python -m benchmarks.loader --quick            a few batches of everything, to see that it runs
+
+All do the same work: RandomResizedCrop to 224, flip, and either normalised float32 or uint8, in batches of 64. All
+read the same two .rec files, whose pictures are the same to the coefficient. In a round every contender has its turn
+in every cell; what is shown is the median of the rounds. Exit code 1 unless every bar was measured and is met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.loader import environments, images, table
+from benchmarks.loader.contend import CONTENDERS, Absent, Cell, measure
+
+FOLDER = Path("runs/benchmarks/loader")
+
+
+def main() -> int:
+    options = _parse()
+    if options.setup:
+        environments.set_up(options.envs)
+        return 0
+    num_images, num_measured, warm_up, rounds = (
+        (128, 128, 64, 1) if options.quick else (2000, 1920, 512, options.rounds)
+    )
+    packs = images.make(options.folder, num_images)
+    cells = [Cell(*cell) for cell in itertools.product(options.packs, options.batches, options.workers)]
+    results: table.Results = {(name, cell): [] for cell in cells for name in options.contenders}
+    for round_number in range(rounds):
+        for cell in cells:
+            for name in options.contenders:
+                outcome = measure(name, packs[cell.pack], cell, num_measured, warm_up, options.envs)
+                results[name, cell].append(outcome)
+                _say(f"round {round_number + 1}: {name}, {' '.join(map(str, cell))}: {_brief(outcome)}")
+    bars, all_met = table.render_bars(results)
+    if options.json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "contender": name,
+                        **cell._asdict(),
+                        "rounds": [outcome._asdict() for outcome in outcomes],
+                    }
+                    for (name, cell), outcomes in results.items()
+                ]
+            )
+        )
+    else:
+        rounds = f"{options.rounds} rounds, {num_measured} of {num_images} pictures each"
+        print(f"{rounds}, {len(os.sched_getaffinity(0))} cores\n\n{table.render(results)}\n\n{bars}")
+    return 0 if all_met else 1
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.loader",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--setup", action="store_true", help="make the environments that are missing, and end"
+    )
+    parser.add_argument("--envs", type=Path, default=FOLDER / "environments", help="where they are")
+    parser.add_argument("--folder", type=Path, default=FOLDER / "images", help="where the pictures are kept")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true", help="every round's numbers")
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
+    )
+    parser.add_argument("--packs", nargs="+", choices=images.PACKS, default=list(images.PACKS))
+    parser.add_argument("--batches", nargs="+", choices=("float32", "uint8"), default=["float32", "uint8"])
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    options = parser.parse_args()
+    options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
+    return options
+
+
+def _brief(outcome: object) -> str:
+    if isinstance(outcome, Absent):
+        return outcome.reason
+    return f"{outcome.cpu_milliseconds:.3f} ms, {outcome.images_per_second:.0f} images/s"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,35 @@
+"""mxtrain's loader, with batches handed to MXNet without a copy, as `mxtrain/train/step.py` does it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+from benchmarks.loader import protocol
+from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
+from mxtrain.data import order
+from mxtrain.data.augment import train_transform
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.records import open_records
+from mxtrain.runtime import mx
+
+
+def run(kind: str) -> None:
+    def deliver(options: argparse.Namespace) -> protocol.Batches:
+        records = open_records(options.rec)
+        requests = (
+            Request(0, position, epoch, samples)
+            for epoch in itertools.count()
+            for position, samples in enumerate(
+                order.micro_batches(order.epoch_order(len(records), 0, epoch), BATCH_SIZE)
+            )
+        )
+        fill = Fill(records, train_transform("resized_crop+flip", SIZE), seed=0)
+        way = Way(kind, str(options.workers))
+        with Loader(fill, (3, SIZE, SIZE), requests, way) as loader:
+            for batch in loader:
+                yield mx.nd.from_numpy(batch.data[:], zero_copy=True)
+                loader.release(batch)
+
+    protocol.run(deliver, to_numpy=lambda batch: batch.asnumpy())

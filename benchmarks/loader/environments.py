@@ -1,0 +1,50 @@
+"""The environments of contenders that must not share ours: what is in each, making them, and finding them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+PINNED = {
+    "torch": [
+        "torch==2.13.0",
+        "numpy==2.4.6",
+        "pillow==13.0.0",
+        "simplejpeg==1.9.0",
+        "opencv-python-headless==5.0.0.93",
+    ],
+    "tensorflow": ["tensorflow-cpu==2.21.0", "numpy==2.4.6"],
+    "dali": ["nvidia-dali-cuda120==2.4.0", "numpy==2.4.6"],
+}
+OURS = "ours"  # the environment that the benchmark runs in
+DEADLINE_SECONDS = 1800
+
+
+def set_up(folder: Path) -> None:
+    """Make what is missing. Without a CUDA driver PyTorch's CPU wheel would do; either one works."""
+    for name, wheels in PINNED.items():
+        if interpreter(folder, name) is None:
+            _run(sys.executable, "-m", "venv", "--clear", folder / name)
+            _run(_python(folder, name), "-m", "pip", "install", "--quiet", *wheels)
+            _ready(folder, name).touch()
+
+
+def interpreter(folder: Path, name: str) -> Path | None:
+    """The environment's Python, or None when it is not installed."""
+    if name == OURS:
+        return Path(sys.executable) if find_spec("mxnet") else None
+    return _python(folder, name) if _ready(folder, name).exists() else None
+
+
+def _python(folder: Path, name: str) -> Path:
+    return folder / name / "bin" / "python"
+
+
+def _ready(folder: Path, name: str) -> Path:
+    return folder / name / "ready"
+
+
+def _run(*line: object) -> None:
+    subprocess.run([str(part) for part in line], check=True, timeout=DEADLINE_SECONDS)

@@ -1,0 +1,104 @@
+"""Pictures like ImageNet's, made of noise, and the two .rec files that all contenders read.
+
+500 x 375 pixels or upright, about 75 KB at quality 90. What decoding costs depends on how many coefficients are not
+zero, so a picture has the spectrum of a photograph (amplitude falling a little faster than 1/f), sharp edges of
+shapes, and colours that change slowly; some are smoother than others. The same pictures come out everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from multiprocessing import Pool
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from mxtrain.data.record_writer import RecordWriter
+
+WIDTH, HEIGHT = 500, 375
+QUALITY = 90
+NUM_CLASSES = 10
+# Units (of 16 pixels) between restart markers; it divides the 32 and 24 units in a row of these pictures.
+RESTART_INTERVAL = 4
+PACKS = {"restart": "with restart intervals", "plain": "without restart intervals"}
+
+
+def make(folder: Path, num_images: int) -> dict[str, Path]:
+    """A .rec for each of PACKS, made once; the images lie in `folder/NAME`, for packing."""
+    folder = folder / f"{num_images}-images"
+    packs = {name: folder / f"{name}.rec" for name in PACKS}
+    if not all(pack.exists() for pack in packs.values()):
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in PACKS:
+            for label in range(NUM_CLASSES):
+                (folder / name / f"class{label}").mkdir(parents=True)
+        with Pool(os.cpu_count()) as pool:
+            pool.map(functools.partial(_write, folder), range(num_images), chunksize=16)
+        for name, pack in packs.items():
+            _pack(folder / name, pack)
+    return packs
+
+
+def folder_of(pack: Path) -> Path:
+    """The image folder that a pack was made of."""
+    return pack.with_suffix("")
+
+
+def _pack(folder: Path, pack: Path) -> None:
+    with RecordWriter(pack) as writer:
+        for path in sorted(folder.rglob("*.jpg"), key=lambda path: path.name):
+            number = int(path.stem)
+            writer.write(number, number % NUM_CLASSES, path.read_bytes())
+
+
+def _write(folder: Path, number: int) -> None:
+    """The same pixels and the same coefficients, with restart markers and without."""
+    cv2.setNumThreads(0)
+    image = picture(number)
+    name = Path(f"class{number % NUM_CLASSES}") / f"{number:05}.jpg"
+    common = [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
+    cv2.imwrite(str(folder / "plain" / name), image, common)
+    interval = [cv2.IMWRITE_JPEG_RST_INTERVAL, RESTART_INTERVAL]
+    cv2.imwrite(str(folder / "restart" / name), image, common + interval)
+
+
+def picture(number: int) -> np.ndarray:
+    """BGR pixels, uint8; every fourth one is upright."""
+    rng = np.random.Generator(np.random.PCG64([20, number]))
+    image = np.empty((HEIGHT, WIDTH, 3), np.float32)
+    image[:] = 128 + rng.normal(0, 20, 3) + rng.uniform(15, 50) * _noise(rng)[:, :, None]
+    image += cv2.resize(
+        rng.normal(0, 12, (9, 12, 3)).astype(np.float32), (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC
+    )
+    for _ in range(14):
+        image += _shape(rng)[:, :, None] * rng.normal(0, 30, 3).astype(np.float32)
+    image = np.clip(image, 0, 255).astype(np.uint8)
+    return image if number % 4 else np.ascontiguousarray(image.transpose(1, 0, 2))
+
+
+def _noise(rng: np.random.Generator) -> np.ndarray:
+    amplitude = _amplitude()
+    noise = np.fft.irfft2(amplitude * np.exp(2j * np.pi * rng.random(amplitude.shape)), (HEIGHT, WIDTH))
+    return (noise / noise.std()).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=1)
+def _amplitude() -> np.ndarray:
+    frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH))
+    frequency[0, 0] = np.inf  # the mean is set apart
+    return frequency**-1.2
+
+
+def _shape(rng: np.random.Generator) -> np.ndarray:
+    """An ellipse or a quadrangle somewhere, 1 inside and 0 outside."""
+    mask = np.zeros((HEIGHT, WIDTH), np.float32)
+    centre = rng.integers(0, (WIDTH, HEIGHT))
+    if rng.random() < 0.5:
+        axes, angle = rng.integers(10, 150, 2), rng.uniform(0, 180)
+        cv2.ellipse(mask, centre.tolist(), axes.tolist(), angle, 0, 360, 1.0, -1)
+    else:
+        cv2.fillPoly(mask, [(centre + rng.integers(-120, 120, (4, 2))).astype(np.int32)], 1.0)
+    return mask

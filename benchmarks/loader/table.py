@@ -1,0 +1,87 @@
+"""What was measured as Markdown tables, and the ratios that are held against their bars. Pure functions."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Dict, List, NamedTuple, Tuple
+
+from benchmarks.loader.contend import CONTENDERS, Absent, Cell, Measured, Outcome
+from benchmarks.loader.images import PACKS
+
+Results = Dict[Tuple[str, Cell], List[Outcome]]  # by a contender's name; an outcome for each round
+
+
+class Bar(NamedTuple):
+    """How many times mxtrain's CPU time the peer takes for an image, at least."""
+
+    peer: str
+    workers: int
+    least: float
+
+
+BARS = (Bar("dali", 1, 1.4), Bar("tf_data", 1, 1.8), Bar("dali", 2, 1.25))
+BARS_PACK, BARS_BATCH = "restart", "float32"
+
+
+def median(outcomes: list[Outcome]) -> Outcome:
+    """Of the rounds; one without a number counts for all."""
+    measured = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
+    if not outcomes or len(measured) < len(outcomes):
+        return next((outcome for outcome in outcomes if isinstance(outcome, Absent)), Absent("not measured"))
+    return Measured(*(statistics.median(values) for values in zip(*measured)))
+
+
+def render(results: Results) -> str:
+    """A table for each pack and kind of batch."""
+    groups = dict.fromkeys((cell.pack, cell.batch) for _, cell in results)
+    return "\n\n".join(_table(results, *group) for group in groups)
+
+
+def _table(results: Results, pack: str, batch: str) -> str:
+    cells = sorted({cell for _, cell in results if (cell.pack, cell.batch) == (pack, batch)})
+    workers = [f"{cell.workers} worker{'s' if cell.workers > 1 else ''}" for cell in cells]
+    columns = [f"{what}, {number}" for number in workers for what in ("CPU ms an image", "images/s")]
+    lines = [
+        f"{batch} batches, pack {PACKS[pack]}:",
+        "",
+        f"| | {' | '.join(columns)} |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for name in dict.fromkeys(name for name, _ in results):
+        entries = [entry for cell in cells for entry in _entries(median(results.get((name, cell), [])))]
+        lines.append(f"| {CONTENDERS[name].title} | {' | '.join(entries)} |")
+    return "\n".join(lines)
+
+
+def _entries(outcome: Outcome) -> tuple[str, str]:
+    if isinstance(outcome, Absent):
+        return outcome.reason, ""
+    return f"{outcome.cpu_milliseconds:.3f}", f"{outcome.images_per_second:.0f}"
+
+
+def render_bars(results: Results) -> tuple[str, bool]:
+    """A line for each bar, and whether all were measured and are met."""
+    lines = [
+        "| CPU time an image over mxtrain's, float32 | bar | " + " | ".join(PACKS.values()) + " | |",
+        "|---|---:|---:|---:|---|",
+    ]
+    all_met = True
+    for bar in BARS:
+        ratios = {pack: _ratio(results, bar, pack) for pack in PACKS}
+        judged = ratios[BARS_PACK]
+        met = judged is not None and judged >= bar.least
+        all_met &= met
+        verdict = "pass" if met else "FAIL" if judged is not None else "FAIL: not measured"
+        shown = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios.values())
+        who = f"{CONTENDERS[bar.peer].title}, {bar.workers} worker{'s' if bar.workers > 1 else ''}"
+        lines.append(f"| {who} | {bar.least} | {shown} | {verdict} |")
+    lines += ["", f"The bars are held against the pack {PACKS[BARS_PACK]}."]
+    return "\n".join(lines), all_met
+
+
+def _ratio(results: Results, bar: Bar, pack: str) -> float | None:
+    cell = Cell(pack, BARS_BATCH, bar.workers)
+    peer, ours = (median(results.get((name, cell), [])) for name in (bar.peer, "mxtrain"))
+    if isinstance(peer, Absent) or isinstance(ours, Absent):
+        return None
+    return peer.cpu_milliseconds / ours.cpu_milliseconds
