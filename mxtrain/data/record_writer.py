@@ -1,16 +1,18 @@
 """Writing a .rec with its .idx, aside and renamed, so that a file of that name is always a whole one.
 
-The bytes are `recordio.py`'s part.
+What is not whole yet is named `*.partial`. One process writes it at a time, and one that ended early can leave it
+for the next to go on with. The bytes are `recordio.py`'s part.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import io
 import os
 from pathlib import Path
-
-import numpy as np
+from typing import BinaryIO, NamedTuple
 
 from mxtrain.data import recordio
 from mxtrain.data.recordio import Label
@@ -27,16 +29,46 @@ def rebuild_index(path: str | Path) -> int:
     return len(keys)
 
 
-class Replacement:
-    """A file written under a temporary name beside `path`, which takes its place when the block ends well."""
+def aside(path: Path) -> Path:
+    """Where a file is until it is whole."""
+    return path.with_name(path.name + ".partial")
 
-    def __init__(self, path: Path):
+
+def open_alone(path: Path) -> BinaryIO:
+    """The file, made if need be, for reading and writing by this process alone; BlockingIOError if another has it."""
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", 0)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # whoever had it has renamed or removed it meanwhile
+
+
+class Replacement:
+    """A file written aside, which takes the place of `path` when the block ends well.
+
+    The first `num_kept` bytes of what an earlier process left aside are kept.
+    """
+
+    def __init__(self, path: Path, num_kept: int = 0):
         self.path = path
-        self._aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        self._aside = aside(path)
         try:
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self._file = open(self._aside, "wb")  # noqa: SIM115, PTH123 (closed by commit and discard)
+            file = open_alone(self._aside)
+            if os.fstat(file.fileno()).st_size != num_kept:
+                file.truncate(num_kept)
+            file.seek(num_kept)
+            self._file = io.BufferedWriter(file, 1 << 20)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process is writing {path}: wait for it, or choose another name"
+            ) from None
         except OSError as error:
             raise self._cannot_write(error) from None
 
@@ -57,18 +89,24 @@ class Replacement:
     def commit(self) -> None:
         try:
             self.sync()
+            self._aside.replace(self.path)  # before it is closed, which lets other processes have it
             self._file.close()
-            self._aside.replace(self.path)
         except OSError as error:
             raise self._cannot_write(error) from None
         finally:
             self.discard()
 
     def discard(self) -> None:
+        if self._file.closed:  # it has taken its place, or was left
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._aside.unlink()
+        self.leave()
+
+    def leave(self) -> None:
+        """Stop writing; what was brought to the disk stays aside for another process."""
         with contextlib.suppress(OSError):  # closing writes what is still buffered, perhaps to a full disk
             self._file.close()
-        with contextlib.suppress(FileNotFoundError):  # it has taken its place
-            self._aside.unlink()
 
     def __enter__(self) -> Replacement:
         return self
@@ -83,36 +121,57 @@ class Replacement:
         return UsageError(f"cannot write {self.path}: {error.strerror}")
 
 
+class Written(NamedTuple):
+    """How far a RecordWriter has come: enough for another one to go on from there."""
+
+    num_records: int = 0
+    num_bytes: int = 0
+    num_index_bytes: int = 0
+    last_key: int = -1
+
+
 class RecordWriter:
     """Writes `path` and its .idx; both appear when the block ends well, and neither does otherwise.
 
-    The id in each record is its key, as in MXNet's own im2rec, so that a lost .idx can be rebuilt.
+    The id in each record is its key, as in MXNet's own im2rec, so that a lost .idx can be rebuilt. Keys ascend.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, written: Written | None = None):
         self.path = Path(path)
-        self._records = Replacement(self.path)
-        self._offsets: dict[int, int] = {}
-        self._end = 0
+        self.written = written or Written()
+        self._records = Replacement(self.path, self.written.num_bytes)
+        try:
+            self._index = Replacement(index_path(self.path), self.written.num_index_bytes)
+        except BaseException:
+            self._records.discard()
+            raise
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self.written.num_records
 
     def write(self, key: int, label: Label, payload: bytes) -> None:
         """Append a record: `label` is a number or an array of them, and is kept as float32."""
-        if key in self._offsets:
-            raise ValueError(f"key {key} was written before")
+        if key <= self.written.last_key:
+            raise ValueError(f"key {key} does not come after key {self.written.last_key}")
         try:
             frames = recordio.frame(recordio.pack(key, label, payload))
         except recordio.BadRecord as bad:
             raise DataError(f"{self.path}: record with key {key}: {bad}; make it smaller") from None
+        num_records, num_bytes, num_index_bytes, _ = self.written
+        line = b"%d\t%d\n" % (key, num_bytes)
         self._records.write(frames)
-        self._offsets[key] = self._end
-        self._end += len(frames)
+        self._index.write(line)
+        self.written = Written(num_records + 1, num_bytes + len(frames), num_index_bytes + len(line), key)
 
     def sync(self) -> None:
         """Bring what was written to the disk; with several writers, do so on all before any commits."""
         self._records.sync()
+        self._index.sync()
+
+    def leave(self) -> None:
+        """Stop writing; what was brought to the disk stays aside for another writer to go on with."""
+        self._records.leave()
+        self._index.leave()
 
     def __enter__(self) -> RecordWriter:
         return self
@@ -120,11 +179,12 @@ class RecordWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._records.discard()
+            self._index.discard()
             return
-        # No .idx between the two renames: whoever opens the new .rec just then must not find the old one's.
-        index_path(self.path).unlink(missing_ok=True)
-        self._records.commit()
-        with Replacement(index_path(self.path)) as index:
-            keys = np.fromiter(self._offsets.keys(), np.int64, len(self))
-            offsets = np.fromiter(self._offsets.values(), np.int64, len(self))
-            index.write(recordio.format_index(keys, offsets))
+        try:
+            # No .idx between the two renames: whoever opens the new .rec just then must not find the old one's.
+            index_path(self.path).unlink(missing_ok=True)
+            self._records.commit()
+            self._index.commit()
+        finally:
+            self._index.discard()
