@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import shutil
@@ -11,8 +12,11 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
 from mxtrain.data.records import open_records
@@ -146,7 +150,7 @@ def test_a_failed_pack_leaves_the_earlier_one_alone(some_digits, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_stopped_pack_leaves_nothing(some_digits, tmp_path, number, exit_code):
+def test_a_stopped_pack_leaves_what_another_goes_on_with(some_digits, tmp_path, number, exit_code):
     os.mkfifo(some_digits / "two" / "waits.png")  # nobody writes into it, so the packer waits
     command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
@@ -154,12 +158,133 @@ def test_a_stopped_pack_leaves_nothing(some_digits, tmp_path, number, exit_code)
         with (some_digits / "two" / "waits.png").open("wb"):  # returns once the packer reads it
             assert list(tmp_path.glob("out/*.partial"))
             process.send_signal(number)
-            assert "stopped by SIG" in process.stderr.readline()
-            assert os.listdir(tmp_path) == ["images"]
+            assert "the same command goes on" in process.stderr.readline()
+            assert sorted(os.listdir(tmp_path)) == ["images", "out", "out.journal"]
+            assert sorted(os.listdir(tmp_path / "out")) == ["data.idx.partial", "data.rec.partial"]
         _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     finally:
         process.kill()
     assert (process.returncode, errors) == (exit_code, "")
+
+
+@pytest.fixture(scope="module")
+def many_images(tmp_path_factory):
+    """3,000 images, of which 5 are bad."""
+    folder = tmp_path_factory.mktemp("many")
+    rng = np.random.default_rng(0)
+    variants = [
+        cv2.imencode(".jpg", cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (512, 384)))[1].tobytes()
+        for _ in range(20)
+    ]
+    for number in range(3000):
+        path = folder / f"class{number % 3}" / f"{number}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        data = variants[number % 20] + b"%d" % number  # bytes behind the end of a JPEG are ignored
+        path.write_bytes(data if number % 600 != 7 else data[: 500 + number % 50])
+    return folder
+
+
+def start_and_kill(command, journal):
+    """Run a pack, slowly, until it has written a checkpoint, and kill it."""
+    process = subprocess.Popen([*command, "--workers", "1"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    try:
+        give_up = time.monotonic() + TIMEOUT_SECONDS
+        while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
+            assert process.poll() is None, "it was done before it could be killed"
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_pack_goes_on_to_the_same_bytes(many_images, tmp_path):
+    options = ["--resize", "100", "--quality", "90", "--split", "0.9", "--shards", "2", "--skip-bad"]
+    done = im2rec_wrapper("pack", many_images, tmp_path / "whole", *options)
+    assert done.returncode == 0, done.stderr
+    assert "5 bad ones skipped" in done.stdout
+
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(many_images), str(tmp_path / "out")]
+    start_and_kill([*command, *options], tmp_path / "out.journal")
+    assert not list(tmp_path.glob("out/*.rec"))
+    done = im2rec_wrapper("pack", many_images, tmp_path / "out", *options, "--workers", 3)
+    assert done.returncode == 0, done.stderr
+    assert "going on after" in done.stderr
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    bad_lists = [(tmp_path / f"{name}.bad.tsv").read_text() for name in ("out", "whole")]
+    assert bad_lists[0] == bad_lists[1]
+    assert bad_lists[0].count("\n") == 5
+    assert sorted(os.listdir(tmp_path)) == ["out", "out.bad.tsv", "whole", "whole.bad.tsv"]
+
+
+@pytest.mark.parametrize("change", ["options", "source"])
+def test_a_killed_pack_starts_anew_when_something_changed(many_images, tmp_path, change):
+    source, out = tmp_path / "images", tmp_path / "out.rec"
+    shutil.copytree(many_images, source)
+    command = ["pack", source, out, "--resize", "100", "--quality", "90", "--skip-bad"]
+    start_and_kill(
+        [sys.executable, "-m", "tools.im2rec_wrapper", *map(str, command)], tmp_path / "out.rec.journal"
+    )
+    images = sorted(source.glob("*/*.jpg"))
+    if change == "options":
+        command[command.index("90")] = "80"
+    else:
+        for image in images:
+            os.utime(image)
+    done = im2rec_wrapper(*command)
+    assert done.returncode == 0, done.stderr
+    assert "starting anew" in done.stderr
+    assert ("--quality" if change == "options" else "the source") in done.stderr
+    assert len(open_records(out)) == len(list(source.glob("*/*.jpg"))) - 5
+
+
+def test_two_packs_into_one_place_refuse_each_other(some_digits, tmp_path):
+    os.mkfifo(some_digits / "two" / "waits.png")
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    try:
+        with (some_digits / "two" / "waits.png").open("wb"):
+            before = sorted(tmp_path.rglob("*"))
+            assert_one_line(im2rec_wrapper("pack", some_digits, tmp_path / "out"), 2, "another process packs")
+            rec = tmp_path / "out" / "data.rec"
+            assert_one_line(im2rec_wrapper("pack", some_digits, rec), 2, "another process is writing")
+            assert sorted(tmp_path.rglob("*")) == before
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_shards_are_balanced_and_hold_everything_once(digits, tmp_path):
+    done = im2rec_wrapper("pack", digits, tmp_path / "out", "--shards", "4")
+    assert done.returncode == 0, done.stderr
+    shards = [open_records(tmp_path / "out" / f"data-{n:05}-of-00004.rec") for n in range(4)]
+    assert sorted(map(len, shards)) == [449, 449, 449, 450]
+    assert {tuple(shard.class_names) for shard in shards} == {tuple(sorted(os.listdir(digits)))}
+    found = sorted(bytes(shard.read(n).payload) for shard in shards for n in range(len(shard)))
+    assert found == sorted(path.read_bytes() for path in digits.glob("*/*.png"))
+
+
+def test_shards_are_packed_into_one_file_again(some_digits, tmp_path):
+    assert im2rec_wrapper("pack", some_digits, tmp_path / "shards", "--shards", "3").returncode == 0
+    (tmp_path / "shards" / "data-00001-of-00003.idx").unlink()
+    done = im2rec_wrapper("pack", tmp_path / "shards", tmp_path / "one.rec", "--no-shuffle")
+    assert done.returncode == 0, done.stderr
+    one = open_records(tmp_path / "one.rec")
+    assert one.class_names == ["one", "three", "two"]
+    expected = sorted(path.read_bytes() for path in some_digits.glob("*/*"))
+    assert sorted(bytes(one.read(n).payload) for n in range(len(one))) == expected
+
+
+def test_text_becomes_token_records(tmp_path):
+    (tmp_path / "words.txt").write_text("To be,\nor not\n\n\nthat is\n")
+    done = im2rec_wrapper("pack", tmp_path / "words.txt", tmp_path / "words.rec", "--no-shuffle")
+    assert done.returncode == 0, done.stderr
+    assert "packed 2 documents" in done.stdout
+    records = open_records(tmp_path / "words.rec")
+    texts = [np.frombuffer(records.read(n).payload, "<u2").tolist() for n in range(2)]
+    assert texts == [[*b"To be,\nor not", 256], [*b"that is", 256]]
+    beside = json.loads((tmp_path / "words.tokens.json").read_text())
+    assert (beside["tokenizer"], beside["dtype"], beside["num_tokens"]) == ("bytes", "uint16", 22)
 
 
 def test_a_terminal_gets_a_bar(some_digits, tmp_path):
@@ -190,7 +315,15 @@ def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
     ("arguments", "exit_code", "words"),
     [
         (["pack", "missing", "out"], 3, ["missing does not exist"]),
-        (["pack", "file", "out"], 3, ["file is not a folder"]),
+        (["pack", "file", "out"], 2, ["file looks like a text file", "webdataset (.tar", "--from"]),
+        (["pack", "file", "out", "--from", "folder"], 3, ["cannot read folder file"]),
+        (["pack", "images", "out", "--from", "zip"], 2, ["--from", "zip", "tfrecord"]),
+        (["pack", "images", "out", "--root", "."], 2, ["--root", "a folder per class"]),
+        (["pack", "images", "out", "--multi-label"], 2, ["--multi-label", "a folder per class"]),
+        (["pack", "images", "out", "--tokenizer", "a:b"], 2, ["--tokenizer", "images"]),
+        (["pack", "words.txt", "out", "--quality", "9"], 2, ["--quality", "text"]),
+        (["pack", "images", "out", "--shards", "0"], 2, ["--shards", "from 1 to"]),
+        (["pack", "images", "out", "--shards", "40"], 3, ["no good item", "data-00030-of-00040.rec"]),
         (["pack", "images/one", "out"], 3, ["no images", "put each class in a folder"]),
         (["pack", "images", "file/out"], 2, ["file/out"]),
         (["pack", "images", "file"], 2, ["file"]),
@@ -207,6 +340,7 @@ def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
 )
 def test_a_mistake_is_one_line(some_digits, tmp_path, arguments, exit_code, words):
     (tmp_path / "file").write_text("hello")
+    (tmp_path / "words.txt").write_text("hello")
     (tmp_path / "taken.rec").mkdir()
     before = sorted(os.listdir(tmp_path))
     assert_one_line(im2rec_wrapper(*arguments, cwd=tmp_path), exit_code, *words)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
+import os
+import threading
+import time
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxtrain.errors import DataError
-from tools.im2rec_wrapper import order
-from tools.im2rec_wrapper.images import BadImage, prepare
-from tools.im2rec_wrapper.sources import Item, read_folder
+from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records import index_path, open_records
+from mxtrain.errors import UsageError
+from tools.im2rec_wrapper import order, tokens
+from tools.im2rec_wrapper.journal import Checkpoint, Journal
+from tools.im2rec_wrapper.options import Options
+from tools.im2rec_wrapper.outcomes import in_order
+from tools.im2rec_wrapper.plan import divide
+from tools.im2rec_wrapper.sources.item import BadItem, Item
 
 
 def item(name, label):
-    return Item(name, label, lambda: b"")
+    return Item(name, label)
 
 
 def make_items(class_sizes):
@@ -69,125 +74,187 @@ def test_items_keep_their_side_when_others_are_added():
     assert len(before - after) <= 20
 
 
-# Sources
+def test_items_whose_label_is_no_class_are_divided_as_one():
+    items = [item(f"{n}.png", (float(n), 0.0)) for n in range(100)]
+    assert len(order.split(items, 0.9, 0)[0]) == 90
 
 
-def touch(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"x")
+# Plan
 
 
-def test_a_folder_is_a_class_however_deep_its_images_lie(tmp_path):
-    for name in [
-        "b/1.png",
-        "b/deep/er/2.JPG",
-        "a/3.jpeg",
-        "b/.hidden.png",
-        "b/.git/4.png",
-        "b/notes.txt",
-        "5.png",
-    ]:
-        touch(tmp_path / name)
-    (tmp_path / "empty").mkdir()
-    found = read_folder(tmp_path)
-    assert found.class_names == ["a", "b"]
-    assert [(i.name, i.label) for i in found.items] == [
-        ("a/3.jpeg", 0),
-        ("b/1.png", 1),
-        ("b/deep/er/2.JPG", 1),
+def paths_of(parts, folder):
+    return [str(path.relative_to(folder)) for part in parts for path in part.paths]
+
+
+def test_the_names_of_parts_and_shards(tmp_path):
+    items = make_items([10, 10])
+    assert paths_of(divide(items, tmp_path, Options()), tmp_path) == ["data.rec"]
+    assert paths_of(divide(items, tmp_path / "pets.rec", Options()), tmp_path) == ["pets.rec"]
+    assert paths_of(divide(items, tmp_path / "pets.rec", Options(num_shards=2)), tmp_path) == [
+        "pets-00000-of-00002.rec",
+        "pets-00001-of-00002.rec",
     ]
-    assert found.items[0].read() == b"x"
-    remarks = "\n".join(found.remarks)
-    assert "empty has no images" in remarks
-    assert "1 image(s) directly in" in remarks
-    assert "1 file(s) that are no images" in remarks
+    assert paths_of(divide(items, tmp_path, Options(train_share=0.5, num_shards=2)), tmp_path) == [
+        "train-00000-of-00002.rec",
+        "train-00001-of-00002.rec",
+        "val-00000-of-00002.rec",
+        "val-00001-of-00002.rec",
+    ]
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path):
-    touch(tmp_path / "elsewhere" / "1.png")
-    touch(tmp_path / "images" / "a" / "2.png")
-    (tmp_path / "images" / "a" / "linked").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "images" / "a" / "circle").symlink_to(tmp_path / "images" / "a")
-    assert [i.name for i in read_folder(tmp_path / "images").items] == ["a/2.png", "a/linked/1.png"]
+def test_without_shuffling_both_sides_keep_the_sources_order(tmp_path):
+    items = make_items([30, 30])
+    shuffled = divide(items, tmp_path, Options(train_share=0.7))
+    kept = divide(items, tmp_path, Options(train_share=0.7, shuffle=False))
+    for one, other in zip(shuffled, kept):
+        assert set(one.items) == set(other.items)
+        assert list(other.items) == sorted(other.items, key=items.index)
+    assert list(divide(items, tmp_path, Options(shuffle=False))[0].items) == items
 
 
-@pytest.mark.parametrize("name", ["with\ttab", "with\nbreak", b"\xff".decode("utf-8", "surrogateescape")])
-def test_a_class_name_that_no_list_can_hold_is_refused(tmp_path, name):
-    touch(tmp_path / name / "1.png")
-    with pytest.raises(DataError, match="rename it"):
-        read_folder(tmp_path)
+# Journal
+
+DESCRIPTION = {"files": ["data.rec"], "--seed": 0}
 
 
-# Images
+def checkpoint_at(num_done, bad=()):
+    return Checkpoint(num_done, [[[num_done, 0, 0, -1], 0]], list(bad), {}, "")
 
 
-def photo(height=60, width=90):
-    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return cv2.GaussianBlur(noise, (0, 0), 2)
+def interrupted(folder, checkpoints=(), description=DESCRIPTION):
+    for name in ("data.rec.partial", "data.idx.partial"):
+        (folder / name).touch()
+    journal = Journal(folder / "journal")
+    journal.begin(description)
+    for checkpoint in checkpoints:
+        journal.add(checkpoint)
+    journal.close()
 
 
-def encoded(suffix, pixels=None):
-    return cv2.imencode(suffix, photo() if pixels is None else pixels)[1].tobytes()
+def read_again(folder, description=DESCRIPTION):
+    journal = Journal(folder / "journal")
+    found = journal.checkpoint(description)
+    journal.close()
+    return found
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp"])
-def test_a_good_image_passes_through(suffix):
-    data = encoded(suffix)
-    assert prepare(data, None, None) == data
+def test_the_last_whole_checkpoint_counts(tmp_path):
+    bad = [[3, "a.png", "why"], [7, "b.png", "why"]]
+    interrupted(tmp_path, [checkpoint_at(5, bad[:1]), checkpoint_at(9, bad)])
+    assert read_again(tmp_path) == checkpoint_at(9, bad)
+    with (tmp_path / "journal").open("ab") as file:
+        file.write(b"[11, [[[11")  # the power went off
+    assert read_again(tmp_path) == checkpoint_at(9, bad)
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp"])
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 0.95])
-def test_a_cut_image_is_bad(suffix, share, capfd):
-    data = encoded(suffix)
-    with pytest.raises(BadImage):
-        prepare(data[: int(share * len(data))], None, None)
-    assert capfd.readouterr().err == ""  # the decoders' own lines would not name the file
+@pytest.mark.parametrize("line", [b"nonsense\n", b"[1, 2]\n", b"{}\n[1]\n"])
+def test_a_damaged_journal_starts_anew(tmp_path, line, capsys):
+    interrupted(tmp_path)
+    (tmp_path / "journal").write_bytes(line)
+    assert read_again(tmp_path) is None
+    assert "starting anew" in capsys.readouterr().err
 
 
-def test_a_damaged_png_names_its_chunk():
-    data = bytearray(encoded(".png"))
-    data[len(data) // 2] ^= 16
-    with pytest.raises(BadImage, match="PNG chunk at byte"):
-        prepare(bytes(data), None, None)
+def test_another_description_starts_anew_and_clears_up(tmp_path, capsys):
+    interrupted(tmp_path, [checkpoint_at(5)])
+    assert read_again(tmp_path, {"files": ["data.rec"], "--seed": 1}) is None
+    assert "changed --seed" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["journal"]
 
 
-def test_text_is_not_an_image():
-    with pytest.raises(BadImage, match="not an image"):
-        prepare(b"once upon a time", None, None)
+def test_a_lost_partial_file_starts_anew(tmp_path, capsys):
+    interrupted(tmp_path, [checkpoint_at(5)])
+    (tmp_path / "data.idx.partial").unlink()
+    assert read_again(tmp_path) is None
+    assert "data.idx.partial is no longer whole" in capsys.readouterr().err
 
 
-def test_only_larger_images_shrink():
-    data = encoded(".png", photo(60, 90))
-    assert prepare(data, 60, None) == data
-    assert cv2.imdecode(np.frombuffer(prepare(data, 30, None), np.uint8), 1).shape == (30, 45, 3)
-    tall = encoded(".jpg", photo(200, 61))
-    assert cv2.imdecode(np.frombuffer(prepare(tall, 60, None), np.uint8), 1).shape == (197, 60, 3)
+def test_one_packer_at_a_time(tmp_path):
+    journal = Journal(tmp_path / "out.journal")
+    with pytest.raises(UsageError, match="another process packs into"):
+        Journal(tmp_path / "out.journal")
+    journal.close()
+    Journal(tmp_path / "out.journal").close()
 
 
-def test_quality_re_encodes_every_image():
-    data = encoded(".png")
-    fine, coarse = prepare(data, None, 95), prepare(data, None, 20)
-    assert fine.startswith(b"\xff\xd8")
-    assert len(coarse) < len(fine)
-    difference = cv2.imdecode(np.frombuffer(fine, np.uint8), 1).astype(int) - photo()
-    assert np.abs(difference).mean() < 3
+# Writing
 
 
-def test_a_turned_photo_is_upright_once_it_is_re_encoded():
-    data = encoded(".jpg", photo(60, 90))
-    tiff = b"MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)  # orientation 6: turn clockwise
-    exif = b"Exif\0\0" + tiff
-    turned = data[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + data[2:]
-    assert prepare(turned, None, None) == turned
-    upright = cv2.imdecode(
-        np.frombuffer(prepare(turned, None, 95), np.uint8), cv2.IMREAD_IGNORE_ORIENTATION | 1
-    )
-    assert upright.shape == (90, 60, 3)
+def test_a_writer_goes_on_where_another_was_left(tmp_path):
+    whole, left = tmp_path / "whole.rec", tmp_path / "left.rec"
+    with RecordWriter(whole) as writer:
+        for key in range(9):
+            writer.write(key, key, bytes(key))
+    writer = RecordWriter(left)
+    for key in range(4):
+        writer.write(key, key, bytes(key))
+    writer.sync()
+    written = writer.written
+    writer.write(4, 0.0, b"after the last checkpoint")
+    writer.leave()
+    with RecordWriter(left, written) as writer:
+        for key in range(4, 9):
+            writer.write(key, key, bytes(key))
+    assert left.read_bytes() == whole.read_bytes()
+    assert index_path(left).read_bytes() == index_path(whole).read_bytes()
+    assert not list(tmp_path.glob("*.partial"))
 
 
-def test_png_with_a_wrong_length_field_is_bad():
-    body = b"IHDR" + bytes(13)
-    data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 2**31) + body + struct.pack(">I", zlib.crc32(body))
-    with pytest.raises(BadImage):
-        prepare(data, None, None)
+def test_a_file_has_one_writer(tmp_path):
+    with RecordWriter(tmp_path / "a.rec") as writer:
+        with pytest.raises(UsageError, match="another process is writing"):
+            RecordWriter(tmp_path / "a.rec")
+        writer.write(0, 0.0, b"mine")
+    assert open_records(tmp_path / "a.rec").read(0).payload == b"mine"
+
+
+# Outcomes
+
+
+def test_outcomes_come_in_order_and_few_are_under_way():
+    running, most = set(), 0
+    lock = threading.Lock()
+
+    def work(number):
+        nonlocal most
+        with lock:
+            running.add(number)
+            most = max(most, len(running), number - consumed)
+        time.sleep(0.0001 * (number % 7))
+        with lock:
+            running.remove(number)
+        return number
+
+    consumed = 0
+    for number in in_order(work, range(2000), 4):
+        assert number == consumed
+        consumed += 1
+    assert consumed == 2000
+    assert most <= 8 * 4 * 3
+
+
+# Tokens
+
+
+def test_a_document_becomes_its_bytes_and_an_end():
+    payload = tokens.prepare("Ωa".encode(), tokens.tokenizer("bytes")).payload
+    assert np.frombuffer(payload, "<u2").tolist() == [*"Ωa".encode(), 256]
+
+
+def letters(text):
+    return [ord(letter) - ord("a") for letter in text]
+
+
+def test_a_tokenizer_by_path_says_its_own_size(monkeypatch):
+    by = tokens.tokenizer(f"{__name__}:letters")
+    assert tokens.prepare(b"cab", by).payload == np.array([2, 0, 1], "<u4").tobytes()
+    monkeypatch.setattr(letters, "vocab_size", 26, raising=False)
+    monkeypatch.setattr(letters, "end_token", 25, raising=False)
+    by = tokens.tokenizer(f"{__name__}:letters")
+    assert tokens.prepare(b"cab", by).payload == np.array([2, 0, 1, 25], "<u2").tobytes()
+    with pytest.raises(BadItem, match="from 0 to 25"):
+        tokens.prepare(b"A", by)
+    with pytest.raises(BadItem, match="not UTF-8"):
+        tokens.prepare(b"\xff", by)
+    with pytest.raises(UsageError, match="--tokenizer gpt2: known is bytes"):
+        tokens.tokenizer("gpt2")

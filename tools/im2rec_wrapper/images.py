@@ -1,68 +1,108 @@
-"""One image: decoded once to prove that it can be, and re-encoded only if asked."""
+"""One image file to what is packed: as it is, or re-encoded where that is asked for or readers would disagree.
+
+What a file says about itself is `looks.py`'s part, decoding is `mxtrain.data.images`'.
+"""
 
 from __future__ import annotations
 
-import struct
-import zlib
-from typing import Any
+from typing import NamedTuple
 
 import cv2
 import numpy as np
-import simplejpeg
+
+from mxtrain.data import images
+from mxtrain.data.jpeg import BadPicture, Box, Pixels
+from tools.im2rec_wrapper import restart_intervals
+from tools.im2rec_wrapper.looks import Look, look
 
 DEFAULT_QUALITY = 95
-_EXIF = b"Exif\0"
-_JPEG_START = b"\xff\xd8"
-_PNG_START = b"\x89PNG\r\n\x1a\n"
+PROGRESSIVE = "left progressive, which decode 3 times as slowly (--restart-intervals mends that)"
 
 cv2.setLogLevel(0)  # we say ourselves what is wrong with a file
-cv2.setNumThreads(1)  # images are done in parallel, not parts of one
 
 
-class BadImage(ValueError):
-    """Why an image cannot be packed."""
+class Wanted(NamedTuple):
+    """What becomes of images: only larger ones shrink; a quality re-encodes all."""
+
+    short_side: int | None = None
+    quality: int | None = None
+    decodes_all: bool = True  # else JPEG and PNG that go in as they are only have their structure checked
+    restart_intervals: bool = False  # in JPEGs that go in as they are; re-encoded ones have them anyway
 
 
-def prepare(data: bytes, short_side: int | None, quality: int | None) -> bytes:
-    """The bytes to pack: those given, unless the image is larger than `short_side` or a quality is asked for."""
-    pixels = _decode(data)
-    factor = short_side / min(pixels.shape[:2]) if short_side else 1.0
-    if factor >= 1 and quality is None:
-        return data
-    if _EXIF in data[:4096]:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)  # turns it upright
-    if factor < 1:
-        height, width = (max(round(side * factor), 1) for side in pixels.shape[:2])
-        pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
-    _, jpeg = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality or DEFAULT_QUALITY])
-    return jpeg.tobytes()
+class Packed(NamedTuple):
+    payload: bytes
+    notes: tuple[str, ...] = ()  # what was done to it
 
 
-def _decode(data: bytes) -> Any:
-    """Pixels in the order of OpenCV; BadImage if the file is damaged."""
-    if not data:
-        raise BadImage("the file is empty")
-    if data.startswith(_PNG_START):
-        _check_png(data)
-    try:
-        if data.startswith(_JPEG_START):  # OpenCV would take half a JPEG for a whole one
-            return simplejpeg.decode_jpeg(data, "BGR")
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-    except (ValueError, cv2.error) as error:
-        raise BadImage(" ".join(str(error).split())) from None
-    if pixels is None:
-        raise BadImage("it is not an image, or a damaged one")
-    return pixels
+def prepare(data: bytes, wanted: Wanted) -> Packed:
+    """What to pack for the file with these bytes; BadPicture if it is damaged, or refused by its kind."""
+    seen = look(data)
+    if not wanted.short_side and not wanted.quality and not seen.conversions:
+        if wanted.decodes_all or not seen.is_checked:
+            images.decode(data)
+        return _as_it_is(data, seen, wanted)
+    pixels, shrinks = _pixels(data, wanted.short_side)
+    if not shrinks and not wanted.quality and not seen.conversions:
+        return _as_it_is(data, seen, wanted)
+    pixels = _upright(pixels, seen.orientation)
+    if shrinks or wanted.quality or seen.kind == "JPEG":
+        return Packed(_as_jpeg(pixels, wanted.quality or DEFAULT_QUALITY), seen.conversions)
+    return Packed(_encode(".png", pixels, []), seen.conversions)
 
 
-def _check_png(data: bytes) -> None:
-    """Raise for a chunk that is damaged or missing; libpng would print a line of its own."""
-    at, kind = len(_PNG_START), b""
-    while kind != b"IEND":
-        if at + 12 > len(data):
-            raise BadImage("the file ends in the middle of the image")
-        length, kind = struct.unpack_from(">I4s", data, at)
-        body_end = at + 8 + length
-        if data[body_end : body_end + 4] != struct.pack(">I", zlib.crc32(data[at + 4 : body_end])):
-            raise BadImage(f"its PNG chunk at byte {at} is damaged")
-        at = body_end + 4
+def _as_it_is(data: bytes, seen: Look, wanted: Wanted) -> Packed:
+    if seen.kind == "JPEG" and wanted.restart_intervals:
+        return Packed(restart_intervals.insert(data, seen.num_unit_columns))
+    return Packed(data, (PROGRESSIVE,) if seen.is_progressive else ())
+
+
+def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
+    """The pixels at no more than the wanted size, and whether they were more."""
+    if not short_side:
+        return images.decode(data), False
+    size = (0, 0)
+
+    def whole(height: int, width: int) -> Box:
+        nonlocal size
+        size = height, width
+        return Box(0, 0, height, width)
+
+    # libjpeg's own averaging is coarse, so it brings huge images to no less than twice what is wanted.
+    pixels = images.decode_crop(data, whole, 2 * short_side)
+    factor = short_side / min(size)
+    if factor >= 1:
+        return pixels, False
+    height, width = (max(round(side * factor), 1) for side in size)
+    return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA), True
+
+
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
+    """EXIF's orientations: 5 to 8 have rows and columns exchanged; then some are mirrored, or upside down, or both."""
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def _as_jpeg(pixels: Pixels, quality: int) -> bytes:
+    height, width = pixels.shape[:2]
+    if max(height, width) > 65535:
+        raise BadPicture(f"it has {width} x {height} pixels, and a JPEG takes 65535 a side")
+    unit_columns = -(-width // 16)  # OpenCV halves the chroma both ways, so a unit is 16 x 16
+    restart = restart_intervals.interval(unit_columns)
+    return _encode(
+        ".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_RST_INTERVAL, restart]
+    )
+
+
+def _encode(suffix: str, pixels: Pixels, parameters: list[int]) -> bytes:
+    if max(pixels.shape[:2]) > 65535:
+        raise BadPicture(
+            f"it has {pixels.shape[1]} x {pixels.shape[0]} pixels, and a JPEG takes 65535 a side"
+        )
+    _, data = cv2.imencode(suffix, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), parameters)
+    return bytes(data)

@@ -13,7 +13,7 @@ import os
 from collections import defaultdict
 from typing import Sequence
 
-from tools.im2rec_wrapper.sources import Item
+from tools.im2rec_wrapper.sources.item import Item
 
 
 def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
@@ -21,17 +21,26 @@ def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
 
 
 def split(items: Sequence[Item], train_share: float, seed: int) -> tuple[list[Item], list[Item]]:
-    """Each class divided by itself, both parts shuffled. A class of two or more is on both sides, of one in train."""
-    by_label: dict[int, list[Item]] = defaultdict(list)
+    """Each class divided by itself, both parts shuffled. A class of two or more is on both sides, of one in train.
+
+    Items whose label is no class are divided as one.
+    """
+    by_class: dict[int | None, list[Item]] = defaultdict(list)
     for item in shuffled(items, seed):
-        by_label[item.label].append(item)
+        by_class[item.label if isinstance(item.label, int) else None].append(item)
     train: list[Item] = []
     val: list[Item] = []
-    for members in by_label.values():
+    for members in by_class.values():
         num_train = min(max(round(len(members) * train_share), 1), max(len(members) - 1, 1))
         train += members[:num_train]
         val += members[num_train:]
     return shuffled(train, seed), shuffled(val, seed)
+
+
+def as_in(items: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
+    """The chosen items in the order that they have in `items`."""
+    kept = set(map(id, chosen))
+    return [item for item in items if id(item) in kept]
 
 
 def _rank(item: Item, seed: int) -> bytes:

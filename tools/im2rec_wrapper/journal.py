@@ -1,0 +1,108 @@
+"""What an interrupted run had done, so that the same command goes on from there: OUT.journal, beside OUT.
+
+Its first line describes the run: whatever the bytes it writes depend on. Each further one is a checkpoint: all
+that is before it is on the disk. Who has it open is the only one packing into OUT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, NamedTuple
+
+from mxtrain.data.record_writer import aside, open_alone
+from mxtrain.data.records import index_path
+from mxtrain.errors import UsageError
+
+Description = Dict[str, Any]  # as JSON brings it back
+
+
+class Checkpoint(NamedTuple):
+    """How far a run has come."""
+
+    num_done: int  # items, the bad ones among them
+    files: Any  # [Written, bytes of payloads] of each file
+    bad: Any  # [position, name, reason] of each bad item
+    notes: dict[str, int]
+    stamps: str  # digest of the stamps of all items done
+
+
+class Journal:
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self._file = open_alone(path)
+        except BlockingIOError:
+            raise UsageError(f"another process packs into {path.with_suffix('')}: wait for it") from None
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}; choose another OUT") from None
+        self._num_bad = 0
+
+    def checkpoint(self, description: Description) -> Checkpoint | None:
+        """Where to go on, or None to start anew, which is said if there was an interrupted run."""
+        lines = self._file.read().split(b"\n")[:-1]  # a last line without an end was cut short
+        if not lines:
+            return None
+        try:
+            before: Description = dict(json.loads(lines[0]))
+            checkpoints = [Checkpoint(*json.loads(line)) for line in lines[1:]]
+        except (ValueError, TypeError):
+            _say("the journal of an interrupted run is damaged: starting anew")
+            return None
+        different = [what for what in {**description, **before} if before.get(what) != description.get(what)]
+        if different:
+            _say(f"starting anew: since the interrupted run changed {', '.join(sorted(different))}")
+            _remove_partial(self.path.parent, before)
+        elif checkpoints and _are_there(self.path.parent, description, checkpoints[-1]):
+            bad = [one for checkpoint in checkpoints for one in checkpoint.bad]
+            self._num_bad = len(bad)
+            return checkpoints[-1]._replace(bad=bad)
+        return None
+
+    def begin(self, description: Description) -> None:
+        """Forget what was before."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._num_bad = 0
+        self._append(description)
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        new, self._num_bad = checkpoint.bad[self._num_bad :], len(checkpoint.bad)
+        self._append(checkpoint._replace(bad=new))
+
+    def remove(self) -> None:
+        """The run is over, and there is nothing to go on with."""
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _append(self, line: Any) -> None:
+        try:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(json.dumps(line).encode() + b"\n")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+
+
+def _are_there(folder: Path, description: Description, checkpoint: Checkpoint) -> bool:
+    for name, (written, _) in zip(description["files"], checkpoint.files):
+        path = folder / name
+        for file, num_bytes in ((path, written[1]), (index_path(path), written[2])):
+            if not aside(file).is_file() or aside(file).stat().st_size < num_bytes:
+                _say(f"starting anew: the interrupted run's {aside(file)} is no longer whole")
+                return False
+    return True
+
+
+def _remove_partial(folder: Path, description: Description) -> None:
+    for name in description.get("files", ()):
+        for path in (folder / name, index_path(folder / name)):
+            aside(path).unlink(missing_ok=True)
+
+
+def _say(what: str) -> None:
+    print(f"im2rec_wrapper: {what}", file=sys.stderr)

@@ -1,0 +1,168 @@
+"""What an image file says about itself before anything is decoded: its kind, and what readers disagree about.
+
+Owns the headers of JPEG, PNG, WebP and BMP as far as packing has to know them, and the structure of JPEG and PNG
+files from end to end. Decoding is `mxtrain.data.images`'; what follows from a look is `images.py`'s part.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+from mxtrain.data import jpeg, recordio
+from mxtrain.data.jpeg import BadPicture
+
+TURNED, CMYK, TRANSPARENT, DEEP, TIFF = (
+    "turned upright (their EXIF said so)",
+    "made RGB (they were CMYK)",
+    "put on white (they were transparent)",
+    "made 8 bits deep (they had 16)",
+    "made PNG (they were TIFF)",
+)
+
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+# Where a signature stands, the signature, and the name of what is refused.
+_REFUSED = (
+    (0, b"GIF8", "a GIF"),
+    (4, b"ftyp", "a HEIC or AVIF image"),
+    (0, b"\x00\x00\x00\x0cjP", "a JPEG 2000 image"),
+    (0, b"\xff\x4f\xff\x51", "a JPEG 2000 image"),
+    (0, b"8BPS", "a Photoshop file"),
+)
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+_PLAIN, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
+_SCAN, _APP1, _WITHOUT_LENGTH = 0xDA, 0xE1, (0x01, *range(0xD0, 0xD8))
+
+
+class Look(NamedTuple):
+    """`conversions` are what it takes for every reader to see the same pixels: none reads EXIF, some drop alpha."""
+
+    kind: str
+    conversions: tuple[str, ...] = ()
+    orientation: int = 1  # of EXIF: 1 is upright
+    is_progressive: bool = False
+    num_unit_columns: int = 0  # of a JPEG: how many coded units (MCUs) a row has
+    is_checked: bool = False  # whether its structure was followed from end to end
+
+
+def look(data: bytes) -> Look:
+    """BadPicture for what is not an image, one that is refused, or one that is visibly damaged."""
+    if data.startswith(jpeg.START):
+        return _jpeg(data)
+    if data.startswith(_PNG_START):
+        return _png(data)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _webp(data)
+    if data.startswith(b"BM"):
+        has_alpha = data[28:30] == b"\x20\x00"
+        return Look("BMP", (TRANSPARENT,) if has_alpha else ())
+    if data.startswith((b"II*\0", b"MM\0*")):
+        return Look("TIFF", (TIFF,))
+    if not data:
+        raise BadPicture("the file is empty")
+    for at, signature, name in _REFUSED:
+        if data[at : at + len(signature)] == signature:
+            raise BadPicture(f"it is {name}: convert it to JPEG or PNG")
+    raise BadPicture(f"it is not an image: it looks like {recordio.describe(data[:512], len(data))}")
+
+
+# JPEG
+
+
+def _jpeg(data: bytes) -> Look:
+    """From the markers up to the first scan. A file without an end marker is cut off."""
+    frame, frame_kind, orientation, at = b"", 0, 1, 2
+    marker = 0
+    while marker != _SCAN:
+        while data[at : at + 2] == b"\xff\xff":  # filling
+            at += 1
+        if at + 4 > len(data):
+            raise BadPicture("the file ends in its header")
+        if data[at] != 0xFF:
+            raise BadPicture(f"it has no JPEG marker at byte {at}")
+        marker = data[at + 1]
+        if marker in _WITHOUT_LENGTH:
+            at += 2
+            continue
+        length = data[at + 2] << 8 | data[at + 3]
+        body, at = data[at + 4 : at + 2 + length], at + 2 + length
+        if marker in _FRAMES:
+            frame, frame_kind = body, marker
+        elif marker == _APP1 and body.startswith(b"Exif\0\0"):
+            orientation = _orientation(body[6:])
+    if data.rfind(b"\xff\xd9", at) < 0:
+        raise BadPicture("the file ends in the middle of the image")
+    if len(frame) < 6 or len(frame) != 6 + 3 * frame[5]:
+        raise BadPicture("its JPEG frame header is damaged or missing")
+    conversions = ((TURNED,) if orientation != 1 else ()) + ((CMYK,) if frame[5] == 4 else ())
+    return Look(
+        "JPEG",
+        conversions,
+        orientation,
+        is_progressive=frame_kind == _PROGRESSIVE,
+        num_unit_columns=_unit_columns(frame),
+        is_checked=frame_kind in (*_PLAIN, _PROGRESSIVE) and frame[0] == 8,
+    )
+
+
+def _unit_columns(frame: bytes) -> int:
+    width = frame[3] << 8 | frame[4]
+    # A single component is coded block by block, whatever its sampling says.
+    columns = max((sampling >> 4 for sampling in frame[7::3]), default=1) if frame[5] > 1 else 1
+    return -(-width // (8 * max(columns, 1)))
+
+
+def _orientation(tiff: bytes) -> int:
+    """The orientation in a block of EXIF; 1 where there is none that makes sense."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4], "")
+    if not order:
+        return 1
+    try:
+        (entries_at,) = struct.unpack_from(order + "I", tiff, 4)
+        (num_entries,) = struct.unpack_from(order + "H", tiff, entries_at)
+        for at in range(entries_at + 2, entries_at + 2 + 12 * num_entries, 12):
+            tag, kind, count, value = struct.unpack_from(order + "HHIH", tiff, at)
+            if (tag, kind, count) == (0x0112, 3, 1):
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+# Others
+
+
+def _png(data: bytes) -> Look:
+    """From all its chunks, whose checksums are its own; libpng would print a line about a damaged one."""
+    conversions: dict[str, None] = {}
+    at, kind = len(_PNG_START), b""
+    while kind != b"IEND":
+        if at + 12 > len(data):
+            raise BadPicture("the file ends in the middle of the image")
+        length, kind = struct.unpack_from(">I4s", data, at)
+        body_end = at + 8 + length
+        if data[body_end : body_end + 4] != struct.pack(">I", zlib.crc32(data[at + 4 : body_end])):
+            raise BadPicture(f"its PNG chunk at byte {at} is damaged")
+        if kind == b"IHDR" and length == 13:
+            depth, colour = data[at + 16], data[at + 17]
+            conversions.update({DEEP: None} if depth == 16 else {})
+            conversions.update({TRANSPARENT: None} if colour in (4, 6) else {})
+        elif kind == b"tRNS":
+            conversions[TRANSPARENT] = None
+        elif kind == b"acTL":
+            raise BadPicture("it is an animated PNG: give its pictures one by one")
+        at = body_end + 4
+    return Look("PNG", tuple(conversions), is_checked=True)
+
+
+def _webp(data: bytes) -> Look:
+    kind = data[12:16]
+    has_alpha = False
+    if kind == b"VP8X" and len(data) > 20:
+        if data[20] & 0x02:
+            raise BadPicture("it is an animated WebP: give its pictures one by one")
+        has_alpha = bool(data[20] & 0x10)
+    elif kind == b"VP8L" and len(data) > 24:
+        has_alpha = bool(data[24] & 0x10)
+    return Look("WebP", (TRANSPARENT,) if has_alpha else ())

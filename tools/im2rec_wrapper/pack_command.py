@@ -1,0 +1,125 @@
+"""The flags of `pack`. What does the work is imported once they are parsed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tools.im2rec_wrapper.arguments import share, whole
+
+# As in sources/kinds.py, which would bring in OpenCV to print a help text; a test holds them together.
+KINDS = ("folder", "lst", "csv", "rec", "webdataset", "tfrecord", "lmdb", "hdf5", "text")
+
+
+def add(commands: Any) -> None:
+    pack = commands.add_parser(
+        "pack",
+        help="pack images or text from a folder, a list, a database or an archive",
+        description="Pack SOURCE into OUT/data.rec, with --split into OUT/train.rec and OUT/val.rec; beside each its "
+        ".idx and .classes.tsv (line k: name of class k, number of its images) or, for text, .tokens.json. Images go "
+        "in as they are, in a shuffled order that depends on seed and names alone; each is decoded once to check it, "
+        "and bad ones are listed in OUT.bad.tsv. An interrupted run goes on when the same command is given again.",
+    )
+    pack.add_argument("source", metavar="SOURCE", type=Path, help="see docs/packing.md for what it may be")
+    pack.add_argument(
+        "out", metavar="OUT", type=Path, help="folder, or without --split a name ending in .rec"
+    )
+    _add_source(pack)
+    _add_division(pack)
+    _add_images(pack)
+    pack.add_argument(
+        "--tokenizer",
+        metavar="NAME",
+        default="bytes",
+        help="of text: bytes, or package.module:callable from text to ids (default: bytes)",
+    )
+    pack.add_argument(
+        "--skip-bad", action="store_true", help="leave bad items out instead of ending with exit code 3"
+    )
+    pack.add_argument(
+        "--workers",
+        metavar="N",
+        type=whole(1),
+        help="threads that read (default: at least 16; any number gives the same bytes)",
+    )
+    pack.set_defaults(run=_run)
+
+
+def _add_source(pack: Any) -> None:
+    pack.add_argument(
+        "--from",
+        dest="kind",
+        choices=KINDS,
+        metavar="KIND",
+        help=f"what SOURCE is: {', '.join(KINDS)} (default: recognised)",
+    )
+    pack.add_argument(
+        "--root",
+        metavar="FOLDER",
+        type=Path,
+        help="where the paths of a list begin (default: its own folder)",
+    )
+    pack.add_argument(
+        "--multi-label",
+        action="store_true",
+        help="several labels an image: numbers go in as they are, names become a 0 or 1 for each class",
+    )
+
+
+def _add_division(pack: Any) -> None:
+    pack.add_argument(
+        "--split", metavar="SHARE", type=share, help="part of each class that goes to train.rec, as in 0.9"
+    )
+    pack.add_argument(
+        "--shards", metavar="N", type=whole(1, 99999), default=1, help="files of each part (default: 1)"
+    )
+    pack.add_argument("--seed", type=int, default=0, help="of the split and the order (default: 0)")
+    pack.add_argument("--no-shuffle", action="store_true", help="keep the source's order")
+
+
+def _add_images(pack: Any) -> None:
+    pack.add_argument(
+        "--resize", metavar="SHORT", type=whole(1), help="shrink larger images to this short side, in pixels"
+    )
+    pack.add_argument(
+        "--quality",
+        metavar="Q",
+        type=whole(1, 100),
+        help="re-encode every image as a JPEG of this quality (default: only those that shrink, at 95)",
+    )
+    pack.add_argument(
+        "--restart-intervals",
+        action="store_true",
+        help="also put restart markers into JPEGs that go in as they are, with jpegtran and without loss; "
+        "re-encoded ones have them",
+    )
+    pack.add_argument(
+        "--verify",
+        choices=("decode", "structure"),
+        default="decode",
+        help="decode every image once, or only follow the structure of JPEG and PNG files (default: decode)",
+    )
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    from tools.im2rec_wrapper.options import Options
+    from tools.im2rec_wrapper.pack import pack
+
+    options = Options(
+        kind=parsed.kind,
+        root=parsed.root,
+        multi_label=parsed.multi_label,
+        train_share=parsed.split,
+        num_shards=parsed.shards,
+        shuffle=not parsed.no_shuffle,
+        seed=parsed.seed,
+        short_side=parsed.resize,
+        quality=parsed.quality,
+        restart_intervals=parsed.restart_intervals,
+        verify=parsed.verify,
+        tokenizer=parsed.tokenizer,
+        skip_bad=parsed.skip_bad,
+        num_workers=parsed.workers,
+    )
+    pack(parsed.source, parsed.out, options)

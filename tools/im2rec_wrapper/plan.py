@@ -1,0 +1,48 @@
+"""Which items go to which files under which names, before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+from mxtrain.errors import DataError, UsageError
+from tools.im2rec_wrapper import order
+from tools.im2rec_wrapper.options import Options
+from tools.im2rec_wrapper.sources.item import Item
+
+
+class Part(NamedTuple):
+    """One data set: its items in order, dealt out to its files in turn, so that shards differ by one at most."""
+
+    items: Sequence[Item]
+    paths: Sequence[Path]
+
+
+def divide(items: Sequence[Item], out: Path, options: Options) -> list[Part]:
+    if options.train_share is None:
+        path = out if out.suffix == ".rec" else out / "data.rec"
+        chosen = order.shuffled(items, options.seed) if options.shuffle else items
+        return [Part(chosen, _shards(path, options.num_shards))]
+    if out.suffix == ".rec":
+        raise UsageError(f"--split writes two files, so OUT must be a folder, not {out}")
+    sides = order.split(items, options.train_share, options.seed)
+    if not sides[1]:
+        raise DataError("no class has the two items that a split needs: pack without --split")
+    if not options.shuffle:
+        sides = (order.as_in(items, sides[0]), order.as_in(items, sides[1]))
+    return [
+        Part(side, _shards(out / name, options.num_shards))
+        for side, name in zip(sides, ("train.rec", "val.rec"))
+    ]
+
+
+def beside(out: Path, suffix: str) -> Path:
+    """A file beside OUT, which may be a folder or a .rec."""
+    named = out if out.name not in ("", "..") else out.resolve()
+    return named.with_name(named.name + suffix)
+
+
+def _shards(path: Path, count: int) -> list[Path]:
+    if count == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{number:05}-of-{count:05}.rec") for number in range(count)]

@@ -1,0 +1,77 @@
+"""Caffe's LMDB databases: a `Datum` message under each key, with an encoded image or raw pixels.
+
+    Datum    channels (1), height (2), width (3), data (4), label (5), float_data (6), encoded (7)
+
+Raw pixels are planes, blue first; they are packed as PNG, which loses nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxtrain.errors import DataError, UsageError
+from tools.im2rec_wrapper.sources import protobuf
+from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
+from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.raw_pixels import as_png
+
+_CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
+
+
+def read_lmdb(source: Path, multi_label: bool) -> Source:
+    database = _open(source)
+    keys: list[bytes] = []
+    given: list[Given] = []
+    with database.begin(buffers=True) as transaction:
+        for key, value in transaction.cursor():
+            keys.append(bytes(key))
+            try:
+                given.append((_label(memoryview(value)),))
+            except ValueError as error:
+                raise DataError(f"{source}: what is under {keys[-1]!r} is no Caffe Datum ({error})") from None
+    labels, class_names = settle(given, source, multi_label)
+    items = [Item(key.decode("utf-8", "backslashreplace"), label, key) for key, label in zip(keys, labels)]
+
+    def read(item: Item) -> bytes:
+        with database.begin() as transaction:
+            value = transaction.get(item.place)
+        return _image(dict(protobuf.fields(memoryview(value))))
+
+    return Source(items, read, class_names, files=[source / "data.mdb" if source.is_dir() else source])
+
+
+def _open(source: Path) -> Any:
+    try:
+        import lmdb
+    except ImportError:
+        raise UsageError("reading LMDB needs the package lmdb: pip install 'mxtrain[sources]'") from None
+    try:
+        return lmdb.open(str(source), subdir=source.is_dir(), readonly=True, lock=False, readahead=False)
+    except lmdb.Error as error:
+        raise DataError(f"{source} is no LMDB database, or a damaged one ({error})") from None
+
+
+def _label(datum: memoryview) -> int:
+    # proto2 leaves out what was not set, and 0 then.
+    found = [value for number, value in protobuf.fields(datum) if number == _LABEL]
+    label = found[-1] if found else 0
+    if not isinstance(label, int):
+        raise ValueError("its label is no number")
+    return protobuf.signed(label)
+
+
+def _image(datum: dict[int, Any]) -> bytes:
+    data = datum.get(_DATA)
+    if not isinstance(data, memoryview):
+        kind = "floats" if _FLOATS in datum else "neither an image nor pixels"
+        raise BadItem(f"its Datum holds {kind}, not bytes")
+    if datum.get(_ENCODED):
+        return bytes(data)
+    shape = tuple(datum.get(number, 0) for number in (_CHANNELS, _HEIGHT, _WIDTH))
+    if not all(isinstance(side, int) for side in shape) or int(np.prod(shape)) != len(data) or not len(data):
+        raise BadItem(f"its Datum announces {shape} pixels and holds {len(data)}")
+    planes = np.frombuffer(data, np.uint8).reshape(shape)
+    return as_png(planes[::-1] if shape[0] == 3 else planes)

@@ -1,0 +1,80 @@
+"""A folder with a folder of images per class."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterator
+
+from mxtrain.errors import DataError
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, file_stamp, visible
+from tools.im2rec_wrapper.sources.labels import check_class_name
+
+
+def read_folder(root: Path) -> Source:
+    """Images may lie deeper than their class's folder. Classes get their labels in order of name.
+
+    Hidden files and folders are skipped, links are followed.
+    """
+    items: list[Item] = []
+    class_names: list[str] = []
+    remarks: list[str] = []
+    folders, num_outside = _class_folders(root)
+    num_others = 0
+    for folder in folders:
+        paths = list(_files_under(folder.path, frozenset()))
+        images = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
+        num_others += len(paths) - len(images)
+        if not images:
+            remarks.append(f"class folder {folder.path} has no images and gets no label")
+            continue
+        items += [Item(os.path.relpath(path, root), len(class_names)) for path in images]
+        class_names.append(check_class_name(folder.name, str(root)))
+    if num_outside:
+        remarks.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
+    if num_others:
+        remarks.append(f"left out {num_others} file(s) that are no images by their names")
+    if not items:
+        kinds = " ".join(IMAGE_SUFFIXES)
+        raise DataError(
+            f"{root} has no images ({kinds}) in class folders: put each class in a folder of its name"
+        )
+    return from_files(root, items, class_names, remarks)
+
+
+def from_files(
+    root: Path,
+    items: list[Item],
+    class_names: list[str] | None,
+    remarks: list[str],
+    listed_in: Path | None = None,
+) -> Source:
+    """Items that are files of their own, named from a folder on."""
+    base = str(root)
+    return Source(
+        items,
+        lambda item: Path(base, item.name).read_bytes(),
+        class_names,
+        remarks,
+        [listed_in] if listed_in else [],
+        lambda item: file_stamp(os.path.join(base, item.name)),
+    )
+
+
+def _class_folders(root: Path) -> tuple[list[os.DirEntry[str]], int]:
+    """The folders of the classes, by name, and how many images lie beside them."""
+    entries = visible(root)
+    folders = [entry for entry in entries if entry.is_dir()]
+    return folders, sum(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in entries if entry.is_file())
+
+
+def _files_under(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    status = os.stat(folder)
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:  # a link to a folder that holds it
+        return
+    for entry in visible(folder):
+        if entry.is_dir():
+            yield from _files_under(entry.path, above | {identity})
+        else:
+            yield entry.path

@@ -1,0 +1,61 @@
+"""HDF5 files with a dataset of images and one of labels.
+
+Images are encoded files (variable-length uint8, or opaque bytes) or raw 8-bit pixels, (n, height, width[, 3]) in RGB
+or planes (n, 3, height, width); raw ones are packed as PNG, which loses nothing. Labels are (n,), numbers or names,
+or (n, k) numbers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxtrain.errors import DataError, UsageError
+from tools.im2rec_wrapper.sources.item import Item, Source
+from tools.im2rec_wrapper.sources.labels import settle
+from tools.im2rec_wrapper.sources.raw_pixels import as_png
+
+IMAGES = ("images", "image", "data", "x", "X")
+LABELS = ("labels", "label", "targets", "y", "Y")
+
+
+def read_hdf5(path: Path, multi_label: bool) -> Source:
+    file = _open(path)
+    images, found = _dataset(file, path, IMAGES), _dataset(file, path, LABELS)
+    if len(images) != len(found):
+        raise DataError(f"{path} has {len(images)} images and {len(found)} labels: make them as many")
+    values = found.asstr()[()] if found.dtype.kind in "OS" else found[()]
+    given = [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
+    labels, class_names = settle(given, path, multi_label)
+    items = [Item(f"{path.name}:{position}", label, position) for position, label in enumerate(labels)]
+
+    def read(item: Item) -> bytes:
+        value = images[item.place]  # h5py lets one thread in at a time
+        if isinstance(value, (bytes, np.void)):
+            return bytes(value)
+        return value.tobytes() if value.ndim == 1 else as_png(value)
+
+    return Source(items, read, class_names, files=[path])
+
+
+def _open(path: Path) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise UsageError("reading HDF5 needs the package h5py: pip install 'mxtrain[sources]'") from None
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{path} is no HDF5 file, or a damaged one ({error})") from None
+
+
+def _dataset(file: Any, path: Path, names: tuple[str, ...]) -> Any:
+    name = next((name for name in names if name in file and hasattr(file[name], "shape")), None)
+    if name is None:
+        wanted = " or ".join(names)
+        raise DataError(
+            f"{path} has no dataset {wanted}; it has {', '.join(sorted(file)) or 'none'}: rename it"
+        )
+    return file[name]

@@ -1,0 +1,73 @@
+"""What every kind of source comes down to: named items with labels, and a way to read each one's bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
+
+from mxtrain.errors import DataError
+
+Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif")
+
+
+class BadItem(ValueError):
+    """Why one item of a source cannot be read; the others may be fine."""
+
+
+class Item(NamedTuple):
+    name: str  # the same on every machine
+    label: Label
+    place: Any = None  # where its source finds it again
+
+
+class Source(NamedTuple):
+    items: list[Item]
+    read: Callable[[Item], bytes]  # from any thread; BadItem, BadPicture or OSError if it cannot be read
+    class_names: Sequence[str] | None = None
+    remarks: Sequence[str] = ()  # what was left out, and why
+    files: Sequence[Path] = ()  # those that hold or list the items
+    stamp: Callable[[Item], tuple[int, ...]] = lambda item: ()  # changes when an item's own file does
+    holds_text: bool = False
+
+
+def file_stamp(path: str | Path) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return (-(error.errno or 1),)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def visible(folder: str | Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder by name, without hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"cannot read folder {folder}: {error.strerror}") from None
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
+    """The source itself, or the files directly in it whose names end so."""
+    if not source.is_dir():
+        return [source]
+    return [
+        Path(entry.path)
+        for entry in visible(source)
+        if entry.is_file() and entry.name.lower().endswith(suffixes)
+    ]
+
+
+def read_at(path: Path, offset: int, num_bytes: int) -> bytes:
+    """These bytes of a file, opened for them alone, so that any number of files and threads will do."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.pread(descriptor, num_bytes, offset)
+    finally:
+        os.close(descriptor)
+    if len(data) < num_bytes:
+        raise BadItem(f"{path.name} has become shorter since it was listed")
+    return data

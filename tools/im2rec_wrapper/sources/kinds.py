@@ -1,0 +1,134 @@
+"""Which kind of source something is, from what it is: its name, its first bytes, what lies in the folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable
+
+from mxtrain.data import recordio
+from mxtrain.errors import DataError, UsageError
+from tools.im2rec_wrapper.sources.caffe import read_lmdb
+from tools.im2rec_wrapper.sources.folder import read_folder
+from tools.im2rec_wrapper.sources.hdf5 import read_hdf5
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Source, visible
+from tools.im2rec_wrapper.sources.listing import read_lst, read_table
+from tools.im2rec_wrapper.sources.rec import read_rec
+from tools.im2rec_wrapper.sources.tar import read_tars
+from tools.im2rec_wrapper.sources.text import read_text
+from tools.im2rec_wrapper.sources.tfrecord import is_tfrecord, read_tfrecords
+
+KINDS = {
+    "folder": "a folder per class",
+    "lst": "MXNet's .lst",
+    "csv": "CSV or TSV of path,label",
+    "rec": ".rec, one or a folder of them",
+    "webdataset": ".tar, one or a folder of them",
+    "tfrecord": "TFRecord of tf.train.Example, one or a folder of them",
+    "lmdb": "Caffe's LMDB",
+    "hdf5": "HDF5 with images and labels",
+    "text": ".txt, a folder of them, or .jsonl",
+}
+_OF_SUFFIX = {
+    ".lst": "lst",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".rec": "rec",
+    ".tar": "webdataset",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+    ".mdb": "lmdb",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".txt": "text",
+    ".jsonl": "text",
+    ".ndjson": "text",
+}
+_WITH_LABELS: dict[str, Callable[[Path, bool], Source]] = {
+    "rec": read_rec,
+    "webdataset": read_tars,
+    "tfrecord": read_tfrecords,
+    "lmdb": read_lmdb,
+    "hdf5": read_hdf5,
+}
+
+
+def open_source(
+    path: Path, kind: str | None = None, root: Path | None = None, multi_label: bool = False
+) -> Source:
+    """The items of a source; `kind` is recognised where none is given."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    kind = kind or recognise(path)
+    if root and kind not in ("lst", "csv"):
+        raise UsageError(f"--root is for lists of files, and {path} is {KINDS[kind]}: leave it out")
+    if multi_label and kind in ("folder", "text", "lmdb"):
+        raise UsageError(f"--multi-label: {path} is {KINDS[kind]}, which has no more than one label an item")
+    try:
+        if kind in ("lst", "csv"):
+            return (read_lst if kind == "lst" else read_table)(path, root, multi_label)
+        if kind in _WITH_LABELS:
+            return _WITH_LABELS[kind](path, multi_label)
+        return read_text(path) if kind == "text" else read_folder(path)
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
+
+
+def recognise(path: Path) -> str:
+    if path.is_dir():
+        return _of_folder(path)
+    start = _start(path)
+    kind = _of_start(start) or _OF_SUFFIX.get(path.suffix.lower())
+    if kind is None:
+        looks_like = recordio.describe(start, path.stat().st_size) if start else "an empty file"
+        raise UsageError(
+            f"{path} looks like {looks_like}, and no source: {_known()}; --from says which it is"
+        )
+    return kind
+
+
+def _of_folder(path: Path) -> str:
+    entries = visible(path)
+    if any(entry.name == "data.mdb" for entry in entries):
+        return "lmdb"
+    files = [Path(entry.path) for entry in entries if entry.is_file()]
+    kinds = {_OF_SUFFIX.get(file.suffix.lower()) for file in files} & {"webdataset", "rec", "tfrecord"}
+    if not kinds and files and is_tfrecord(_start(files[0])):  # often named train-00000-of-01024
+        kinds = {"tfrecord"}
+    if any(_holds(entry.path, IMAGE_SUFFIXES) for entry in entries if entry.is_dir()):
+        kinds.add("folder")
+    if len(kinds) > 1:
+        raise UsageError(f"{path} could be {' or '.join(sorted(map(str, kinds)))}: say which with --from")
+    if not kinds and _holds(path, (".txt",)):
+        return "text"
+    return next(iter(kinds), None) or "folder"
+
+
+def _holds(folder: str | Path, suffixes: tuple[str, ...]) -> bool:
+    return any(name.lower().endswith(suffixes) for _, _, names in os.walk(folder) for name in names)
+
+
+def _of_start(start: bytes) -> str | None:
+    if start.startswith(recordio.MAGIC_BYTES):
+        return "rec"
+    if start[257:262] == b"ustar":
+        return "webdataset"
+    if start.startswith(b"\x89HDF"):
+        return "hdf5"
+    if start[16:20] == b"\xde\xc0\xef\xbe":
+        return "lmdb"
+    return "tfrecord" if is_tfrecord(start) else None
+
+
+def _start(path: Path) -> bytes:
+    if not path.is_file():  # a pipe would wait for its writer
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(512)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _known() -> str:
+    return "known are " + ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())

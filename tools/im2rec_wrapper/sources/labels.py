@@ -1,0 +1,97 @@
+"""From labels as a source gives them, words or numbers, to those of records and the class list beside them.
+
+One label an item: words are classes by name, whole numbers are classes by number, other numbers stay what they are.
+Several (--multi-label): words become a 0 or 1 for each class; numbers, as many for every item, go in as they are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Sequence, Tuple, Union
+
+from mxtrain.errors import DataError, UsageError
+from tools.im2rec_wrapper.sources.item import Label
+
+Given = Tuple[Union[str, float], ...]  # the labels of one item
+Settled = Tuple[List[Label], Union[List[str], None]]
+
+MAX_EXACT = 1 << 24  # records hold labels as float32
+_MAX_NUMBERED_CLASSES = 1 << 16
+
+
+def settle(
+    given: Sequence[Given], where: Path, multi_label: bool, class_names: Sequence[str] | None = None
+) -> Settled:
+    """The label of each item, and the class names: those handed in if they fit, else made from the labels."""
+    if not given:
+        raise DataError(f"{where} holds nothing to pack")
+    lengths = sorted({len(labels) for labels in given})
+    numbers = _as_numbers(given)
+    if not lengths[0] and (numbers is not None or not multi_label):
+        raise DataError(f"{where}: {sum(not labels for labels in given)} items have no label")
+    if not multi_label:
+        if lengths[-1] > 1:
+            raise UsageError(f"{where} has items with {lengths[-1]} labels: add --multi-label")
+        return _classes_by_name(given, where) if numbers is None else _single(numbers, where, class_names)
+    if numbers is None:
+        return _one_or_zero(given, where)
+    if len(lengths) > 1:
+        raise DataError(
+            f"{where} has items with {lengths[0]} and with {lengths[-1]} labels: make them as many"
+        )
+    names = list(class_names) if class_names and len(class_names) == lengths[0] else None
+    return [tuple(numbers_of_one) for numbers_of_one in numbers], names
+
+
+def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
+    try:
+        return [[float(label) for label in labels] for labels in given]
+    except ValueError:
+        return None
+
+
+def _single(numbers: Sequence[Sequence[float]], where: Path, class_names: Sequence[str] | None) -> Settled:
+    singles = [number for (number,) in numbers]
+    if any(number != number or abs(number) == float("inf") for number in singles):
+        raise DataError(f"{where} has labels that are no finite numbers: mend them")
+    if any(number < 0 or number != int(number) for number in singles):
+        return list(singles), None
+    largest = int(max(singles))
+    if largest > MAX_EXACT:
+        raise DataError(
+            f"{where} has the label {largest}, and records hold whole numbers up to {MAX_EXACT} only"
+        )
+    names = list(class_names or ())
+    if largest >= len(names):
+        names = [str(number) for number in range(largest + 1)] if largest < _MAX_NUMBERED_CLASSES else []
+    return [int(number) for number in singles], names or None
+
+
+def _classes_by_name(given: Sequence[Given], where: Path) -> Settled:
+    names = _sorted_names({str(label) for (label,) in given}, where)
+    of_name = {name: label for label, name in enumerate(names)}
+    return [of_name[str(label)] for (label,) in given], names
+
+
+def _one_or_zero(given: Sequence[Given], where: Path) -> Settled:
+    names = _sorted_names({str(label) for labels in given for label in labels}, where)
+    return [
+        tuple(float(name in {str(label) for label in labels}) for name in names) for labels in given
+    ], names
+
+
+def _sorted_names(names: set[str], where: Path) -> list[str]:
+    for name in names:
+        check_class_name(name, str(where))
+    return sorted(names)
+
+
+def check_class_name(name: str, where: str) -> str:
+    """The name, if a line of a class list can hold it."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: class {name!r} has a name that is not UTF-8: rename it") from None
+    if not name or len(name.splitlines()) > 1 or "\t" in name:
+        raise DataError(f"{where}: class {name!r} has an empty name, a tab or a line break in it: rename it")
+    return name

@@ -1,0 +1,64 @@
+"""Lists of image files with their labels: MXNet's .lst, and CSV or TSV.
+
+    .lst        number <TAB> label [<TAB> label ...] <TAB> path
+    .csv .tsv   path, label [, label ...]; a first line whose first cell names no image is a header
+
+Paths are from --root on, by default the list's own folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import List, Tuple
+
+from mxtrain.errors import DataError
+from tools.im2rec_wrapper.sources.folder import from_files
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source
+from tools.im2rec_wrapper.sources.labels import Given, settle
+
+Rows = List[Tuple[str, Given]]
+
+
+def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
+    rows: Rows = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        cells = line.strip().split("\t")
+        if not line.strip():
+            continue
+        if len(cells) < 3:
+            raise DataError(f"{path}: line {number} is not `number<TAB>label<TAB>path`: mend it")
+        try:
+            rows.append((cells[-1], tuple(float(cell) for cell in cells[1:-1])))
+        except ValueError:
+            raise DataError(f"{path}: line {number} has a label that is no number: mend it") from None
+    return _source(path, rows, root, multi_label, None)
+
+
+def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
+    text = _text(path)
+    first_line = text.split("\n", 1)[0]
+    separator = max("\t,;", key=first_line.count)
+    lines = [[cell.strip() for cell in cells] for cells in csv.reader(io.StringIO(text), delimiter=separator)]
+    lines = [cells for cells in lines if any(cells)]
+    header = lines.pop(0) if lines and not lines[0][0].lower().endswith(IMAGE_SUFFIXES) else None
+    for number, cells in enumerate(lines, 2 if header else 1):
+        if len(cells) < 2 or not cells[0]:
+            raise DataError(f"{path}: row {number} is not `path{separator}label`: mend it")
+    rows: Rows = [(cells[0], tuple(cell for cell in cells[1:] if cell)) for cells in lines]
+    return _source(path, rows, root, multi_label, header)
+
+
+def _source(path: Path, rows: Rows, root: Path | None, multi_label: bool, header: list[str] | None) -> Source:
+    outputs = header[1:] if header and multi_label else None
+    labels, class_names = settle([given for _, given in rows], path, multi_label, outputs)
+    items = [Item(name, label) for (name, _), label in zip(rows, labels)]
+    return from_files(root or path.parent, items, class_names, [], listed_in=path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None

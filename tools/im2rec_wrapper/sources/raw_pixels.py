@@ -1,0 +1,25 @@
+"""Pixels that a source holds without a file format around them, as a PNG."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+
+from tools.im2rec_wrapper.sources.item import BadItem
+
+
+def as_png(pixels: Any) -> bytes:
+    """From gray (height, width), RGB (height, width, 3), or planes (1 or 3, height, width)."""
+    if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
+        pixels = pixels.transpose(1, 2, 0)
+    if (
+        pixels.dtype != np.uint8
+        or pixels.ndim not in (2, 3)
+        or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3))
+    ):
+        raise BadItem(f"its pixels are {pixels.dtype} {pixels.shape}; 8 bits, gray or RGB, can be packed")
+    if pixels.ndim == 3 and pixels.shape[2] == 3:
+        pixels = pixels[:, :, ::-1]  # OpenCV wants blue first
+    return bytes(cv2.imencode(".png", np.ascontiguousarray(pixels))[1])

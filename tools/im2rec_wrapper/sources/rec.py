@@ -1,0 +1,38 @@
+"""Other .rec files, ours or those of MXNet's im2rec, one or a folder of shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mxtrain.data.records import open_records
+from mxtrain.errors import DataError
+from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
+from tools.im2rec_wrapper.sources.labels import Given, settle
+
+
+def read_rec(source: Path, multi_label: bool) -> Source:
+    paths = files_in(source, (".rec",))
+    files = [open_records(path) for path in paths]
+    names = {tuple(file.class_names or ()) for file in files}
+    if len(names) > 1:
+        raise DataError(f"the .rec files in {source} have different class lists: pack them one by one")
+    given: list[Given] = []
+    for file in files:
+        given += [tuple(row) for row in np.atleast_2d(file.labels().T).T.tolist()]
+    labels, class_names = settle(given, source, multi_label, next(iter(names)))
+    places = [(number, at) for number, file in enumerate(files) for at in range(len(file))]
+    items = [
+        Item(f"{paths[number].name}:{files[number].keys[at]}", label, (number, at))
+        for (number, at), label in zip(places, labels)
+    ]
+
+    def read(item: Item) -> bytes:
+        number, at = item.place
+        try:
+            return bytes(files[number].read(at).payload)
+        except DataError as error:
+            raise BadItem(str(error)) from None
+
+    return Source(items, read, class_names, files=paths)

@@ -1,0 +1,81 @@
+"""Documents to token records: one record a document, its ids as little-endian uint16 or uint32, its label 0.
+
+Ids are uint16 where the tokenizer's `vocab_size` allows, else uint32. Each document ends with the tokenizer's
+`end_token` if it has one. What a reader has to know lies beside a .rec in its .tokens.json.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.errors import UsageError
+from mxtrain.names import load_path
+from tools.im2rec_wrapper.images import Packed
+from tools.im2rec_wrapper.sources.item import BadItem
+
+BYTES = "bytes"
+
+
+class Tokenizer(NamedTuple):
+    name: str
+    encode: Callable[[str], Any]  # a sequence of whole numbers
+    vocab_size: int | None
+    end_token: int | None
+
+    @property
+    def dtype(self) -> npt.DTypeLike:
+        return "<u2" if self.vocab_size and self.vocab_size <= 1 << 16 else "<u4"
+
+
+def tokenizer(name: str) -> Tokenizer:
+    """`bytes`, whose ids are UTF-8's bytes and 256 the end; or a callable from text to ids by `module:callable`."""
+    if name == BYTES:
+        return Tokenizer(name, lambda text: np.frombuffer(text.encode(), np.uint8), 257, 256)
+    if ":" not in name:
+        raise UsageError(
+            f"--tokenizer {name}: known is {BYTES}; another one is given as package.module:callable"
+        )
+    encode = load_path("--tokenizer", name)
+    return Tokenizer(name, encode, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
+
+
+def tokens_path(path: Path) -> Path:
+    return path.with_suffix(".tokens.json")
+
+
+def prepare(data: bytes, by: Tokenizer) -> Packed:
+    """The record of a document; BadItem if it is no text, or the tokenizer's ids are none."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadItem(f"it is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    ids = np.asarray(by.encode(text))
+    if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
+        raise BadItem(f"{by.name} made {ids.dtype} {ids.shape} of it, not a row of whole numbers")
+    end = [] if by.end_token is None else [by.end_token]
+    ids = np.concatenate([ids.astype(np.int64), np.array(end, np.int64)])
+    limit = by.vocab_size or 1 << 32
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < limit:
+        raise BadItem(
+            f"{by.name} made ids from {ids.min()} to {ids.max()} of it; they go from 0 to {limit - 1}"
+        )
+    return Packed(ids.astype(by.dtype).tobytes())
+
+
+def describe(by: Tokenizer, num_documents: int, num_bytes: int) -> bytes:
+    """The .tokens.json of a .rec whose payloads are so many bytes."""
+    dtype = np.dtype(by.dtype)
+    content = {
+        "tokenizer": by.name,
+        "vocab_size": by.vocab_size,
+        "end_token": by.end_token,
+        "dtype": dtype.name,
+        "num_documents": num_documents,
+        "num_tokens": num_bytes // dtype.itemsize,
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
