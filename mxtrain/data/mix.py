@@ -32,7 +32,7 @@ def mix(
     """
     if not mixup and not cutmix:
         return None
-    rng = _rng(seed, step, position)
+    rng = micro_batch_rng(seed, step, position)
     first = data[0].copy()
     shares = np.empty(len(data), np.float32)
     for place, sample in enumerate(data):
@@ -47,7 +47,7 @@ def mix(
     return MixedIn(np.where(is_larger, own, others), np.minimum(shares, 1 - shares))
 
 
-def _rng(seed: int, step: int, position: int) -> np.random.Generator:
+def micro_batch_rng(seed: int, step: int, position: int) -> np.random.Generator:
     """As `order.sample_rng`, whose streams the third word of the counter stays clear of."""
     key, counter = np.array([seed, step], np.uint64), np.array([0, 0, 1, position], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -48,12 +48,17 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
 
 
-def test_nothing_but_the_flags_moves_a_mixed_curve(packed: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[float, float]]:
+    return curve(packed, tmp_path_factory.mktemp("plain"), "")
+
+
+def test_nothing_but_the_flags_moves_a_mixed_curve(packed: Path, plain: Any, tmp_path: Path) -> None:
     """40 samples in steps of 16 and 8: short steps too. Repeating and loading in other ways keeps every bit."""
-    plain = curve(packed, tmp_path / "plain", "")
     first = curve(packed, tmp_path / "first", BOTH)
     assert len(first) == 6 and first != plain
     assert curve(packed, tmp_path / "again", BOTH + " --loader-workers 3") == first
+    assert curve(packed, tmp_path / "other", BOTH + " --loader processes --loader-workers 1") == first
     np.testing.assert_allclose(curve(packed, tmp_path / "two", BOTH + " --devices cpu:0,1"), first, rtol=1e-5)
 
 
@@ -64,9 +69,8 @@ def test_going_on_mixes_as_if_never_stopped(packed: Path, tmp_path: Path) -> Non
     assert curve(packed, tmp_path / "parts", constant) == whole
 
 
-def test_alphas_of_zero_are_no_mixing_to_the_bit(packed: Path, tmp_path: Path) -> None:
-    zeros = curve(packed, tmp_path / "zeros", "--mixup 0 --cutmix 0")
-    assert zeros == curve(packed, tmp_path / "plain", "")
+def test_alphas_of_zero_are_no_mixing_to_the_bit(packed: Path, plain: Any, tmp_path: Path) -> None:
+    assert curve(packed, tmp_path / "zeros", "--mixup 0 --cutmix 0") == plain
 
 
 @pytest.mark.parametrize("alphas", ["--mixup 1", "--cutmix 1", BOTH])

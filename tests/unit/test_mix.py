@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.data.mix import MixedIn, mix
+from mxtrain.data import order
+from mxtrain.data.mix import MixedIn, micro_batch_rng, mix
 
 ONLY_MIXUP = {"mixup": 1.0, "cutmix": 0.0}
 ONLY_CUTMIX = {"mixup": 0.0, "cutmix": 1.0}
@@ -96,6 +97,11 @@ def test_what_is_drawn_depends_on_seed_step_and_position_alone() -> None:
     np.testing.assert_array_equal(mixed(8, **BOTH)[0], first[0])
     others = [mixed(8, **{name: 1}, **BOTH)[0].tobytes() for name in ("seed", "step", "position")]
     assert len({first[0].tobytes(), *others}) == 4
+
+
+def test_its_draws_are_none_of_a_sample() -> None:
+    """Epoch 5's sample 7 and step 5's micro-batch 7 have the same three numbers."""
+    assert micro_batch_rng(3, 5, 7).random() != order.sample_rng(3, 5, 7).random()
 
 
 def test_without_alphas_nothing_is_touched() -> None:
