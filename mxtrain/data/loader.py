@@ -52,7 +52,6 @@ class Batch:
     data: Array
     label: Array
     memory: Memory | None = dataclasses.field(repr=False)  # the loader's, behind both; None once released
-    mixed_in: Any = None  # what `mix.py` mixed into it
 
 
 @dataclasses.dataclass(frozen=True)
