@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any, Iterable, Iterator
+from typing import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class Way:
 
 
 def way_of(data: config.Data) -> Way:
-    return Way(data.loader, data.loader_workers)
+    return Way(data.loader, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 class Loader:
