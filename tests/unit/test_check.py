@@ -10,7 +10,7 @@ from mxtrain.data import recordio
 from mxtrain.data.record_writer import RecordWriter, rebuild_index
 from mxtrain.data.records import classes_path, index_path
 from mxtrain.errors import UsageError
-from tools.im2rec_wrapper import check_report, findings
+from tools.im2rec_wrapper import check_report, findings, tokens
 from tools.im2rec_wrapper.check import check
 
 
@@ -74,9 +74,9 @@ def test_a_good_file_has_no_findings_and_is_described(good):
     (file,) = report.files
     assert (file.num_records, file.has_checksums) == (6, True)
     assert [tuple(a_class) for a_class in file.classes] == [(0, "ape", 3), (1, "bee", 3)]
-    assert file.pictures["formats"] == {"JPEG": 6}
-    assert file.pictures["height"] == {"min": 60, "median": 60, "max": 60}
-    assert file.pictures["width"] == {"min": 80, "median": 80, "max": 80}
+    assert file.contents["formats"] == {"JPEG": 6}
+    assert file.contents["height"] == {"min": 60, "median": 60, "max": 60}
+    assert file.contents["width"] == {"min": 80, "median": 80, "max": 80}
 
 
 # Damage
@@ -218,6 +218,18 @@ def test_labels_of_different_shapes_are_wrong(tmp_path):
     assert only(write(tmp_path / "a.rec", payloads, labels)).places[0].number == 2
 
 
+def test_of_several_labels_each_has_its_class(tmp_path):
+    payloads = [jpeg(picture(seed)) for seed in range(3)]
+    labels = [np.array(label, np.float32) for label in [(1, 0, 1), (0, 0, 1), (1, 0, 0)]]
+    path = write(tmp_path / "a.rec", payloads, labels)
+    assert kinds(path) == []
+    classes_path(path).write_text("ape\t2\nbee\t0\ncat\t2\n")
+    assert [a_class.num_images for a_class in check([path]).files[0].classes] == [2, 0, 2]
+    assert kinds(path) == ["imbalance"]
+    classes_path(path).write_text("ape\nbee\n")
+    assert kinds(path) == ["label"] * 3
+
+
 def test_numbers_that_are_no_classes_are_no_finding(tmp_path):
     report = check([write(tmp_path / "a.rec", [jpeg(picture(1)), jpeg(picture(2))], [0.25, -3.0])])
     assert report.findings == []
@@ -278,6 +290,34 @@ def test_a_file_given_twice_is_refused(good):
         check([good, good.parent / ".." / good.parent.name / "good.rec"])
 
 
+# Records of token ids
+
+
+def test_documents_are_held_against_their_vocabulary(tmp_path):
+    texts = [b"first text", b"second", b"third one", b"second"]
+    path = write(
+        tmp_path / "a.rec", [tokens.prepare(text, tokens.tokenizer("bytes")).payload for text in texts]
+    )
+    described = tokens.describe(tokens.tokenizer("bytes"), 4, 2 * (sum(map(len, texts)) + 4))
+    tokens.tokens_path(path).write_bytes(described)
+    assert kinds(path) == ["duplicate"]
+    assert check([path]).files[0].contents["formats"] == {"tokens": 4}
+    with RecordWriter(path) as writer:
+        writer.write(0, 0.0, np.array([5, 256, 257], "<u2").tobytes())
+        writer.write(1, 0.0, b"odd")
+    texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
+    assert "it has token 257, but the vocabulary ends at 256" in texts[0]
+    assert "its 3 bytes are no row of uint16" in texts[1]
+    for senseless in (
+        "{",
+        "[]",
+        '{"dtype": "float64", "vocab_size": 3}',
+        '{"dtype": "uint16", "vocab_size": "a"}',
+    ):
+        tokens.tokens_path(path).write_text(senseless)
+        assert kinds(path) == ["tokens"]
+
+
 # Files of other tools, and what is told of pictures
 
 
@@ -294,8 +334,8 @@ def test_progressive_and_restart_shares(tmp_path):
     payloads = [jpeg(picture(seed), *option) for seed, option in enumerate(options)]
     payloads.append(cv2.imencode(".png", picture(9))[1].tobytes())
     (file,) = check([write(tmp_path / "a.rec", payloads)]).files
-    assert (file.pictures["progressive_share"], file.pictures["restart_share"]) == (0.25, 0.25)
-    assert file.pictures["formats"] == {"JPEG": 4, "PNG": 1}
+    assert (file.contents["progressive_share"], file.contents["restart_share"]) == (0.25, 0.25)
+    assert file.contents["formats"] == {"JPEG": 4, "PNG": 1}
 
 
 def test_long_lists_are_cut_and_many_classes_summed_up(tmp_path):

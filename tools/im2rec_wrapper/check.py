@@ -6,6 +6,8 @@ each record of all files together.
 
 from __future__ import annotations
 
+import functools
+import json
 from array import array
 from collections import Counter
 from pathlib import Path
@@ -15,10 +17,10 @@ import numpy as np
 
 from mxtrain.data.records import RecordFile
 from mxtrain.errors import DataError, UsageError
-from tools.im2rec_wrapper import classes, pictures, structure
+from tools.im2rec_wrapper import classes, contents, structure, tokens
+from tools.im2rec_wrapper.contents import Content
 from tools.im2rec_wrapper.copies import Copies
-from tools.im2rec_wrapper.findings import Finding
-from tools.im2rec_wrapper.pictures import Look
+from tools.im2rec_wrapper.findings import Finding, of_file
 from tools.im2rec_wrapper.progress import shown
 
 
@@ -28,7 +30,7 @@ class FileReport(NamedTuple):
     num_records: int
     has_checksums: bool
     classes: list[classes.Class]  # empty where labels are no class numbers
-    pictures: dict[str, Any]
+    contents: dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -57,20 +59,38 @@ def check(paths: Sequence[Path], decode: bool = True) -> Report:
 
 def _check_file(file: RecordFile, copies: Copies, decode: bool) -> tuple[FileReport, list[Finding]]:
     table, findings = structure.read_table(file)
-    class_counts, found = classes.count_classes(table)
+    kind: contents.Kind = contents.decoded_picture if decode else contents.picture
+    class_counts: list[classes.Class] = []
+    if tokens.tokens_path(file.path).exists():
+        kind, found = _documents(file.path)
+    else:
+        class_counts, found = classes.count_classes(table)
     findings += found
     statistics = _Statistics()
     copies.start(table)
-    for number, look in enumerate(shown(pictures.look_at_all(file, table, decode), len(table))):
-        if isinstance(look, Finding):
-            findings.append(look)
+    for number, content in enumerate(shown(contents.read_all(file, table, kind), len(table))):
+        if isinstance(content, Finding):
+            findings.append(content)
         else:
-            statistics.add(look)
-            copies.add(number, look)
+            statistics.add(content)
+            copies.add(number, content)
     report = FileReport(
         file.path, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
     )
     return report, findings
+
+
+def _documents(rec: Path) -> tuple[contents.Kind, list[Finding]]:
+    """How to look at records of token ids, as the .tokens.json beside says."""
+    path = tokens.tokens_path(rec)
+    try:
+        described = json.loads(path.read_bytes())
+        dtype, vocab_size = described["dtype"], described["vocab_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        dtype = vocab_size = None
+    if dtype not in ("uint16", "uint32") or not (vocab_size is None or isinstance(vocab_size, int)):
+        return contents.picture, [of_file("tokens", path, "is damaged: pack again")]
+    return functools.partial(contents.document, dtype=dtype, vocab_size=vocab_size), []
 
 
 class _Statistics:
@@ -79,12 +99,12 @@ class _Statistics:
         self._num_progressive = self._num_with_restarts = 0
         self._values = {"height": array("q"), "width": array("q"), "num_bytes": array("q")}
 
-    def add(self, look: Look) -> None:
-        self._formats[look.format] += 1
-        self._num_progressive += look.is_progressive
-        self._num_with_restarts += look.has_restarts
+    def add(self, content: Content) -> None:
+        self._formats[content.format] += 1
+        self._num_progressive += content.is_progressive
+        self._num_with_restarts += content.has_restarts
         for name, values in self._values.items():
-            value = getattr(look, name)
+            value = getattr(content, name)
             if value is not None:
                 values.append(value)
 

@@ -47,15 +47,15 @@ def as_text(report: Report) -> Iterator[str]:
 def _describe(file: FileReport) -> Iterator[str]:
     checksums = "with checksums" if file.has_checksums else "without checksums (written by another tool)"
     yield f"{file.path}: {file.num_records} records, {file.num_bytes} bytes, {checksums}"
-    formats = ", ".join(f"{count} {name}" for name, count in file.pictures["formats"].items())
-    yield f"  pictures: {formats or 'none that is whole'}"
+    formats = ", ".join(f"{count} {name}" for name, count in file.contents["formats"].items())
+    yield f"  contents: {formats or 'none that is whole'}"
     for what in ("height", "width", "num_bytes"):
-        spread = file.pictures.get(what)
+        spread = file.contents.get(what)
         if spread:
             name = what.replace("num_", "")
             yield f"  {name}: {spread['min']} to {spread['max']}, median {spread['median']:g}"
-    if file.pictures["formats"].get("JPEG"):
-        progressive, restarts = file.pictures["progressive_share"], file.pictures["restart_share"]
+    if file.contents["formats"].get("JPEG"):
+        progressive, restarts = file.contents["progressive_share"], file.contents["restart_share"]
         yield f"  of the JPEGs: {progressive:.1%} progressive, {restarts:.1%} with restart intervals"
     if file.classes:
         yield f"  classes: {len(file.classes)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -24,17 +24,34 @@ class Class(NamedTuple):
 
 
 def count_classes(table: Table) -> tuple[list[Class], list[Finding]]:
-    """The classes, none where labels are no class numbers, and what is wrong with labels and class list."""
+    """The classes, none where labels are no class numbers, and what is wrong with labels and class list.
+
+    With several labels a record there is one for each class, not 0 where the class is in the picture.
+    """
     names, counts_listed, findings = _read_list(table)
     findings += _check_labels(table, len(names) if names else None)
-    single = [label for label in table.labels if isinstance(label, float)]
-    if len(single) < len(table) or not all(label >= 0 and label.is_integer() for label in single):
+    counts = _count(table.labels, len(names))
+    if counts is None:
         return [], findings
-    counts = Counter(int(label) for label in single)
     labels = range(len(names)) if names else sorted(counts)
     classes = [Class(label, names[label] if names else str(label), counts[label]) for label in labels]
     findings += _check_counts(table, classes, counts_listed)
     return classes, findings + _check_balance(table, classes)
+
+
+def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
+    """How many images each class has; None if the labels, or some of them, are something else."""
+    counts: Counter[int] = Counter()
+    for label in labels:
+        if isinstance(label, float):
+            if not (label >= 0 and label.is_integer()):
+                return None
+            counts[int(label)] += 1
+        elif len(label) == num_names:
+            counts.update(np.flatnonzero(label).tolist())
+        else:
+            return None
+    return counts
 
 
 def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
@@ -71,6 +88,8 @@ def _check_labels(table: Table, num_classes: int | None) -> list[Finding]:
 
 def _wrong_with(label: Label, num_classes: int | None) -> str | None:
     if not isinstance(label, float):
+        if num_classes not in (None, len(label)):
+            return f"it has {len(label)} labels, but the class list has {num_classes} classes"
         return None if np.isfinite(label).all() else "one of its labels is no finite number"
     if not math.isfinite(label):
         return f"its label is {label}"

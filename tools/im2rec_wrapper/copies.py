@@ -14,9 +14,9 @@ import numpy as np
 
 from mxtrain.data.recordio import Ints, Label
 from tools.im2rec_wrapper import fingerprints
+from tools.im2rec_wrapper.contents import Content
 from tools.im2rec_wrapper.findings import Finding, Place, of_pair
 from tools.im2rec_wrapper.fingerprints import Hashes, Pair
-from tools.im2rec_wrapper.pictures import Look
 from tools.im2rec_wrapper.structure import Table
 
 _SHARD = re.compile(r"-\d+-of-\d+$")
@@ -24,7 +24,7 @@ _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
 
 
 class Copies:
-    """Gathers the fingerprints of all pictures, 80 bytes each, and then finds those that agree."""
+    """Gathers the fingerprints of all records, 80 bytes each, and then finds those that agree."""
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
@@ -38,13 +38,13 @@ class Copies:
         """What is added from now on are records of this one."""
         self._tables.append(table)
 
-    def add(self, number: int, look: Look) -> None:
+    def add(self, number: int, content: Content) -> None:
         self._table_of.append(len(self._tables) - 1)
         self._numbers.append(number)
-        self._digests.append(look.digest)
-        if look.hash is not None and look.thumbnail is not None:
-            self._hashes.append(look.hash)
-            self._thumbnails += look.thumbnail.tobytes()
+        self._digests.append(content.digest)
+        if content.hash is not None and content.thumbnail is not None:
+            self._hashes.append(content.hash)
+            self._thumbnails += content.thumbnail.tobytes()
 
     def findings(self) -> list[Finding]:
         set_of_table = _set_numbers([table.path for table in self._tables])

@@ -17,6 +17,7 @@ WRONG = {
     "classes": "a class list that is damaged, or counts other images than there are",
     "label": "a label that is no number, none of the classes, or of another shape than the first",
     "undecodable": "a payload that is no picture, or a damaged one",
+    "tokens": "a .tokens.json that makes no sense, or token ids that it does not allow",
     "leak": "the same payload in two sets",
     "near-leak": "nearly the same picture in two sets",
 }

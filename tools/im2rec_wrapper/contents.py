@@ -1,4 +1,4 @@
-"""What one record holds: whether it is what was written, whether it is a picture, and what is told of it.
+"""What each record holds: whether it is what was written, a whole picture or a document, and what is told of it.
 
 Records are looked at in threads, a bounded number at a time; reading, checksums, digests and decoding all leave
 Python's lock.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Iterator, NamedTuple
+from typing import Callable, Iterator, NamedTuple
+
+import numpy as np
 
 from mxtrain import machine
 from mxtrain.data import images, jpeg, recordio
@@ -32,8 +34,8 @@ _SCAN, _INTERVAL = 0xDA, 0xDD
 _PROGRESSIVE = (0xC2, 0xC6, 0xCA, 0xCE)
 
 
-class Look(NamedTuple):
-    """What one picture is like; `hash`, `thumbnail` and sizes are None where it was not decoded."""
+class Content(NamedTuple):
+    """What one record is like; `hash`, `thumbnail` and sizes are there if it was decoded."""
 
     digest: int
     num_bytes: int
@@ -46,55 +48,61 @@ class Look(NamedTuple):
     width: int | None = None
 
 
-def look_at_all(file: RecordFile, table: Table, decode: bool) -> Iterator[Look | Finding]:
-    """In the order of the file, for each record what it holds or why that is no picture."""
-    num_threads = machine.usable_cores()
-
-    def look(number: int) -> Look | Finding:
-        try:
-            return _look_at(file, int(table.offsets[number]), table.has_checksums, decode)
-        except _Damage as damage:
-            return of_record(damage.kind, table.place(number), str(damage))
-
-    remaining = iter(range(len(table)))
-    with ThreadPoolExecutor(num_threads) as threads:
-        under_way: deque[Future[Look | Finding]] = deque()
-        while True:
-            room = 4 * num_threads - len(under_way)
-            under_way.extend(threads.submit(look, number) for number in itertools.islice(remaining, room))
-            if not under_way:
-                return
-            yield under_way.popleft().result()
+Kind = Callable[[Payload], Content]  # `decoded_picture`, `picture`, or `document` with its numbers
 
 
-class _Damage(Exception):
+class Damage(Exception):
+    """What is wrong with a record: `kind` is one of findings.WRONG."""
+
     def __init__(self, kind: str, text: str):
         super().__init__(text)
         self.kind = kind
 
 
-def _look_at(file: RecordFile, offset: int, has_checksums: bool, decode: bool) -> Look:
+def read_all(file: RecordFile, table: Table, kind: Kind) -> Iterator[Content | Finding]:
+    """In the order of the file, for each record what it holds or what is wrong with it."""
+    num_threads = machine.usable_cores()
+
+    def content(number: int) -> Content | Finding:
+        try:
+            return kind(_payload(file, int(table.offsets[number]), table.has_checksums))
+        except Damage as damage:
+            return of_record(damage.kind, table.place(number), str(damage))
+
+    remaining = iter(range(len(table)))
+    with ThreadPoolExecutor(num_threads) as threads:
+        under_way: deque[Future[Content | Finding]] = deque()
+        while True:
+            room = 4 * num_threads - len(under_way)
+            under_way.extend(threads.submit(content, number) for number in itertools.islice(remaining, room))
+            if not under_way:
+                return
+            yield under_way.popleft().result()
+
+
+def _payload(file: RecordFile, offset: int, has_checksums: bool) -> memoryview:
+    """The payload, if all bytes of the record are what was written, as far as that can be known."""
     try:
         data, padding, _ = file.data(offset)
+        header = recordio.parse_header(data)
     except BadRecord as bad:
-        raise _Damage("structure", str(bad)) from None
-    header = recordio.parse_header(data)
+        raise Damage("structure", str(bad)) from None
     try:
         if has_checksums:
             recordio.check(data, padding, header)
     except BadRecord as bad:
-        raise _Damage("checksum", str(bad)) from None
+        raise Damage("checksum", str(bad)) from None
     if any(padding):
-        raise _Damage("structure", "its padding is not zeros")
-    payload = data[header.payload_start :]
-    look = _without_decoding(payload)
-    if not decode:
-        return look
+        raise Damage("structure", "its padding is not zeros")
+    return data[header.payload_start :]
+
+
+def decoded_picture(payload: Payload) -> Content:
     try:
         pixels = images.decode(payload)
     except BadPicture as bad:
-        raise _Damage("undecodable", str(bad)) from None
-    return look._replace(
+        raise Damage("undecodable", str(bad)) from None
+    return picture(payload)._replace(
         hash=fingerprints.perceptual_hash(pixels),
         thumbnail=fingerprints.thumbnail(pixels),
         height=pixels.shape[0],
@@ -102,17 +110,27 @@ def _look_at(file: RecordFile, offset: int, has_checksums: bool, decode: bool) -
     )
 
 
-def _without_decoding(payload: Payload) -> Look:
+def picture(payload: Payload) -> Content:
+    """What can be told without decoding it."""
     start = bytes(payload[:16])
-    kinds = (name for at, signature, name in _SIGNATURES if start[at:].startswith(signature))
+    formats = (name for at, signature, name in _SIGNATURES if start[at:].startswith(signature))
     is_progressive = has_restarts = False
     if jpeg.is_jpeg(payload):
         for marker, content in _segments(payload):
             is_progressive |= marker in _PROGRESSIVE
             has_restarts |= marker == _INTERVAL and any(content)
-    return Look(
-        fingerprints.digest(payload), len(payload), next(kinds, "other"), is_progressive, has_restarts
-    )
+    digest = fingerprints.digest(payload)
+    return Content(digest, len(payload), next(formats, "other"), is_progressive, has_restarts)
+
+
+def document(payload: Payload, dtype: str, vocab_size: int | None) -> Content:
+    """A row of token ids, each below `vocab_size`."""
+    if len(payload) % np.dtype(dtype).itemsize:
+        raise Damage("tokens", f"its {len(payload)} bytes are no row of {dtype}")
+    ids = np.frombuffer(payload, np.dtype(dtype).newbyteorder("<"))
+    if len(ids) and vocab_size is not None and int(ids.max()) >= vocab_size:
+        raise Damage("tokens", f"it has token {ids.max()}, but the vocabulary ends at {vocab_size - 1}")
+    return Content(fingerprints.digest(payload), len(payload), "tokens")
 
 
 def _segments(payload: Payload) -> Iterator[tuple[int, Payload]]:
