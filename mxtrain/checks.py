@@ -47,6 +47,8 @@ def _check_numbers(run: Run) -> None:
         "--image-size": (data.image_size, 1),
         "--val-resize": (data.val_resize, 0),
         "--num-classes": (data.num_classes, 0),
+        "--prefetch-mb": (data.prefetch_mb, 1),
+        "--skip-bad": (data.skip_bad, 0),
         "--mixup": (data.mixup, 0),
         "--cutmix": (data.cutmix, 0),
         "--checkpoint-steps": (keep.checkpoint_steps, 0),
@@ -87,6 +89,9 @@ def _check_names(run: Run) -> None:
         ("--task", run.model.task, names.TASKS),
         ("--amp", run.model.amp, names.AMP),
         ("--loader", run.data.loader, names.LOADERS),
+        ("--sampling", run.data.sampling, names.SAMPLINGS),
+        ("--verify", run.data.verify, names.VERIFY),
+        ("--cache", run.data.cache, names.CACHES),
         ("--log-level", run.keep.log_level, names.LOG_LEVELS),
         *(("--log", sink, names.SINKS) for sink in run.keep.log.split(",")),
     ):
@@ -95,6 +100,10 @@ def _check_names(run: Run) -> None:
     workers = run.data.loader_workers
     if workers != "auto" and not (workers.isdecimal() and int(workers) > 0):
         raise UsageError(f"--loader-workers {workers}: give auto or a number above 0")
+    if run.data.cache_dir and run.data.cache != "disk":
+        raise UsageError(
+            f"--cache-dir {run.data.cache_dir}: --cache is {run.data.cache}; give --cache disk, or no folder"
+        )
     from mxtrain.data import augment
 
     augment.check(run.data.augment)

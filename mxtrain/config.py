@@ -25,9 +25,14 @@ class Data:
     """What is read, and how a picture becomes an array."""
 
     train: Optional[str] = flag(
-        None, "the .rec file to train on; python -m tools.im2rec_wrapper pack makes one"
+        None,
+        "the .rec file to train on, several joined by commas, or a pattern; tools.im2rec_wrapper packs them",
     )
-    val: Optional[str] = flag(None, "the .rec file to evaluate on after each epoch")
+    val: Optional[str] = flag(None, "the .rec file or files to evaluate on after each epoch")
+    sampling: str = flag(
+        "once",
+        "what makes an epoch: once (each sample once) | balanced (as many samples, each class as often)",
+    )
     image_size: int = flag(224, "height and width of the pictures that the net sees")
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
     augment: str = flag(
@@ -38,8 +43,17 @@ class Data:
     cutmix: float = flag(
         0.0, "put a box of another picture into each, its area from Beta(ALPHA, ALPHA); 0: off"
     )
-    loader: str = flag("auto", "who decodes: auto | threads")
-    loader_workers: str = flag("auto", "how many decode at once: auto or a number")
+    loader: str = flag("auto", "who decodes: threads | processes | auto (threads, unless more than 8 cores)")
+    loader_workers: str = flag("auto", "how many decode at once: a number, or auto: as many as are of use")
+    prefetch_mb: int = flag(256, "megabytes of batches that may be ready or in the making")
+    verify: str = flag(
+        "always", "when records are held against their checksums: always | first-epoch | never"
+    )
+    skip_bad: int = flag(
+        0, "this many bad records are replaced by the next good one and counted; one more ends it"
+    )
+    cache: str = flag("none", "keep decoded pictures, before augmentation: none | ram | disk")
+    cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
     num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
 
 

@@ -19,14 +19,14 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
 
     from mxtrain.data import labels
-    from mxtrain.data.records import open_records
+    from mxtrain.data.sets import open_set
     from mxtrain.train import resume
 
     _, state = resume.of_run(options.run, options.checkpoint)
     path = options.val or state["config"]["val"]
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    records = open_records(path)
+    records = open_set(path)
     labels.check(records, state["class_names"])
     net, contexts, run, _ = trained.open_net(options)
 

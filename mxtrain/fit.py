@@ -18,13 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def fit(run: config.Run) -> None:
     from mxtrain import checks, layout, run_folder
-    from mxtrain.data import labels
-    from mxtrain.data.records import open_records
+    from mxtrain.data import cache, labels
+    from mxtrain.data.sets import open_set
     from mxtrain.train import resume
 
     checks.check(run)
-    train = open_records(str(run.data.train))
-    val = open_records(run.data.val) if run.data.val else None
+    train = open_set(str(run.data.train))
+    val = open_set(run.data.val) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
     resume_from = resume.find(run)
     out = run_folder.prepare(run)
@@ -32,13 +32,14 @@ def fit(run: config.Run) -> None:
         f"{train.path}: {len(train)} samples, {len(class_names)} classes; {layout.batch_plan(run)}",
         file=sys.stderr,
     )
+    kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
 
     from mxtrain import runtime
 
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import loop
 
-    loop.run(run, train, val, class_names, resume_from)
+    loop.run(run, kept_train, kept_val, class_names, resume_from)
     found = run_folder.last_evaluation(out)
     score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
     print(f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}")

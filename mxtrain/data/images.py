@@ -7,14 +7,16 @@ when they are packed.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.data import jpeg
-from mxtrain.data.jpeg import BadPicture, Box, Payload, Pixels
+from mxtrain.data.jpeg import BadPicture, Box, Pixels
+
+Payload = Union[jpeg.Payload, Pixels]  # pixels are those of an earlier `decode`
 
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
@@ -24,11 +26,15 @@ cv2.setNumThreads(0)
 
 def decode(payload: Payload) -> Pixels:
     """All pixels."""
+    if isinstance(payload, np.ndarray):
+        return payload
     return jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
     """The pixels of the box that `choose(height, width)` picks, at full scale or less, but `target` or more."""
+    if isinstance(payload, np.ndarray):
+        return jpeg.cut(payload, choose(*payload.shape[:2]))
     if jpeg.is_jpeg(payload):
         return jpeg.decode_crop(payload, choose, target)
     image = _decode_other(payload)

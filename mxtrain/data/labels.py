@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.data.records import Records
+from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError
 
 
-def class_names(train: Records, val: Records | None, num_classes: int) -> list[str]:
+def class_names(train: AnyRecords, val: AnyRecords | None, num_classes: int) -> list[str]:
     """One name for each output of the net; `num_classes` 0 takes as many as the training set has."""
     names = train.class_names
     count = num_classes or (len(names) if names else int(_labels(train).max()) + 1)
@@ -30,7 +30,7 @@ def class_names(train: Records, val: Records | None, num_classes: int) -> list[s
     return outputs
 
 
-def _labels(records: Records) -> Any:
+def _labels(records: AnyRecords) -> Any:
     labels = records.labels()
     if labels.ndim > 1:
         raise DataError(
@@ -39,7 +39,7 @@ def _labels(records: Records) -> Any:
     return labels
 
 
-def check(records: Records, class_names: list[str]) -> None:
+def check(records: AnyRecords, class_names: list[str]) -> None:
     """Refuse records that a net with these outputs cannot be trained or judged on."""
     if records.class_names and not set(records.class_names) <= set(class_names):
         other = sorted(set(records.class_names) - set(class_names))[0]
@@ -49,8 +49,8 @@ def check(records: Records, class_names: list[str]) -> None:
     labels, count = _labels(records), len(class_names)
     wrong = np.flatnonzero((labels < 0) | (labels >= count) | (labels != np.floor(labels)) | np.isnan(labels))
     if len(wrong):
-        key, label = records.keys[wrong[0]], labels[wrong[0]]
+        first = int(wrong[0])
         raise DataError(
-            f"{records.path}: record {key} has label {label:g}, but there are {count} classes (0 to {count - 1}); "
+            f"{records.where(first)} has label {labels[first]:g}, but there are {count} classes (0 to {count - 1}); "
             f"{len(wrong)} such records; give --num-classes or pack again"
         )

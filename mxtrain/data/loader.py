@@ -72,7 +72,7 @@ class Way:
 
 
 def way_of(data: config.Data) -> Way:
-    return Way(data.loader, data.loader_workers)
+    return Way(data.loader, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 class Loader:

@@ -7,6 +7,8 @@ depend on who computes them, and resuming in the middle is slicing.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,42 @@ def epoch_order(num_samples: int, seed: int, epoch: int, shuffle: bool = True) -
     if not shuffle:
         return np.arange(num_samples, dtype=np.int64)
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_samples)
+
+
+def balanced_order(classes: npt.NDArray[Any], seed: int, epoch: int) -> Ints:
+    """As many samples as there are, every class as often as any other, to within one.
+
+    A class goes through a permutation of its samples before any comes again, over as many epochs as that takes:
+    none of a large class is left out for ever, none of a small one comes more often than its neighbours.
+    """
+    members = [np.flatnonzero(classes == which) for which in np.unique(classes)]
+    drawn = [
+        _endless(of_class, number, *_turns(number, len(classes), len(members), epoch), seed)
+        for number, of_class in enumerate(members)
+    ]
+    samples = np.concatenate(drawn)
+    return samples[epoch_order(len(samples), seed, epoch)]
+
+
+def _turns(number: int, num_samples: int, num_classes: int, epoch: int) -> tuple[int, int]:
+    """The draws of this class before the epoch, and in it; what does not divide goes round the classes."""
+
+    def until(epoch: int) -> int:
+        each, left = divmod(num_samples, num_classes)
+        return epoch * each + (epoch * left - number + num_classes - 1) // num_classes
+
+    return until(epoch), until(epoch + 1) - until(epoch)
+
+
+def _endless(samples: Ints, number: int, start: int, count: int, seed: int) -> Ints:
+    """From `start` on `count` of a class's permutations, one after the other."""
+    first, last = start // len(samples), (start + count - 1) // len(samples)
+    rounds = [
+        samples[np.random.Generator(np.random.PCG64([seed, number, turn])).permutation(len(samples))]
+        for turn in range(first, last + 1)
+    ]
+    drawn: Ints = np.concatenate([*rounds, samples[:0]])[start - first * len(samples) :][:count]
+    return drawn
 
 
 def steps_per_epoch(num_samples: int, batch_size: int) -> int:

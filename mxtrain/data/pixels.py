@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.data import images
-from mxtrain.data.jpeg import Box, Payload, Pixels
+from mxtrain.data.images import Payload
+from mxtrain.data.jpeg import Box, Pixels
 from mxtrain.errors import UsageError
 
 Rng = Any  # np.random.Generator; None where nothing is drawn

@@ -31,7 +31,7 @@ _DAMAGED = "the file is damaged: copy it again, or pack it again"
 class Record(NamedTuple):
     key: int
     label: Label
-    payload: memoryview
+    payload: Any  # bytes, or pixels where these are kept (`cache.py`)
 
 
 class Index(NamedTuple):
@@ -64,6 +64,7 @@ class Records:
 
     def __init__(self, file: RecordFile, index: Index, class_names: list[str] | None):
         self.path = file.path
+        self.files = [file.path]
         self.keys = index.keys
         self.class_names = class_names
         self.has_checksums = index.has_checksums

@@ -28,7 +28,7 @@ def resize_of(run: Run) -> int:
 def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[str, Any]:
     """Loss, accuracy and top-5 accuracy over all of `records`."""
     size = run.data.image_size
-    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0)
+    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     sums = np.zeros(3)
     with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data)) as loader:

@@ -44,7 +44,7 @@ def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: C
     with signals.wishes() as wishes, open_sinks(
         run.keep.log, Path(run.keep.out), num_steps, progress.step
     ) as write:
-        requests = _requests(run, len(train), progress.step, num_steps)
+        requests = _requests(run, train, progress.step, num_steps)
         with _open_loader(run, train, requests) as loader:
             started = time.monotonic()
             for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
@@ -52,7 +52,8 @@ def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: C
                 outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
                 progress = progress.after(outcome)
                 epoch = step // steps_per_epoch + 1
-                write(_step_record(progress.step, epoch, rate, outcome, time.monotonic() - started))
+                record = _step_record(progress.step, epoch, rate, outcome, time.monotonic() - started)
+                write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
                 _refuse_divergence(outcome, progress.step)
 
                 ended = progress.step % steps_per_epoch == 0 or progress.step == num_steps
@@ -72,14 +73,18 @@ def _num_steps(run: Run, steps_per_epoch: int) -> int:
     return min(num_steps, run.optim.max_steps) if run.optim.max_steps else num_steps
 
 
-def _requests(run: Run, num_samples: int, first_step: int, num_steps: int) -> Iterator[Request]:
+def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
     """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
     optim, micro_batch = run.optim, batch_plan(run).micro_batch
-    steps_per_epoch = order.steps_per_epoch(num_samples, optim.batch_size)
+    steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
+    labels = records.labels() if run.data.sampling == "balanced" else None
     for epoch, steps in itertools.groupby(
         range(first_step, num_steps), key=lambda step: step // steps_per_epoch
     ):
-        samples = order.epoch_order(num_samples, optim.seed, epoch)
+        if labels is None:
+            samples = order.epoch_order(len(records), optim.seed, epoch)
+        else:
+            samples = order.balanced_order(labels, optim.seed, epoch)
         for step in steps:
             of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
             for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
@@ -88,7 +93,7 @@ def _requests(run: Run, num_samples: int, first_step: int, num_steps: int) -> It
 
 def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
     size = run.data.image_size
-    fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed)
+    fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed, run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data))
 
 

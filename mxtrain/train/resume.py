@@ -17,7 +17,8 @@ from mxtrain.train.checkpoint import Checkpoint
 # What may differ between a run and the checkpoint it goes on from: how long, where, how fast and how loud.
 FREE = {
     *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
-    *("train", "val", "val_resize", "loader", "loader_workers", "epochs", "max_steps"),
+    *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
+    *("cache_dir", "epochs", "max_steps"),
 }
 
 

@@ -63,6 +63,37 @@ def test_resuming_is_slicing(num_samples, seed, epoch, batch_size, data):
     assert [list(samples) for samples in resumed] == [list(samples) for samples in uninterrupted[start:]]
 
 
+class_lists = st.lists(st.integers(0, 5), min_size=1, max_size=120).map(
+    lambda found: np.array(found, np.float32)
+)
+
+
+@given(class_lists, seeds, epochs)
+def test_a_balanced_epoch_is_as_long_and_has_every_class_as_often(classes, seed, epoch):
+    samples = order.balanced_order(classes, seed, epoch)
+    assert len(samples) == len(classes)
+    counts = [np.count_nonzero(classes[samples] == which) for which in np.unique(classes)]
+    assert max(counts) - min(counts) <= 1
+    np.testing.assert_array_equal(samples, order.balanced_order(classes, seed, epoch))
+
+
+@given(class_lists, seeds, st.integers(1, 30))
+def test_over_balanced_epochs_the_samples_of_a_class_come_equally_often(classes, seed, num_epochs):
+    drawn = np.concatenate([order.balanced_order(classes, seed, epoch) for epoch in range(num_epochs)])
+    times = np.bincount(drawn, minlength=len(classes))
+    by_class = [times[classes == which] for which in np.unique(classes)]
+    assert all(counts.max() - counts.min() <= 1 for counts in by_class)
+    totals = [counts.sum() for counts in by_class]
+    assert max(totals) - min(totals) <= 1
+
+
+def test_balanced_epochs_come_shuffled_and_differ():
+    classes = np.repeat([0.0, 1.0], [90, 10])
+    first, second = (order.balanced_order(classes, 0, epoch) for epoch in (0, 1))
+    assert list(first) != list(second)
+    assert 15 < np.count_nonzero(classes[first[:50]]) < 35
+
+
 def test_epochs_and_seeds_have_orders_of_their_own():
     orders = {tuple(order.epoch_order(50, seed, epoch)) for seed in range(5) for epoch in range(5)}
     assert len(orders) == 25

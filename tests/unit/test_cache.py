@@ -1,0 +1,98 @@
+import os
+
+import numpy as np
+import pytest
+
+from mxtrain import machine
+from mxtrain.data import cache, images
+from mxtrain.data.cache import in_memory, on_disk
+from mxtrain.errors import DataError, UsageError
+from tests.unit.test_loader import NUM_SAMPLES, jpegs, opened, requests, with_bad_ones, write_records
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return write_records(tmp_path_factory.mktemp("records") / "some.rec", jpegs(NUM_SAMPLES))
+
+
+def kept(kind, records, folder):
+    return in_memory(records, 2) if kind == "ram" else on_disk(records, 2, folder)
+
+
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+@pytest.mark.parametrize("way", ["threads", "processes"])
+def test_batches_from_the_cache_are_those_of_the_records(records, tmp_path, kind, way):
+    found = kept(kind, records, tmp_path)
+    with opened(records, requests(num_epochs=2)) as plain, opened(
+        found, requests(num_epochs=2), kind=way
+    ) as cached:
+        for expected, batch in zip(plain, cached):
+            np.testing.assert_array_equal(batch.data, expected.data)
+            np.testing.assert_array_equal(batch.label, expected.label)
+        assert next(cached, None) is None
+
+
+def test_a_second_run_finds_the_file_and_a_changed_rec_makes_another(tmp_path):
+    path, folder = tmp_path / "some.rec", tmp_path / "cache"
+    records = write_records(path, jpegs(NUM_SAMPLES))
+    on_disk(records, 1, folder)
+    (file,) = folder.iterdir()
+    before = file.stat()
+    on_disk(records, 1, folder)
+    assert [(found, found.stat().st_mtime_ns) for found in folder.iterdir()] == [(file, before.st_mtime_ns)]
+    changed = write_records(path, list(jpegs(NUM_SAMPLES))[::-1])
+    pixels = on_disk(changed, 1, folder).read(0).payload
+    assert len(list(folder.iterdir())) == 2
+    np.testing.assert_array_equal(pixels, images.decode(changed.read(0).payload))
+
+
+def test_bad_pictures_stay_bad(tmp_path):
+    bad = with_bad_ones(tmp_path, 5)
+    with pytest.raises(DataError, match=r"bad.rec: record 5 \(key 105\): Premature end"), opened(
+        in_memory(bad, 1)
+    ) as loader:
+        list(loader)
+
+
+def test_damage_in_the_file_is_noticed(records, tmp_path):
+    found = on_disk(records, 1, tmp_path)
+    (file,) = tmp_path.iterdir()
+    with file.open("r+b") as content:
+        content.seek(40 * 30 * 3 * 7 + 11)
+        byte = content.read(1)
+        content.seek(-1, os.SEEK_CUR)
+        content.write(bytes([byte[0] ^ 1]))
+    found.read(6)
+    found.read(7, verify=False)
+    with pytest.raises(DataError, match=r"record 7 \(key 107\): its pixels in --cache-dir are damaged"):
+        found.read(7)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 10, 100_000])
+def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
+    on_disk(records, 1, tmp_path)
+    (file,) = tmp_path.iterdir()
+    os.truncate(file, num_bytes)
+    with pytest.raises(DataError, match="not a whole cache; remove it"):
+        on_disk(records, 1, tmp_path)
+
+
+def test_a_full_disk_is_said_so_and_nothing_half_written_is_left(records, tmp_path):
+    (tmp_path / f"{cache._fingerprint(records)}.pixels.{os.getpid()}.partial").symlink_to("/dev/full")
+    with pytest.raises(UsageError, match=r"--cache-dir .*: No space left on device; give another folder"):
+        on_disk(records, 1, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_does_not_fit_is_refused_before_it_is_tried(records, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "available_memory", lambda: 40 * 30 * 3 * NUM_SAMPLES)
+    with pytest.raises(
+        UsageError, match=r"--cache ram: the decoded pictures of .* give --cache disk, or --cache none"
+    ):
+        in_memory(records, 1)
+
+
+def test_a_folder_that_cannot_be_written_is_named(records, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"--cache-dir .*/file/x: Not a directory; give another folder"):
+        on_disk(records, 1, tmp_path / "file" / "x")
