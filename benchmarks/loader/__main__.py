@@ -19,9 +19,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.loader import environments, images, table
-from benchmarks.loader.contend import CONTENDERS, Absent, Cell, measure
+from benchmarks.loader.contend import CONTENDERS, Cell, Size, measure
+from benchmarks.threads import cpu_seconds
 
-FOLDER = Path("runs/benchmarks/loader")
+ENVIRONMENTS = Path("runs/benchmarks/environments")
+FULL, QUICK = Size(2000, 512, 1920), Size(128, 64, 128)
 
 
 def main() -> int:
@@ -29,36 +31,25 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs)
         return 0
-    num_images, num_measured, warm_up, rounds = (
-        (128, 128, 64, 1) if options.quick else (2000, 1920, 512, options.rounds)
-    )
-    packs = images.make(options.folder, num_images)
+    size, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
+    before = cpu_seconds()
+    packs = images.make(options.folder, size.num_pictures)
     cells = [Cell(*cell) for cell in itertools.product(options.packs, options.batches, options.workers)]
     results: table.Results = {(name, cell): [] for cell in cells for name in options.contenders}
-    for round_number in range(rounds):
-        for cell in cells:
-            for name in options.contenders:
-                outcome = measure(name, packs[cell.pack], cell, num_measured, warm_up, options.envs)
-                results[name, cell].append(outcome)
-                _say(f"round {round_number + 1}: {name}, {' '.join(map(str, cell))}: {_brief(outcome)}")
+    for round_number, cell, name in itertools.product(range(rounds), cells, options.contenders):
+        outcome = measure(name, packs[cell.pack], cell, size, options.envs)
+        results[name, cell].append(outcome)
+        print(f"round {round_number + 1}: {name}, {cell}: {outcome}", file=sys.stderr, flush=True)
+    ours, everyones = (after - start for start, after in zip(before, cpu_seconds()))
     bars, all_met = table.render_bars(results)
     if options.json:
-        print(
-            json.dumps(
-                [
-                    {
-                        "contender": name,
-                        **cell._asdict(),
-                        "rounds": [outcome._asdict() for outcome in outcomes],
-                    }
-                    for (name, cell), outcomes in results.items()
-                ]
-            )
-        )
+        print(json.dumps(table.plain(results)))
     else:
-        rounds = f"{options.rounds} rounds, {num_measured} of {num_images} pictures each"
-        print(f"{rounds}, {len(os.sched_getaffinity(0))} cores\n\n{table.render(results)}\n\n{bars}")
-    return 0 if all_met else 1
+        print(f"{rounds} rounds of {size.measured} pictures, {len(os.sched_getaffinity(0))} cores;", end=" ")
+        print(f"neighbours took {1 - ours / everyones:.0%} of the CPU time used meanwhile\n")
+        print(table.render(results))
+        print("\nToo few pictures to judge any ratio." if options.quick else f"\n{bars}")
+    return 0 if all_met and not options.quick else 1
 
 
 def _parse() -> argparse.Namespace:
@@ -70,8 +61,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--setup", action="store_true", help="make the environments that are missing, and end"
     )
-    parser.add_argument("--envs", type=Path, default=FOLDER / "environments", help="where they are")
-    parser.add_argument("--folder", type=Path, default=FOLDER / "images", help="where the pictures are kept")
+    parser.add_argument("--envs", type=Path, default=ENVIRONMENTS, help="where they are")
+    parser.add_argument("--folder", type=Path, default=images.FOLDER, help="where the pictures are kept")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true", help="every round's numbers")
@@ -84,16 +75,6 @@ def _parse() -> argparse.Namespace:
     options = parser.parse_args()
     options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
     return options
-
-
-def _brief(outcome: object) -> str:
-    if isinstance(outcome, Absent):
-        return outcome.reason
-    return f"{outcome.cpu_milliseconds:.3f} ms, {outcome.images_per_second:.0f} images/s"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

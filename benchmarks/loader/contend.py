@@ -1,22 +1,17 @@
-"""Who contends, and one measurement of one contender: a process, with all its children, that ends in time."""
+"""Who contends, and one measurement of one contender."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from benchmarks.loader import environments
+from benchmarks.loader import environments, process
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
 
-ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 300
 # From what mean the last batch's 64 pictures may differ, when pixels and normalisation are as they should be.
 EXPECTED_MEAN = {"float32": (0.2, 0.4), "uint8": (127, 20)}
+FAILED = "failed"
 SHAPES = ((BATCH_SIZE, SIZE, SIZE, 3), (BATCH_SIZE, 3, SIZE, SIZE))
 
 
@@ -41,6 +36,14 @@ CONTENDERS = {
 }
 
 
+class Size(NamedTuple):
+    """How many pictures there are, and how many are loaded."""
+
+    num_pictures: int
+    warm_up: int
+    measured: int
+
+
 class Cell(NamedTuple):
     """What all contenders do side by side."""
 
@@ -63,7 +66,7 @@ class Absent(NamedTuple):
 Outcome = Union[Measured, Absent]
 
 
-def measure(name: str, rec: Path, cell: Cell, num_images: int, warm_up: int, envs: Path) -> Outcome:
+def measure(name: str, rec: Path, cell: Cell, size: Size, envs: Path) -> Outcome:
     """One contender in one cell, once."""
     contender = CONTENDERS[name]
     python = environments.interpreter(envs, contender.environment)
@@ -72,13 +75,13 @@ def measure(name: str, rec: Path, cell: Cell, num_images: int, warm_up: int, env
     if cell.batch not in contender.batches or (cell.workers > 1 and not contender.is_loader):
         return Absent("not offered")
     line = [python, "-m", f"benchmarks.loader.contenders.{contender.module}", rec, "--batch", cell.batch]
-    line += ["--workers", cell.workers, "--images", num_images, "--warm-up", warm_up]
-    exit_code, output, errors = _run([str(part) for part in line])
-    if exit_code != 0:
-        return Absent(f"failed: {(errors.split(chr(10)) or [''])[-1]} (exit code {exit_code})")
-    found = json.loads(output.splitlines()[-1])
+    line += ["--workers", cell.workers, "--images", size.measured, "--warm-up", size.warm_up]
+    ended = process.run(line)
+    if ended.exit_code != 0:
+        return Absent(f"{FAILED}: {ended.last_error} (exit code {ended.exit_code})")
+    found = json.loads(ended.output.splitlines()[-1])
     if contender.is_loader and not _is_the_work(cell.batch, found):
-        return Absent(f"failed: delivers {found['dtype']} {found['shape']} with mean {found['mean']:.3f}")
+        return Absent(f"{FAILED}: delivers {found['dtype']} {found['shape']} with mean {found['mean']:.3f}")
     images = found["num_images"]
     return Measured(1000 * found["cpu_seconds"] / images, images / found["wall_seconds"])
 
@@ -87,28 +90,3 @@ def _is_the_work(batch: str, found: dict[str, Any]) -> bool:
     mean, tolerance = EXPECTED_MEAN[batch]
     is_near = abs(found["mean"] - mean) <= tolerance
     return is_near and found["dtype"] == batch and tuple(found["shape"]) in SHAPES
-
-
-def _run(line: list[str]) -> tuple[int, str, str]:
-    """Exit code and output of a process in a session of its own, of which nothing is left when this returns."""
-    neutral = {
-        key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "MXNET_", "TF_"))
-    }
-    process = subprocess.Popen(
-        line,
-        cwd=ROOT,
-        env=neutral,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
-    except subprocess.TimeoutExpired:
-        output, errors = "", f"no answer in {DEADLINE_SECONDS} s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # workers that outlive it
-        process.wait()
-    return process.returncode, output, errors.strip()

@@ -23,6 +23,7 @@ QUALITY = 90
 NUM_CLASSES = 10
 # Units (of 16 pixels) between restart markers; it divides the 32 and 24 units in a row of these pictures.
 RESTART_INTERVAL = 4
+FOLDER = Path("runs/benchmarks/images")
 PACKS = {"restart": "with restart intervals", "plain": "without restart intervals"}
 
 

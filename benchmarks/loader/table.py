@@ -31,6 +31,14 @@ def median(outcomes: list[Outcome]) -> Outcome:
     return Measured(*(statistics.median(values) for values in zip(*measured)))
 
 
+def plain(results: Results) -> list[dict[str, object]]:
+    """For JSON."""
+    return [
+        {"contender": name, **cell._asdict(), "rounds": [outcome._asdict() for outcome in outcomes]}
+        for (name, cell), outcomes in results.items()
+    ]
+
+
 def render(results: Results) -> str:
     """A table for each pack and kind of batch."""
     groups = dict.fromkeys((cell.pack, cell.batch) for _, cell in results)

@@ -1,0 +1,122 @@
+"""The loader benchmark: its pictures, what its contenders deliver, and that a bar is met only when it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.loader import contend, environments, images, process, table
+from benchmarks.loader.__main__ import ENVIRONMENTS
+from benchmarks.loader.contend import Absent, Cell, Measured, Size
+from benchmarks.loader.contenders.reading import Payloads, random_box
+from mxtrain.data.images import decode
+from mxtrain.data.records import open_records
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return images.make(tmp_path_factory.mktemp("pictures"), 64)
+
+
+def test_both_packs_hold_the_same_pictures(packs: dict[str, Path]) -> None:
+    restart, plain = (open_records(packs[name]) for name in ("restart", "plain"))
+    for position in range(0, 64, 9):
+        marked, unmarked = (records.read(position).payload for records in (restart, plain))
+        assert b"\xff\xdd\x00\x04" in bytes(marked) and b"\xff\xdd\x00\x04" not in bytes(unmarked)
+        assert np.array_equal(decode(marked), decode(unmarked))
+
+
+def test_pictures_are_the_size_of_imagenets(packs: dict[str, Path]) -> None:
+    sizes = [len(open_records(packs["plain"]).read(position).payload) for position in range(64)]
+    assert 65_000 < np.mean(sizes) < 85_000
+
+
+def test_the_tiny_reader_reads_what_ours_does(packs: dict[str, Path]) -> None:
+    records, payloads = open_records(packs["plain"]), Payloads(str(packs["plain"]))
+    assert len(records) == len(payloads)
+    for position in range(64):
+        record = records.read(position)
+        assert bytes(record.payload) == payloads[position]
+        assert record.label == payloads.labels[position]
+
+
+def test_the_random_box_covers_what_it_should() -> None:
+    rng = np.random.default_rng(0)
+    boxes = np.array([random_box(500, 375, rng) for _ in range(500)])
+    left, top, wide, high = boxes.T
+    assert (left >= 0).all() and (top >= 0).all()
+    assert (left + wide <= 500).all() and (top + high <= 375).all()
+    share, ratio = wide * high / (500 * 375), wide / high
+    assert 0.07 < share.min() < 0.15 and 0.85 < share.max() <= 1
+    assert ratio.min() > 0.7 and ratio.max() < 1.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", ["float32", "uint8"])
+@pytest.mark.parametrize("name", contend.CONTENDERS)
+def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> None:
+    """`measure` itself holds shape, type and mean against what they have to be."""
+    environment, offered = contend.CONTENDERS[name].environment, contend.CONTENDERS[name].batches
+    if environments.interpreter(ENVIRONMENTS.resolve(), environment) is None:
+        pytest.skip(f"{environment} is not installed: python -m benchmarks.loader --setup")
+    cell = Cell("plain", batch, workers=1)
+    outcome = contend.measure(name, packs["plain"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
+    if batch not in offered:
+        assert outcome == Absent("not offered")
+    else:
+        assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
+
+
+def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> None:
+    for name in ("mxtrain", "mxtrain_processes"):
+        cell = Cell("restart", "float32", workers=2)
+        outcome = contend.measure(name, packs["restart"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
+        assert isinstance(outcome, Measured), outcome
+
+
+def test_what_is_not_installed_says_so(packs: dict[str, Path], tmp_path: Path) -> None:
+    cell = Cell("plain", "float32", workers=1)
+    assert contend.measure("dali", packs["plain"], cell, Size(64, 64, 64), tmp_path) == Absent(
+        "not installed"
+    )
+
+
+def test_a_contender_that_fails_is_a_row_with_the_reason(tmp_path: Path) -> None:
+    cell = Cell("plain", "float32", workers=1)
+    outcome = contend.measure("decode", tmp_path / "no.rec", cell, Size(64, 64, 64), tmp_path)
+    assert isinstance(outcome, Absent) and "FileNotFoundError" in outcome.reason
+
+
+def test_nothing_outlives_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "DEADLINE_SECONDS", 1)
+    ended = process.run(["sh", "-c", "sleep 61.7 & echo $! >&2; sleep 61.7"])
+    assert ended.exit_code != 0 and "no answer in 1 s" in ended.last_error
+    commands = [
+        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)
+    ]
+    assert not any(b"61.7" in command for command in commands)
+
+
+def results_with(dali: float, ours: float = 1.0) -> table.Results:
+    cell = Cell("restart", "float32", 1)
+    return {
+        ("mxtrain", cell): [Measured(ours, 100.0)] * 3,
+        ("dali", cell): [Measured(dali, 50.0), Measured(dali, 50.0), Measured(9.0, 50.0)],
+    }
+
+
+@pytest.mark.parametrize(("dali", "verdict"), [(1.5, "pass"), (1.39, "FAIL")])
+def test_a_bar_is_a_ratio_of_medians(dali: float, verdict: str) -> None:
+    text, all_met = table.render_bars(results_with(dali))
+    line = next(line for line in text.splitlines() if line.startswith("| DALI, CPU, 1 worker"))
+    assert line.endswith(f"| {verdict} |") and f"{dali:.2f}" in line
+    assert not all_met  # the others were not measured
+    assert text.count("FAIL: not measured") == 2
+
+
+def test_one_failed_round_counts_for_all() -> None:
+    outcomes = [Measured(1.0, 2.0), Absent("failed: of a sudden"), Measured(1.0, 2.0)]
+    assert table.median(outcomes) == Absent("failed: of a sudden")
