@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 DEMO ?= runs/demo
 
 
-.PHONY: env demo test test-system test-all check bench clean
+.PHONY: env demo test test-system test-all fuzz check bench clean
 
 env: $(READY)
 
@@ -33,6 +33,11 @@ test-system: $(READY)
 # Also what takes minutes and what needs root or system packages.
 test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
+
+# Damaged files, each read, loaded and checked. What fails names the seed that makes it again.
+FUZZ_INPUTS ?= 100000
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
 
 check: $(READY)
 	$(BIN)/ruff check .
