@@ -91,6 +91,7 @@ def _check_names(run: Run) -> None:
         ("--loader", run.data.loader, names.LOADERS),
         ("--sampling", run.data.sampling, names.SAMPLINGS),
         ("--verify", run.data.verify, names.VERIFY),
+        ("--normalize", run.data.normalize, names.NORMALIZE),
         ("--cache", run.data.cache, names.CACHES),
         ("--log-level", run.keep.log_level, names.LOG_LEVELS),
         *(("--log", sink, names.SINKS) for sink in run.keep.log.split(",")),

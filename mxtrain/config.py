@@ -43,6 +43,10 @@ class Data:
     cutmix: float = flag(
         0.0, "put a box of another picture into each, its area from Beta(ALPHA, ALPHA); 0: off"
     )
+    normalize: str = flag(
+        "auto",
+        "who turns pixels into numbers: host (the loader) | device | auto (a GPU does, a CPU does not)",
+    )
     loader: str = flag("auto", "who decodes: threads | processes | auto (threads, unless more than 8 cores)")
     loader_workers: str = flag("auto", "how many decode at once: a number, or auto: as many as are of use")
     prefetch_mb: int = flag(256, "megabytes of batches that may be ready or in the making")

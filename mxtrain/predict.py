@@ -38,7 +38,7 @@ def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Pa
 
     from mxtrain.data.augment import eval_transform
     from mxtrain.train.evaluate import resize_of
-    from mxtrain.train.step import to_context
+    from mxtrain.train.handover import to_context
 
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)

@@ -25,7 +25,10 @@ Rng = Any  # np.random.Generator; None where nothing is drawn
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """A picture's bytes to normalised float32 planes (3, image_size, image_size), written into `out`."""
+    """A picture's bytes to planes (3, image_size, image_size), written into `out`.
+
+    They are normalised where `out` is float32; as uint8 they stay what they are, for a device to normalise.
+    """
 
     crop: Callable[..., Pixels]
     changes: tuple[Callable[..., Pixels], ...]
@@ -33,7 +36,7 @@ class Transform:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
-    def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[np.float32]) -> None:
+    def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[Any]) -> None:
         image = self.crop(payload, rng, self.image_size)
         for change in self.changes:
             image = change(image, rng)
@@ -44,6 +47,9 @@ class Transform:
                 f"it has to stay uint8 {(self.image_size, self.image_size, 3)}"
             )
         for plane, mean, std, to in zip(cv2.split(image), self.mean, self.std, out):
+            if out.dtype == np.uint8:
+                to[:] = plane
+                continue
             np.multiply(plane, np.float32(1 / (255 * std)), out=to)
             np.subtract(to, np.float32(mean / std), out=to)
 

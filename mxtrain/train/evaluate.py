@@ -15,7 +15,7 @@ from mxtrain.data.augment import eval_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.runtime import mx
-from mxtrain.train.step import to_context
+from mxtrain.train.handover import dtype_of, to_context
 
 SAMPLES_AT_ONCE = 64
 
@@ -31,7 +31,7 @@ def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     sums = np.zeros(3)
-    with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data)) as loader:
+    with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data), dtype_of(run)) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             context = contexts[batch.request.position % len(contexts)]

@@ -23,6 +23,7 @@ from mxtrain.report.writers import Record, open_sinks
 from mxtrain.train import schedules, signals, state
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.evaluate import evaluate
+from mxtrain.train.handover import dtype_of
 from mxtrain.train.step import Outcome, train_step
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterat
 def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
     size = run.data.image_size
     fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed, run.data.skip_bad)
-    return Loader(fill, (3, size, size), requests, way_of(run.data))
+    return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
 
 
 def _step_record(step: int, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:

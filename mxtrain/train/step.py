@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision
+from mxtrain.train.handover import to_context
 from mxtrain.train.precision import LossScale
 from mxtrain.train.state import Parts
 from mxtrain.train.statistics import RunningMean
@@ -100,12 +101,6 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
     return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
-
-
-def to_context(array: Any, context: Any) -> Any:
-    """A numpy array as an NDArray there; on the first CPU context without a copy."""
-    # from_numpy makes its argument read-only for good: a view takes that, the loader's buffer stays writable.
-    return mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(context)
 
 
 class GradientSum:

@@ -19,6 +19,7 @@ FLAGS = [
     "--augment",
     "--mixup",
     "--cutmix",
+    "--normalize",
     "--loader",
     "--loader-workers",
     "--prefetch-mb",

@@ -15,7 +15,15 @@ LAYERS = [
     ["fit", "evaluate", "predict", "doctor", "trained"],
     ["train.loop"],
     ["train.step", "train.state", "train.statistics", "train.evaluate"],
-    ["kv.store", "models.zoo", "models.small", "train.precision", "train.optimizers", "train.weights"],
+    [
+        "kv.store",
+        "models.zoo",
+        "models.small",
+        "train.precision",
+        "train.optimizers",
+        "train.weights",
+        "train.handover",
+    ],
     ["runtime"],
 ]
 PURE = [
