@@ -6,15 +6,20 @@ Owns where each record stands and what its header says. The bytes inside are loo
 
 from __future__ import annotations
 
+import dataclasses
+from array import array
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.records import RecordFile, index_path
 from tools.im2rec_wrapper.findings import Finding, Place, of_file
+
+Ids = npt.NDArray[np.uint64]
 
 _SEARCH_BYTES = 1 << 20
 
@@ -35,67 +40,72 @@ class Table(NamedTuple):
         return Place(self.path, number, int(self.keys[number]), int(self.offsets[number]))
 
 
-class _Seen(NamedTuple):
-    offset: int
-    end: int
-    header: recordio.Header
-    label: Label
+@dataclasses.dataclass
+class _Walked:
+    """What is gathered on the way, in little memory."""
+
+    offsets: array[int] = dataclasses.field(default_factory=lambda: array("q"))
+    ids: array[int] = dataclasses.field(default_factory=lambda: array("Q"))
+    labels: list[Label] = dataclasses.field(default_factory=list)
+    has_checksums: bool = False
 
 
 def read_table(file: RecordFile) -> tuple[Table, list[Finding]]:
     """The records, with the keys of the .idx where it lists them, and what is wrong with frames and .idx."""
     seen, findings = _walk(file)
-    ids = [record.header.id for record in seen]
-    is_key = len(set(ids)) == len(ids) and all(number < 1 << 63 for number in ids)
-    table = Table(
-        file.path,
-        np.array([record.offset for record in seen], np.int64),
-        np.array(ids if is_key else range(len(ids)), np.int64),
-        [record.label for record in seen],
-        any(record.header.has_tag for record in seen),
-    )
-    if table.has_checksums and len(set(ids)) < len(ids):
+    ids = np.array(seen.ids, np.uint64)
+    num_keys = len(np.unique(ids))
+    is_key = num_keys == len(ids) and not (ids >> np.uint64(63)).any()
+    keys = ids.astype(np.int64) if is_key else np.arange(len(ids))
+    table = Table(file.path, np.array(seen.offsets, np.int64), keys, seen.labels, seen.has_checksums)
+    if table.has_checksums and num_keys < len(ids):
         findings.append(_repeated(table, ids))
     return table, findings + _check_index(table)
 
 
-def _repeated(table: Table, ids: list[int]) -> Finding:
+def _repeated(table: Table, ids: Ids) -> Finding:
     """Records go by their keys, and these have some twice: files put one behind the other, or damage."""
-    _, first_of, counts = np.unique(np.array(ids, np.uint64), return_index=True, return_counts=True)
+    _, first_of, counts = np.unique(ids, return_index=True, return_counts=True)
     at = int(first_of[counts.argmax()])
     num = int((counts - 1).sum())
     text = f"{num} records have another one's key (that of record {at}, {ids[at]}, is there {counts.max()} times)"
     return of_file("structure", table.path, f"{text}: pack it again")
 
 
-def _walk(file: RecordFile) -> tuple[list[_Seen], list[Finding]]:
+def _walk(file: RecordFile) -> tuple[_Walked, list[Finding]]:
     """All records that stand one behind the other from the first byte to the last, and the bytes between."""
-    seen: list[_Seen] = []
-    findings: list[Finding] = []
+    seen, findings = _Walked(), []
     offset = 0
     while offset < file.num_bytes:
         try:
-            seen.append(_look(file, offset))
-            offset = seen[-1].end
+            offset = _step(file, offset, seen)
         except BadRecord as bad:
             # A false length leads to where no record starts, perhaps past good ones: look for them behind the
             # record that led here. No good record has a start of another one inside.
-            if seen and (found := _next_start(file, seen[-1].offset + 4)) is not None and found < offset:
-                offset = seen.pop().offset
+            inside = _next_start(file, seen.offsets[-1] + 4) if seen.offsets else None
+            if inside is not None and inside < offset:
+                offset, end = seen.offsets.pop(), inside
+                del seen.ids[-1], seen.labels[-1]
             else:
                 found = _next_start(file, offset + 4)
-            end = file.num_bytes if found is None else found
+                end = file.num_bytes if found is None else found
             findings.append(of_file("structure", file.path, f"bytes {offset} to {end} are no record: {bad}"))
             offset = end
     return seen, findings
 
 
-def _look(file: RecordFile, offset: int) -> _Seen:
+def _step(file: RecordFile, offset: int, seen: _Walked) -> int:
+    """Take the record there; where it ends."""
     start, end = file.look(offset)
     header = recordio.parse_header(start)
     if len(start) < header.payload_start:
         start, _, _ = file.data(offset)
-    return _Seen(offset, end, header, recordio.parse_label(start, header))
+    label = recordio.parse_label(start, header)
+    seen.labels.append(label if isinstance(label, float) else label.copy())  # not a view of the whole record
+    seen.offsets.append(offset)
+    seen.ids.append(header.id)
+    seen.has_checksums |= header.has_tag
+    return end
 
 
 def _next_start(file: RecordFile, offset: int) -> int | None:
