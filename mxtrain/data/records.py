@@ -120,7 +120,8 @@ class Records:
             header = recordio.parse_header(start)
             if len(start) < header.payload_start:
                 start, _, _ = self._file.data(offset)
-            return recordio.parse_label(start, header)
+            label = recordio.parse_label(start, header)
+            return label if isinstance(label, float) else label.copy()  # not a view of the whole record
         except BadRecord as bad:
             self._fail(position, bad)
 
