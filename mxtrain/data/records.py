@@ -211,7 +211,13 @@ def scan(file: RecordFile) -> Index:
         offsets.append(offset)
         has_checksums |= header.has_tag
         offset = end
-    keys = ids if len(set(ids)) == len(ids) and max(ids) < 1 << 63 else range(len(ids))
+    num_keys = len(set(ids))
+    if has_checksums and num_keys < len(ids):  # in ours they are keys, and `read` takes them at their word
+        raise DataError(
+            f"{file.path}: {len(ids) - num_keys} of {len(ids)} records have another one's key: it was put together "
+            "from several files, or is damaged; give those files, or pack again"
+        )
+    keys = ids if num_keys == len(ids) and max(ids) < 1 << 63 else range(len(ids))
     return Index(np.array(keys, np.int64), np.array(offsets, np.int64), has_checksums)
 
 

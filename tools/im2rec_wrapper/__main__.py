@@ -33,8 +33,8 @@ def _index(parsed: argparse.Namespace) -> None:
     from mxtrain.data.record_writer import rebuild_index
     from mxtrain.data.records import index_path
 
-    num_records = rebuild_index(parsed.rec)
-    print(f"wrote {index_path(parsed.rec)}: {num_records} records")
+    for rec in parsed.rec:
+        print(f"wrote {index_path(rec)}: {rebuild_index(rec)} records")
 
 
 def _check(parsed: argparse.Namespace) -> None:
@@ -77,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
 
     pack_command.add(commands)
     index = commands.add_parser(
-        "index", help="rebuild a lost .idx", description="Rebuild the .idx of a .rec."
+        "index", help="rebuild a lost .idx", description="Rebuild the .idx of each .rec, from the .rec alone."
     )
-    index.add_argument("rec", metavar="FILE.rec", type=Path)
+    index.add_argument("rec", metavar="FILE.rec", type=Path, nargs="+")
     index.set_defaults(run=_index)
     _add_check(commands)
     _add_show(commands)
