@@ -14,6 +14,8 @@ from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 
+LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
+
 
 def check(run: Run) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here."""
@@ -35,7 +37,7 @@ def _check_numbers(run: Run) -> None:
     at_least = {
         "--batch-size": (optim.batch_size, 1),
         "--micro-batch": (optim.micro_batch, 0),
-        "--accumulate": (run.layout.accumulate, 0),
+        "--accumulate": (run.optim.accumulate, 0),
         "--threads": (run.layout.threads, 0),
         "--num-workers": (run.layout.num_workers, 1),
         "--num-servers": (run.layout.num_servers, 1),
@@ -58,6 +60,8 @@ def _check_numbers(run: Run) -> None:
     for name, (value, least) in at_least.items():
         if not least <= value < float("inf"):
             raise UsageError(f"{name} {value}: give {least} or more")
+    if optim.seed > LARGEST_SEED:
+        raise UsageError(f"--seed {optim.seed}: give {LARGEST_SEED} or less")
     if not 0 < optim.lr < float("inf"):
         raise UsageError(f"--lr {optim.lr}: give a number above 0")
     if not 0 <= optim.momentum < 1:

@@ -80,7 +80,6 @@ class Layout:
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
     num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
-    accumulate: int = flag(0, "micro-batches that each device sums up before an update; 0: derived")
     threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")
 
 
@@ -91,6 +90,9 @@ class Optim:
     batch_size: int = flag(64, "samples in one optimizer update, over all devices and workers")
     micro_batch: int = flag(
         0, "samples in one forward/backward; 0: derived from batch_size alone, 32 at most"
+    )
+    accumulate: int = flag(
+        0, "micro-batches that each device sums up; alone, it sets micro_batch to fit; 0: derived"
     )
     optimizer: str = flag("sgd", "an optimizer by MXNet's name, adamw, or module:callable")
     lr: float = flag(0.1, "peak learning rate, for the global batch")
@@ -172,7 +174,7 @@ def _config_file(arguments: list[str]) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        content = yaml.safe_load(Path(path).read_text()) or {}
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}; give a YAML file of flags") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -184,13 +186,17 @@ def _config_file(arguments: list[str]) -> dict[str, Any]:
     for key in flat:
         if key not in names:
             raise UsageError(f"--config {path}: unknown key '{key}'{nearest(key, names)}")
-    return {key: _undo_yaml(value, names[key]) for key, value in flat.items()}
+    return {key: _undo_yaml(key, value, names[key]) for key, value in flat.items()}
 
 
-def _undo_yaml(value: Any, default: Any) -> Any:
-    """YAML 1.1 reads `off` as false and 1e-3 as text; a flag reads a word and a number."""
+def _undo_yaml(key: str, value: Any, default: Any) -> Any:
+    """YAML 1.1 reads `off` as false, 1e-3 as text and a bare 2 as a number; a flag reads words and numbers."""
+    if value is None and default is not None:
+        raise UsageError(f"--config: {key} is empty; give a value or leave the line out")
     if isinstance(value, bool) and not isinstance(default, bool):
         return "on" if value else "off"
+    if isinstance(value, (int, float)) and (isinstance(default, str) or default is None):
+        return str(value)
     if isinstance(value, str) and isinstance(default, float):
         try:
             return float(value)

@@ -7,11 +7,15 @@ traceback. Anything else is our bug and keeps its traceback.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sys
 from typing import Callable, Iterable
 
 DONE, USAGE, DATA, DIVERGED, RESTART_ME = 0, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class Stop(Exception):
@@ -57,9 +61,23 @@ def one_line(program: str, command: Callable[[], object]) -> int:
     try:
         command()
     except Stop as stop:
-        print(f"{program}: {stop}", file=sys.stderr, flush=True)
-        return stop.exit_code
+        return _say(f"{program}: {stop}", stop.exit_code)
+    except KeyboardInterrupt:
+        return _say(f"{program}: stopped by Ctrl-C", SIGINT)
+    except BrokenPipeError:  # whoever read our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        where = error.filename or "a file of this run"
+        return _say(f"{program}: {where}: {error.strerror}; make room and give the same command again", USAGE)
     return DONE
+
+
+def _say(line: str, exit_code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+    return exit_code
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

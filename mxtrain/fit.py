@@ -8,16 +8,22 @@ from __future__ import annotations
 import sys
 from typing import Sequence
 
-from mxtrain import config
-from mxtrain.errors import one_line
+from mxtrain import config, layout
+from mxtrain.errors import Stop, one_line
+from mxtrain.train import signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return one_line("mxtrain.fit", lambda: fit(config.parse(argv)))
+    def command() -> None:
+        with signals.wishes() as wishes:
+            fit(config.parse(argv), wishes)
+
+    return one_line("mxtrain.fit", command)
 
 
-def fit(run: config.Run) -> None:
-    from mxtrain import checks, layout, run_folder
+def fit(run: config.Run, wishes: list[Stop]) -> None:
+    """Train; `wishes` fills when a signal asks for the end."""
+    from mxtrain import checks, run_folder
     from mxtrain.data import cache, labels
     from mxtrain.data.sets import open_set
     from mxtrain.train import resume
@@ -26,23 +32,23 @@ def fit(run: config.Run) -> None:
     train = open_set(str(run.data.train))
     val = open_set(run.data.val) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
-    resume_from = resume.find(run)
-    out = run_folder.prepare(run)
-    print(
-        f"{train.path}: {len(train)} samples, {len(class_names)} classes; {layout.batch_plan(run)}",
-        file=sys.stderr,
-    )
-    kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
+    data = resume.describe(train, class_names)
+    with run_folder.held(run) as out:
+        resume_from = resume.find(run, data)
+        run_folder.describe(run)
+        print(f"{train.path}: {len(train)} samples, {len(class_names)} classes", file=sys.stderr)
+        print(layout.batch_plan(run), file=sys.stderr)
+        kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
 
-    from mxtrain import runtime
+        from mxtrain import runtime
 
-    runtime.load(threads=run.layout.threads or None)
-    from mxtrain.train import loop
+        runtime.load(threads=run.layout.threads or None)
+        from mxtrain.train import loop
 
-    loop.run(run, kept_train, kept_val, class_names, resume_from)
-    found = run_folder.last_evaluation(out)
+        loop.run(run, kept_train, kept_val, data, resume_from, wishes)
+        found = run_folder.last_evaluation(out)
     score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
-    print(f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}")
+    print(f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from mxtrain.config import Run
 from mxtrain.errors import UsageError
 
 LARGEST_DEFAULT_MICRO_BATCH = 32
+MAX_DEVICES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,8 @@ def devices(text: str) -> tuple[tuple[str, int], ...]:
     if kind not in ("cpu", "gpu") or not all(part.isdecimal() for part in parts):
         raise UsageError(f"--devices {text}: expected cpu, cpu:0,1 or gpu:0,1")
     found = tuple((kind, int(part)) for part in parts)
+    if any(index >= MAX_DEVICES for _, index in found):
+        raise UsageError(f"--devices {text}: numbers go from 0 to {MAX_DEVICES - 1}")
     if len(set(found)) < len(found):
         raise UsageError(f"--devices {text}: names a device twice; name each once")
     return found
@@ -50,7 +53,7 @@ def devices(text: str) -> tuple[tuple[str, int], ...]:
 
 def batch_plan(run: Run) -> BatchPlan:
     """The cut of the global batch; flags that contradict each other are refused with numbers that fit."""
-    batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.layout.accumulate
+    batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate
     num_replicas = len(devices(run.layout.devices)) * run.layout.num_workers
     if not micro_batch:
         places = accumulate * num_replicas

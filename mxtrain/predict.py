@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from mxtrain import trained
-from mxtrain.errors import DataError, one_line
+from mxtrain.errors import DataError, UsageError, one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,9 +19,13 @@ def predict(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
     parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
     options = parser.parse_args(argv)
-    missing = [image for image in options.images if not image.is_file()]
-    if missing:
-        raise DataError(f"{missing[0]}: no such file")
+    for image in options.images:
+        if not image.is_file():
+            raise DataError(
+                f"{image}: {'is a folder, give its pictures' if image.is_dir() else 'no such file'}"
+            )
+    if options.top < 1:
+        raise UsageError(f"--top {options.top}: give 1 or more")
 
     net, contexts, run, class_names = trained.open_net(options)
     for image in options.images:

@@ -6,6 +6,7 @@ Owns `config.yaml` (the run, usable with --config), `environment.json` (versions
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -14,41 +15,73 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import mxtrain
 from mxtrain import config, machine
 from mxtrain.errors import UsageError
+from mxtrain.train import checkpoint
 
 PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs")
 
 
-def prepare(run: config.Run) -> Path:
-    """Take the folder, describe the run in it and send the log there too."""
+@contextlib.contextmanager
+def held(run: config.Run) -> Iterator[Path]:
+    """The run's folder, for this process alone, with the log going there too."""
     out = Path(run.keep.out)
-    _lock(out)
-    if run.keep.resume == "never":
-        _set_aside(out)
-    (out / "config.yaml").write_text(config.to_yaml(run))
-    (out / "environment.json").write_text(json.dumps(_environment(), indent=1) + "\n")
-    _start_log(out / "logs" / "fit.log", run.keep.log_level)
-    return out
+    handle = _lock(out)
+    try:
+        with _named(out):
+            if run.keep.resume == "never":
+                _set_aside(out)
+            checkpoint.clean(out / "checkpoints")
+            _start_log(out / "logs" / "fit.log", run.keep.log_level)
+        yield out
+    finally:
+        os.close(handle)
+
+
+def describe(run: config.Run) -> None:
+    """Write down what is run, and with what."""
+    out = Path(run.keep.out)
+    with _named(out):
+        _replace(out / "config.yaml", config.to_yaml(run))
+        _replace(out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def _named(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"--out {error.filename or out}: {error.strerror}; give another folder") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    aside = path.with_name(path.name + ".writing")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
 
 
 def last_evaluation(out: Path) -> dict[str, Any] | None:
     """The newest evaluation in metrics.jsonl."""
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     evaluations: list[dict[str, Any]] = [record for record in records if record["kind"] == "eval"]
     return evaluations[-1] if evaluations else None
 
 
-def _lock(out: Path) -> None:
-    """Hold the folder until this process ends: two runs in one would spoil each other's files."""
-    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT)
+def _lock(out: Path) -> int:
+    """A handle that keeps other runs out while it is open: two in one folder would spoil each other's files."""
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise UsageError(f"--out {out}: another mxtrain.fit is running there; wait for it or give another") from None
+        os.close(handle)
+        raise UsageError(
+            f"--out {out}: another mxtrain.fit is running there; wait for it or give another"
+        ) from None
+    return handle
 
 
 def _set_aside(out: Path) -> None:
@@ -56,8 +89,8 @@ def _set_aside(out: Path) -> None:
     old = [out / name for name in PARTS if (out / name).exists()]
     if not (out / "checkpoints").exists():
         return
-    number = 1 + sum(1 for _ in out.glob("previous-*"))
-    aside = out / f"previous-{number}"
+    numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
+    aside = out / f"previous-{max(numbers, default=0) + 1}"
     aside.mkdir()
     for path in old:
         path.rename(aside / path.name)
@@ -92,7 +125,7 @@ def _start_log(path: Path, level: str) -> None:
     path.parent.mkdir(exist_ok=True)
     root = logging.getLogger("mxtrain")
     root.setLevel(logging.DEBUG)
-    to_file, to_terminal = logging.FileHandler(str(path)), logging.StreamHandler()
+    to_file, to_terminal = logging.FileHandler(str(path), encoding="utf-8"), logging.StreamHandler()
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     to_terminal.setFormatter(logging.Formatter("%(message)s"))
     to_terminal.setLevel(level.upper())

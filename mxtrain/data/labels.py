@@ -41,11 +41,14 @@ def _labels(records: AnyRecords) -> Any:
 
 def check(records: AnyRecords, class_names: list[str]) -> None:
     """Refuse records that a net with these outputs cannot be trained or judged on."""
-    if records.class_names and not set(records.class_names) <= set(class_names):
-        other = sorted(set(records.class_names) - set(class_names))[0]
-        raise DataError(
-            f"{records.path}: its class '{other}' is none of the net's; pack training and validation together"
-        )
+    own = records.class_names or []
+    for number, name in enumerate(own):
+        if number >= len(class_names) or name != class_names[number]:
+            expected = f"'{class_names[number]}'" if number < len(class_names) else "no such class"
+            raise DataError(
+                f"{records.path}: its class {number} is '{name}', the net's is {expected}; "
+                "pack training and validation together"
+            )
     labels, count = _labels(records), len(class_names)
     wrong = np.flatnonzero((labels < 0) | (labels >= count) | (labels != np.floor(labels)) | np.isnan(labels))
     if len(wrong):

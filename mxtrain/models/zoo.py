@@ -58,15 +58,19 @@ def initialize(net: Any, contexts: Sequence[Any], seed: int) -> None:
         net.initialize(relu_gain, ctx=list(contexts))
 
 
-def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int) -> None:
+def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_classes: int) -> None:
     """Fix all shapes and turn the net into a symbolic graph where it can be one."""
     picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
     try:
-        net(picture).wait_to_read()
-    except Exception as error:
+        output = net(picture)
+        mx.nd.waitall()
+    except (mx.base.MXNetError, ValueError) as error:
         raise UsageError(
             f"--model {name} does not take pictures of --image-size {image_size}: {_reason(error)}"
         ) from None
+    _check_output(name, output, num_classes)
+    if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
+        raise UsageError(f"--model {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
         return
@@ -76,6 +80,16 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int) -> No
     except Exception as error:
         net.hybridize(active=False)
         logger.warning("%s runs imperatively, it will not hybridize: %s", name, _reason(error))
+
+
+def _check_output(name: str, output: Any, num_classes: int) -> None:
+    """MXNet clips labels to the outputs there are, so a net with too few would train without a word."""
+    shape = getattr(output, "shape", f"a {type(output).__name__}")
+    if shape != (1, num_classes):
+        raise UsageError(
+            f"--model {name}: gives {shape} for one picture, but there are {num_classes} classes; "
+            f"it has to give one array of shape (pictures, {num_classes})"
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import sys
 import time
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
 from mxtrain.errors import UsageError
+
+logger = logging.getLogger(__name__)
 
 Record = Dict[str, Any]
 
@@ -32,11 +35,11 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, last_step: int):
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= last_step]
+        kept = [json.dumps(record) for record in _whole_records(path) if record["step"] <= last_step]
         aside = path.with_name(path.name + ".writing")
-        aside.write_text("".join(line + "\n" for line in kept))
+        aside.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
         aside.replace(path)
-        self.file = path.open("a", buffering=1)
+        self.file = path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, record: Record) -> None:
         # JSON has no NaN: what is not finite is null.
@@ -47,29 +50,49 @@ class JsonLines:
         self.file.close()
 
 
-def _whole_lines(path: Path) -> list[str]:
-    """The lines of the file; a last one that a kill cut short is not one."""
+def _whole_records(path: Path) -> Iterator[Record]:
+    """The records of the file; a line that a kill or a power cut has spoilt is none."""
     if not path.exists():
-        return []
-    text = path.read_text()
-    return text[: text.rfind("\n") + 1].splitlines()
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            record["step"] + 0
+            yield record
+        except (ValueError, TypeError, KeyError):
+            logger.warning("%s: line %d is no record, dropped", path, number)
 
 
 class Console:
     """A progress bar on a terminal, a plain line now and then elsewhere."""
 
     def __init__(
-        self, num_steps: int, first_step: int, stream: TextIO = sys.stderr, every_seconds: float = 10.0
+        self, num_steps: int, first_step: int, stream: TextIO | None = None, every_seconds: float = 10.0
     ):
-        self.stream, self.num_steps, self.every_seconds = stream, num_steps, every_seconds
+        self.stream = stream if stream is not None else sys.stderr  # None where it was closed
+        self.num_steps, self.every_seconds = num_steps, every_seconds
         self.last_line = -every_seconds
         self.bar: Any = None
-        if stream.isatty():
+        if self.stream is not None and self.stream.isatty():
             from tqdm import tqdm
 
-            self.bar = tqdm(total=num_steps, initial=first_step, unit="step", file=stream, dynamic_ncols=True)
+            bar = {"total": num_steps, "initial": first_step, "unit": "step", "dynamic_ncols": True}
+            self.bar = tqdm(file=self.stream, **bar)
 
     def write(self, record: Record) -> None:
+        try:
+            self._show(record)
+        except (OSError, ValueError):  # whoever read it is gone; training goes on
+            self.stream, self.bar = None, None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if self.bar is not None:
+                self.bar.close()
+
+    def _show(self, record: Record) -> None:
+        if self.stream is None:
+            return
         if record["kind"] == "eval":
             self._line(f"epoch {record['epoch']}: " + ", ".join(_shown(record, ("val_loss", "val_accuracy"))))
         elif self.bar is not None:
@@ -79,10 +102,6 @@ class Console:
             shown = ", ".join(_shown(record, ("loss", "accuracy", "lr", "images_per_second")))
             self._line(f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: {shown}")
             self.last_line = time.monotonic()
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
     def _line(self, text: str) -> None:
         if self.bar is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -17,10 +18,10 @@ from mxtrain.data import order
 from mxtrain.data.augment import train_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, Request, way_of
-from mxtrain.errors import Diverged
+from mxtrain.errors import Diverged, Stop
 from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import schedules, signals, state
+from mxtrain.train import checkpoint, schedules, state
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.handover import dtype_of
@@ -29,26 +30,30 @@ from mxtrain.train.step import Outcome, train_step
 logger = logging.getLogger(__name__)
 
 
-def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: Checkpoint | None) -> None:
-    """Train as `run` says on the records `train`, from the beginning or from a checkpoint."""
+def run(
+    run: Run, train: Any, val: Any | None, data: dict[str, Any], resume: Checkpoint | None, wishes: list[Stop]
+) -> None:
+    """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint."""
+    out = Path(run.keep.out)
     steps_per_epoch = order.steps_per_epoch(len(train), run.optim.batch_size)
     num_steps = _num_steps(run, steps_per_epoch)
     schedule = schedules.by_name(run.optim.schedule)
     warmup_steps = round(run.optim.warmup_epochs * steps_per_epoch)
-    parts = state.build(run, len(class_names))
+    parts = state.build(run, len(data["class_names"]))
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
         logger.info(
             "nothing left to do: all %d steps are done; more --epochs would go on from here", num_steps
         )
 
-    with signals.wishes() as wishes, open_sinks(
-        run.keep.log, Path(run.keep.out), num_steps, progress.step
-    ) as write:
+    if wishes:
+        raise wishes[0]
+    with open_sinks(run.keep.log, out, num_steps, progress.step) as write:
         requests = _requests(run, train, progress.step, num_steps)
         with _open_loader(run, train, requests) as loader:
             started = time.monotonic()
-            for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
+            for step in range(progress.step, num_steps):
+                batches = itertools.islice(loader, _num_micro_batches(run, len(train), step))
                 rate = schedules.learning_rate(schedule, step, run.optim.lr, warmup_steps, num_steps)
                 outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
                 progress = progress.after(outcome)
@@ -61,11 +66,16 @@ def run(run: Run, train: Any, val: Any | None, class_names: list[str], resume: C
                 if ended and val is not None:
                     found = evaluate(run, parts.net, val, parts.contexts)
                     write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
+                    _refuse_no_loss(found["val_loss"], progress.step)
                     progress = progress.scored(found["val_accuracy"])
-                if ended or wishes or _is_due(progress.step, run.keep.checkpoint_steps):
-                    state.save(run, parts, progress, class_names)
-                if wishes and progress.step < num_steps:
-                    raise wishes[0]
+                wish = wishes[0] if wishes else None  # once: a signal may come between two looks
+                if ended or wish or _is_due(progress.step, run.keep.checkpoint_steps):
+                    checkpoint.fsync(
+                        out / "metrics.jsonl"
+                    )  # never behind the checkpoint, also after a power cut
+                    state.save(run, parts, progress, data)
+                if wish and progress.step < num_steps:
+                    raise wish
                 started = time.monotonic()
 
 
@@ -90,6 +100,12 @@ def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterat
             of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
             for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
                 yield Request(step, position, epoch, part)
+
+
+def _num_micro_batches(run: Run, num_samples: int, step: int) -> int:
+    """How many requests make up this step; the last one of an epoch may be short."""
+    first = step % order.steps_per_epoch(num_samples, run.optim.batch_size) * run.optim.batch_size
+    return math.ceil(min(run.optim.batch_size, num_samples - first) / batch_plan(run).micro_batch)
 
 
 def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
@@ -121,6 +137,11 @@ def _refuse_divergence(outcome: Outcome, step: int) -> None:
             f"step {step}: gradients are not finite (loss {outcome.loss:g}); lower --lr or raise --warmup-epochs, "
             "then run again with another --out"
         )
+
+
+def _refuse_no_loss(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise Diverged(f"step {step}: the validation loss is {loss}; lower --lr, and give another --out")
 
 
 def _is_due(step: int, every: int) -> bool:

@@ -9,7 +9,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from mxtrain import config
+from mxtrain import config, layout
+from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
 from mxtrain.train import checkpoint
 from mxtrain.train.checkpoint import Checkpoint
@@ -19,48 +20,62 @@ FREE = {
     *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
     *("cache_dir", "normalize", "epochs", "max_steps"),
+    *("micro_batch", "accumulate"),  # compared by what they come to
 }
 
 
-def find(run: config.Run) -> Checkpoint | None:
-    """The checkpoint that `--resume` means; None for a fresh start."""
+def describe(train: AnyRecords, class_names: list[str]) -> dict[str, Any]:
+    """What a checkpoint keeps of the training set, to know it again."""
+    return {"class_names": class_names, "num_samples": len(train)}
+
+
+def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
+    """The checkpoint that `--resume` means for a run on `data`; None for a fresh start."""
+    folder = Path(run.keep.out) / "checkpoints"
     if run.keep.resume == "never":
         return None
     if run.keep.resume == "auto":
-        found = checkpoint.newest(Path(run.keep.out) / "checkpoints")
+        found = checkpoint.newest(folder)
     else:
         found = Path(run.keep.resume), checkpoint.read_state(Path(run.keep.resume))
     if found is not None:
-        _refuse_another_curve(run, *found)
+        _refuse_another_curve(run, data, *found)
     return found
 
 
 def of_run(out: Path, which: str) -> Checkpoint:
-    """A run folder's checkpoint: best, latest, or a path."""
-    if not (out / "checkpoints").is_dir():
+    """A run folder's checkpoint, best or latest, or the one at a path."""
+    if which not in ("best", "latest"):
+        if not Path(which).is_dir():
+            raise UsageError(f"--checkpoint {which}: no such folder; give best, latest or a path")
+        return Path(which), checkpoint.read_state(Path(which))
+    folder = out / "checkpoints"
+    if not folder.is_dir():
         raise UsageError(
             f"--run {out}: not a run folder, it has no checkpoints/; give the --out of mxtrain.fit"
         )
-    if which not in ("best", "latest"):
-        return Path(which), checkpoint.read_state(Path(which))
-    found = (
-        checkpoint.best(out / "checkpoints") if which == "best" else checkpoint.newest(out / "checkpoints")
-    )
+    found = checkpoint.best(folder) if which == "best" else checkpoint.newest(folder)
     if found is None:
-        raise DataError(
-            f"{out / 'checkpoints'}: holds no whole checkpoint; let mxtrain.fit finish an epoch first"
-        )
+        raise DataError(f"{folder}: holds no whole checkpoint; let mxtrain.fit finish an epoch first")
     return found
 
 
-def _refuse_another_curve(run: config.Run, path: Path, state: dict[str, Any]) -> None:
-    """Going on with other hyper-parameters would be neither run."""
+def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, state: dict[str, Any]) -> None:
+    """Going on with other hyper-parameters or other data would be neither run."""
     saved, now = state["config"], config.to_flat(run)
-    differing = [name for name in now if name not in FREE and saved.get(name) != now[name]]
+    before = layout.batch_plan(config.from_flat(saved)).micro_batch
+    differing = [
+        f"--{name.replace('_', '-')} {saved.get(name)} -> {now[name]}"
+        for name in now
+        if name not in FREE and saved.get(name) != now[name]
+    ]
+    if before != layout.batch_plan(run).micro_batch:
+        differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")
+    if state["num_samples"] != data["num_samples"]:
+        differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")
+    if state["class_names"] != data["class_names"]:
+        differing.append("other class names, or in another order")
     if differing:
-        changes = ", ".join(
-            f"--{name.replace('_', '-')} {saved.get(name)} -> {now[name]}" for name in differing
-        )
         raise UsageError(
-            f"{path}: is another run's ({changes}); give its values, another --out, or --resume never"
+            f"{path}: is another run's ({', '.join(differing)}); give its values, another --out, or --resume never"
         )

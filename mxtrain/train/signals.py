@@ -13,10 +13,10 @@ from mxtrain.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 
 MEANING: dict[int, Stop] = {
     signal.SIGTERM: Stopped(
-        "stopped by SIGTERM after a checkpoint; the same command goes on from it", SIGTERM
+        "stopped by SIGTERM; the same command goes on from the newest checkpoint", SIGTERM
     ),
-    signal.SIGINT: Stopped("stopped by Ctrl-C after a checkpoint; the same command goes on from it", SIGINT),
-    signal.SIGUSR1: RestartMe("SIGUSR1: checkpoint written; the same command goes on from it"),
+    signal.SIGINT: Stopped("stopped by Ctrl-C; the same command goes on from the newest checkpoint", SIGINT),
+    signal.SIGUSR1: RestartMe("stopped by SIGUSR1; the same command goes on from the newest checkpoint"),
 }
 
 

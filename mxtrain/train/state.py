@@ -16,6 +16,7 @@ from typing import Any, Sequence
 from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
+from mxtrain.errors import Diverged
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import zoo
 from mxtrain.runtime import mx
@@ -61,7 +62,7 @@ def build_net(run: Run, num_classes: int, contexts: Sequence[Any]) -> Any:
     precision.enable(run.model.amp)
     net = zoo.build(run.model.model, num_classes)
     zoo.initialize(net, contexts, run.optim.seed)
-    zoo.compile(net, run.model.model, contexts, run.data.image_size)
+    zoo.compile(net, run.model.model, contexts, run.data.image_size, num_classes)
     return net
 
 
@@ -82,11 +83,16 @@ def build(run: Run, num_classes: int) -> Parts:
     return Parts(net, loss, trainer, places, run.optim.seed, plan.num_micro_batches, mixing)
 
 
-def save(run: Run, parts: Parts, progress: Progress, class_names: list[str]) -> Path:
-    """Write a checkpoint of this moment into the run folder and drop the ones no longer wanted."""
+def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Path:
+    """Write a checkpoint of this moment into the run folder and drop the ones no longer wanted.
+
+    `data` describes the training set, as `resume.describe` does.
+    """
+    if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer._params]):
+        raise Diverged(f"step {progress.step}: weights are not finite; lower --lr, and give another --out")
     folder = Path(run.keep.out) / "checkpoints"
     files = {
-        WEIGHTS: parts.net.save_parameters,
+        WEIGHTS: lambda path: weights.save(parts.net, path),
         OPTIMIZER: lambda path: weights.save_optimizer(parts.trainer, path),
     }
     state = {
@@ -94,7 +100,7 @@ def save(run: Run, parts: Parts, progress: Progress, class_names: list[str]) -> 
         "loss_scale": dataclasses.asdict(progress.scale),
         "update_counts": weights.update_counts(parts.trainer),
         "config": config.to_flat(run),
-        "class_names": class_names,
+        **data,
     }
     written = checkpoint.write(folder, progress.step, files, state)
     checkpoint.prune(folder, run.keep.keep_last, run.keep.keep_best)
@@ -106,9 +112,10 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     if found is None:
         return Progress(step=0, scale=precision.loss_scale(run.model.amp))
     path, state = found
-    weights.load(parts.net, str(path / WEIGHTS), parts.contexts)
+    weights.load(parts.net, str(path / WEIGHTS))
     weights.load_optimizer(parts.trainer, str(path / OPTIMIZER), state["update_counts"])
     logger.info("going on from %s", path)
+    checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
     return Progress(state["step"], LossScale(**state["loss_scale"]), state["score"])
 
 
@@ -116,5 +123,5 @@ def load_net(found: Checkpoint, places: Sequence[Any]) -> Any:
     """The trained net of a checkpoint, without what training it further would need."""
     path, state = found
     net = build_net(config.from_flat(state["config"]), len(state["class_names"]), places)
-    weights.load(net, str(path / WEIGHTS), places)
+    weights.load(net, str(path / WEIGHTS))
     return net

@@ -26,3 +26,28 @@ class Imperative(mx.gluon.HybridBlock):
 
 def imperative_net(num_classes: int) -> Any:
     return Imperative(num_classes)
+
+
+def three_outputs(num_classes: int) -> Any:
+    return nn.Dense(3)
+
+
+class Lambda(mx.gluon.HybridBlock):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return self.function(F, x)
+
+
+def two_arrays(num_classes: int) -> Any:
+    return Lambda(lambda F, x: (x, x))
+
+
+def nothing_to_train(num_classes: int) -> Any:
+    return Lambda(lambda F, x: F.slice_axis(F.flatten(x), axis=1, begin=0, end=num_classes))
+
+
+def buggy(num_classes: int) -> Any:
+    return Lambda(lambda F, x: undefined_name)  # noqa: F821

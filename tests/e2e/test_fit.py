@@ -150,6 +150,45 @@ def wait_for_step(out: Path, step: int, process: subprocess.Popen[Any], deadline
     raise AssertionError(f"step {step} was not reached")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_starts(shapes: Path, tmp_path: Path, number: int) -> None:
+    """Before the first step there is nothing to save; it ends with the same code and no traceback."""
+    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, tmp_path / "run"), "--epochs", "1000"]
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.7)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number and "Traceback" not in said, said
+
+
+def test_nobody_listens(finished: Path, shapes: Path, tmp_path: Path) -> None:
+    """Closed or broken output streams do not stop a run."""
+    for number, streams in enumerate(["2>&-", "2>&1 | head -1", "> /dev/full"]):
+        arguments = " ".join(flags(shapes, tmp_path / str(number))[:-2])
+        line = f"{sys.executable} -m mxtrain.fit {arguments} --max-steps 4 {streams}"
+        subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, timeout=100)
+        assert [record["step"] for record in records(tmp_path / str(number))][:4] == [1, 2, 3, 4]
+        assert list((tmp_path / str(number) / "checkpoints").glob("step-00000004")), streams
+
+
+@pytest.mark.system
+def test_a_full_disk_is_said_and_left_tidy(shapes: Path, tmp_path: Path, command: Command) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=True, timeout=20)
+    try:
+        many = ["--keep-last", "99", "--checkpoint-steps", "1"]
+        done = command("mxtrain.fit", *flags(shapes, disk / "run"), *many)
+        assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+        assert not list((disk / "run" / "checkpoints").glob(".writing-*"))
+        assert list((disk / "run" / "checkpoints").glob("step-*")), "what was saved before is there"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True, timeout=20)
+
+
 def test_one_run_a_folder(shapes: Path, tmp_path: Path, command: Command) -> None:
     out = tmp_path / "run"
     line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out), "--epochs", "1000"]

@@ -65,7 +65,7 @@ def test_names_are_gluoncvs_classifiers() -> None:
 def train_once(name: str, size: int) -> np.ndarray:
     net = zoo.build(name, 5)
     zoo.initialize(net, CPU, seed=0)
-    zoo.compile(net, name, CPU, size)
+    zoo.compile(net, name, CPU, size, 5)
     picture = mx.nd.random.uniform(shape=(2, 3, size, size))
     with mx.autograd.record():
         output = net(picture)
@@ -99,7 +99,7 @@ def test_the_seed_gives_the_weights() -> None:
     def weights(seed: int) -> np.ndarray:
         net = zoo.build("small_cnn", 5)
         zoo.initialize(net, CPU, seed)
-        zoo.compile(net, "small_cnn", CPU, 16)
+        zoo.compile(net, "small_cnn", CPU, 16, 5)
         return np.concatenate([p.data().asnumpy().ravel() for p in net.collect_params().values()])
 
     np.testing.assert_array_equal(weights(1), weights(1))
@@ -111,7 +111,7 @@ def test_the_graph_computes_what_the_block_does() -> None:
     zoo.initialize(net, CPU, seed=0)
     picture = mx.nd.random.uniform(shape=(2, 3, 32, 32))
     imperative = net(picture).asnumpy()
-    zoo.compile(net, "small_resnet", CPU, 32)
+    zoo.compile(net, "small_resnet", CPU, 32, 5)
     np.testing.assert_allclose(net(picture).asnumpy(), imperative, rtol=1e-5, atol=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_a_size_that_does_not_fit_is_refused() -> None:
     net = zoo.build("alexnet", 5)
     zoo.initialize(net, CPU, seed=0)
     with pytest.raises(UsageError, match="--image-size 8") as refused:
-        zoo.compile(net, "alexnet", CPU, 8)
+        zoo.compile(net, "alexnet", CPU, 8, 5)
     assert "\n" not in str(refused.value)
 
 
@@ -128,9 +128,32 @@ def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFix
     net = zoo.build(name, 2)
     zoo.initialize(net, CPU, seed=0)
     with caplog.at_level(logging.WARNING):
-        zoo.compile(net, name, CPU, 24)
+        zoo.compile(net, name, CPU, 24, 2)
     assert sum("imperatively" in record.message for record in caplog.records) == 1
     assert net(mx.nd.zeros((1, 3, 24, 24))).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("three_outputs", r"\(1, 3\) for one picture, but there are 5"),
+        ("two_arrays", "a tuple"),
+        ("nothing_to_train", "no parameters"),
+    ],
+)
+def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str) -> None:
+    name = f"tests.e2e.own_net:{path}"
+    net = zoo.build(name, 5)
+    zoo.initialize(net, CPU, seed=0)
+    with pytest.raises(UsageError, match=words):
+        zoo.compile(net, name, CPU, 24, 5)
+
+
+def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
+    net = zoo.build("tests.e2e.own_net:buggy", 5)
+    zoo.initialize(net, CPU, seed=0)
+    with pytest.raises(NameError):
+        zoo.compile(net, "tests.e2e.own_net:buggy", CPU, 24, 5)
 
 
 def test_a_path_that_gives_no_net() -> None:

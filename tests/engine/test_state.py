@@ -8,23 +8,39 @@ import numpy as np
 import pytest
 
 from mxtrain import config, names
-from mxtrain.errors import DataError
+from mxtrain.errors import DataError, Diverged
 from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, precision, state, step
 from tests.engine.test_step import arrays, batches
 
 CLASSES = ["a", "b", "c", "d"]
-FLAGS = ["--train", "t.rec", "--image-size", "16", "--model", "small_cnn", "--batch-size", "8", "--micro-batch", "4"]
+DATA = {"class_names": CLASSES, "num_samples": 100}
+FLAGS = [
+    "--train",
+    "t.rec",
+    "--image-size",
+    "16",
+    "--model",
+    "small_cnn",
+    "--batch-size",
+    "8",
+    "--micro-batch",
+    "4",
+]
 
 
 def run_of(out: Path, *flags: str) -> config.Run:
     return config.parse([*FLAGS, "--out", str(out), "--lr", "0.01", *flags])
 
 
-def advance(parts: state.Parts, progress: state.Progress, num_steps: int) -> tuple[state.Progress, list[float]]:
+def advance(
+    parts: state.Parts, progress: state.Progress, num_steps: int
+) -> tuple[state.Progress, list[float]]:
     losses = []
     for number in range(progress.step, progress.step + num_steps):
-        outcome = step.train_step(parts, batches(8, 4, number), lambda batch: None, number, 0.01, progress.scale)
+        outcome = step.train_step(
+            parts, batches(8, 4, number), lambda batch: None, number, 0.01, progress.scale
+        )
         progress = progress.after(outcome)
         losses.append(outcome.loss)
     return progress, losses
@@ -36,7 +52,7 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
-    state.save(run, parts, progress, CLASSES)
+    state.save(run, parts, progress, DATA)
     _, expected = advance(parts, progress, 3)
 
     again = state.build(run, len(CLASSES))
@@ -46,11 +62,32 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
+def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
+    """A mean over three equal copies is not the copy: what is saved is what one device holds."""
+    run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 3)
+    state.save(run, parts, progress, DATA)
+    again = state.build(run, len(CLASSES))
+    state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints"))
+    for name, value in arrays(parts).items():
+        np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    parts = state.build(run, len(CLASSES))
+    parts.trainer._params[0].list_data()[0][:] = float("nan")
+    with pytest.raises(Diverged, match="--lr"):
+        state.save(run, parts, state.Progress(1, precision.LossScale(), None), DATA)
+    assert not (tmp_path / "checkpoints").exists()
+
+
 def test_going_on_with_more_devices(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "adamw")
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
-    state.save(run, parts, progress, CLASSES)
+    state.save(run, parts, progress, DATA)
     _, expected = advance(parts, progress, 3)
     wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
     more = state.build(wider, len(CLASSES))
@@ -63,7 +100,7 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
     parts = state.build(run, len(CLASSES))
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
     progress, _ = advance(parts, state.Progress(0, scale, None), 1)
-    state.save(run, parts, progress, CLASSES)
+    state.save(run, parts, progress, DATA)
     restored = state.restore(run, parts, checkpoint.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
 
@@ -71,7 +108,7 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
 def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     parts = state.build(run, len(CLASSES))
-    state.save(run, parts, state.Progress(1, precision.LossScale(), None), CLASSES)
+    state.save(run, parts, state.Progress(1, precision.LossScale(), None), DATA)
     other = state.build(run_of(tmp_path, "--model", "small_resnet"), len(CLASSES))
     with pytest.raises(DataError, match=r"weights\.params"):
         state.restore(run, other, checkpoint.newest(tmp_path / "checkpoints"))

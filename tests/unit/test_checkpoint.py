@@ -33,10 +33,9 @@ def test_a_failed_write_leaves_the_old_ones(tmp_path: Path) -> None:
         Path(path).write_bytes(b"half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(UsageError, match="disk full"):
         checkpoint.write(tmp_path, 2, {"weights.params": fail}, {})
-    found = checkpoint.newest(tmp_path)
-    assert found is not None and found[1]["step"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"], "nothing half-written holds space"
     write(tmp_path, 2)
     found = checkpoint.newest(tmp_path)
     assert found is not None and found[1]["step"] == 2
@@ -86,24 +85,66 @@ def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
     assert [path.name[-1] for path in tmp_path.iterdir()] == ["3"]
 
 
+DATA = {"num_samples": 100, "class_names": ["a", "b"]}
+
+
 def run(out: Path, *flags: str) -> config.Run:
     return config.parse(["--train", "t.rec", "--out", str(out), *flags])
 
 
 def test_resume_finds_its_own(tmp_path: Path) -> None:
-    assert resume.find(run(tmp_path)) is None
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)))
-    found = resume.find(run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec"))
+    assert resume.find(run(tmp_path), DATA) is None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
+    other = run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec", "--micro-batch", "32")
+    found = resume.find(other, DATA)
     assert found is not None and found[1]["step"] == 5
-    assert resume.find(run(tmp_path, "--resume", "never")) is None
+    assert resume.find(run(tmp_path, "--resume", "never"), DATA) is None
 
 
-def test_resume_refuses_another_curve(tmp_path: Path) -> None:
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)))
+@pytest.mark.parametrize(
+    ("flags", "data", "words"),
+    [
+        (["--lr", "0.2", "--model", "small_cnn"], {}, ["--lr 0.1 -> 0.2", "--model"]),
+        (["--micro-batch", "16"], {}, ["micro-batches of 32 -> 16"]),
+        (["--accumulate", "4"], {}, ["micro-batches of 32 -> 16"]),
+        ([], {"num_samples": 101}, ["100 -> 101 samples"]),
+        ([], {"class_names": ["b", "a"]}, ["class names"]),
+    ],
+)
+def test_resume_refuses_another_curve(
+    tmp_path: Path, flags: list[str], data: dict[str, Any], words: list[str]
+) -> None:
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
     with pytest.raises(UsageError) as refused:
-        resume.find(run(tmp_path, "--lr", "0.2", "--model", "small_cnn"))
-    assert "--lr 0.1 -> 0.2" in str(refused.value) and "--model" in str(refused.value)
+        resume.find(run(tmp_path, *flags), {**DATA, **data})
+    for word in words:
+        assert word in str(refused.value)
     assert "--seed" not in str(refused.value)
+
+
+def test_checkpoints_that_none_can_read_are_not_a_fresh_start(tmp_path: Path) -> None:
+    (write(tmp_path, 1) / "weights.params").unlink()
+    with pytest.raises(DataError, match="none that can be read"):
+        checkpoint.newest(tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "null", '{"state.json": "x"}'])
+def test_a_manifest_that_lists_nothing_is_none(tmp_path: Path, manifest: str) -> None:
+    path = write(tmp_path, 1)
+    (path / "manifest.json").write_text(manifest)
+    with pytest.raises(DataError, match=r"not a whole checkpoint|damaged"):
+        checkpoint.read_state(path)
+
+
+def test_another_future_is_set_aside(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path, step, score=None)
+    checkpoint.set_aside_after(tmp_path, 1)
+    write(tmp_path, 2, score=None)
+    checkpoint.prune(tmp_path, keep_last=1, keep_best=0)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 2
+    assert (tmp_path / "unused-step-00000003").is_dir(), "nothing is deleted"
 
 
 def test_the_state_holds_no_pickle(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ FLAGS = [
     "--devices",
     "--num-workers",
     "--num-servers",
-    "--accumulate",
     "--threads",
     "--batch-size",
     "--micro-batch",
+    "--accumulate",
     "--optimizer",
     "--lr",
     "--momentum",
@@ -72,9 +72,10 @@ def test_defaults_survive_yaml(tmp_path: Path) -> None:
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text("lr: 1e-3\nbatch-size: 16\namp: off\n")
+    path.write_text("lr: 1e-3\nbatch-size: 16\namp: off\nloader_workers: 2\ntrain: 5\nval: null\n")
     run = config.parse(["--config", str(path), "--batch-size", "8"])
     assert (run.optim.lr, run.optim.batch_size, run.model.amp) == (1e-3, 8, "off")
+    assert (run.data.loader_workers, run.data.train, run.data.val) == ("2", "5", None)
 
 
 def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,6 +114,7 @@ def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
         ("batch_size: many", ["--batch-size", "'many'"]),
         ("x: [", ["not YAML"]),
         ("- 1", ["batch_size: 64"]),
+        ("augment: null", ["augment"]),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -126,6 +128,8 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> N
 
 
 REFUSED = [
+    ("--seed 99999999999", "--seed"),
+    ("--devices cpu:99999999999", "--devices"),
     ("", "--train"),
     ("--batch-size 0", "--batch-size 0: give 1"),
     ("--micro-batch 65", "--micro-batch 65"),

@@ -36,6 +36,23 @@ def test_resume_cuts_back(tmp_path: Path) -> None:
     assert steps == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2), ("train", 3)]
 
 
+def test_spoilt_lines_are_dropped(tmp_path: Path) -> None:
+    lines_there = [json.dumps(record(1)), "", "\0\0\0", "[]", json.dumps(record(2))]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines_there) + "\n")
+    with writers.open_sinks("none", tmp_path, 10, 2) as write:
+        write(record(3))
+    assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+
+
+def test_a_reader_that_goes_does_not_stop_the_run() -> None:
+    stream = io.StringIO()
+    console = writers.Console(num_steps=3, first_step=0, stream=stream)
+    stream.close()
+    console.write(record(1))
+    console.write(record(3))
+    console.close()
+
+
 def test_what_is_not_finite_is_still_json(tmp_path: Path) -> None:
     with writers.open_sinks("none", tmp_path, 10, 0) as write:
         write(record(1, accuracy=float("nan")))
