@@ -1,7 +1,7 @@
 """Everything that can be said about .rec files, read top to bottom in `check`.
 
-How it is printed is `check_report.py`'s. Memory is bounded by some records in flight, and about 300 bytes for
-each record of all files together.
+How it is printed is `check_report.py`'s. Memory holds a few records at a time, and of each its place, label and
+fingerprint.
 """
 
 from __future__ import annotations
