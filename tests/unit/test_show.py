@@ -68,6 +68,12 @@ def test_an_unknown_class_names_the_near_one(rec, tmp_path):
         show(rec, tmp_path / "sheet.png", num=5, class_name="7", seed=0)
 
 
+def test_text_is_refused(rec, tmp_path):
+    (tmp_path / "a.tokens.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds token ids"):
+        show(rec, tmp_path / "sheet.png", num=5, class_name=None, seed=0)
+
+
 def test_the_command_writes_beside_the_file(rec):
     command = [sys.executable, "-m", "tools.im2rec_wrapper", "show", str(rec), "--num", "9"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -14,6 +14,7 @@ from mxtrain.data.records import Records, open_records
 from mxtrain.errors import DataError, UsageError, nearest
 from tools.im2rec_wrapper import drawing
 from tools.im2rec_wrapper.drawing import Canvas
+from tools.im2rec_wrapper.tokens import tokens_path
 
 _TILE, _GAP, _CAPTION, _MOST_COLUMNS = 144, 10, 38, 8
 _FRAME_COLOUR = (225, 225, 225)
@@ -22,6 +23,8 @@ _FRAME_COLOUR = (225, 225, 225)
 def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> int:
     """Write a sheet of `num` pictures, of one class if one is named; how many there are on it."""
     records = open_records(path)
+    if tokens_path(path).exists():
+        raise UsageError(f"{path} holds token ids, not pictures: there is nothing to show")
     positions = _choose(records, num, class_name, seed)
     num_columns = min(len(positions), _MOST_COLUMNS)
     num_rows = -(-len(positions) // num_columns)
