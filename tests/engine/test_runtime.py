@@ -63,6 +63,11 @@ def test_no_role_hijacks_the_import_and_the_role_survives(role: str) -> None:
     ) == [role, 3.0]
 
 
+def test_an_import_without_docstrings_is_refused() -> None:
+    done = run("from mxtrain import runtime; runtime.load()", "-OO")
+    assert "python -OO strips the docstrings" in done.stderr.splitlines()[-1]
+
+
 def test_both_names_load_once() -> None:
     code = (
         "import sys; from mxtrain import runtime; before = 'mxnet' in sys.modules\n"
