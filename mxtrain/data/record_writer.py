@@ -64,7 +64,7 @@ class Replacement:
             if os.fstat(file.fileno()).st_size != num_kept:
                 file.truncate(num_kept)
             file.seek(num_kept)
-            self._file = io.BufferedWriter(file, 1 << 20)
+            self._file = io.BufferedWriter(file, 1 << 16)
         except BlockingIOError:
             raise UsageError(
                 f"another process is writing {path}: wait for it, or choose another name"

@@ -35,43 +35,47 @@ def outcomes(
     """One for each item, in order."""
     may_decode = threading.Semaphore(usable_cores())
 
-    def outcome(item: Item) -> Outcome:
-        try:
-            stamp = source.stamp(item)
-            data = source.read(item)
-            with may_decode:
-                return Outcome(prepare(data), "", stamp)
-        except (BadPicture, BadItem) as error:
-            return Outcome(None, " ".join(str(error).split()), stamp)
-        except OSError as error:
-            return Outcome(None, f"it cannot be read ({error.strerror})", stamp)
+    def of_some(some: Sequence[Item]) -> list[Outcome]:
+        read = [(source.stamp(item), _read(source, item)) for item in some]
+        with may_decode:
+            return [_outcome(prepare, data, stamp) for stamp, data in read]
 
-    return in_order(outcome, items, num_workers or max(16, usable_cores()))
+    return in_order(of_some, items, num_workers or max(16, usable_cores()))
 
 
-def in_order(work: Callable[[Item], T], items: Iterable[Item], num_workers: int) -> Iterator[T]:
-    """`work` of each item, with a bounded number under way."""
-    remaining = iter(items)
-
-    def task(some: Sequence[Item]) -> list[T]:
-        return [work(item) for item in some]
-
-    def tasks() -> Iterator[Sequence[Item]]:
-        while True:
-            some = list(itertools.islice(remaining, _AT_A_TIME))
-            if not some:
-                return
-            yield some
-
-    waiting = tasks()
-    pool = ThreadPoolExecutor(num_workers)
-    under_way: deque[Future[list[T]]] = deque()
+def _read(source: Source, item: Item) -> bytes | str:
+    """Its bytes, or why they cannot be read."""
     try:
-        for some in itertools.islice(waiting, _TASKS_A_WORKER * num_workers):
-            under_way.append(pool.submit(task, some))
+        return source.read(item)
+    except BadItem as error:
+        return " ".join(str(error).split())
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+
+
+def _outcome(prepare: Callable[[bytes], Packed], data: bytes | str, stamp: tuple[int, ...]) -> Outcome:
+    if isinstance(data, str):
+        return Outcome(None, data, stamp)
+    try:
+        return Outcome(prepare(data), "", stamp)
+    except (BadPicture, BadItem) as error:
+        return Outcome(None, " ".join(str(error).split()), stamp)
+
+
+def in_order(
+    work: Callable[[Sequence[Item]], Sequence[T]], items: Iterable[Item], num_workers: int
+) -> Iterator[T]:
+    """What `work` makes of all items, a few at a time, with a bounded number under way."""
+    remaining = iter(items)
+    tasks = iter(lambda: list(itertools.islice(remaining, _AT_A_TIME)), [])
+    pool = ThreadPoolExecutor(num_workers)
+    under_way: deque[Future[Sequence[T]]] = deque()
+    try:
+        for some in itertools.islice(tasks, _TASKS_A_WORKER * num_workers):
+            under_way.append(pool.submit(work, some))
         while under_way:
             yield from under_way.popleft().result()
-            under_way.extend(pool.submit(task, some) for some in itertools.islice(waiting, 1))
+            under_way.extend(pool.submit(work, some) for some in itertools.islice(tasks, 1))
     finally:  # stopped early, do not wait for a disk that may hang
         for future in under_way:
             future.cancel()

@@ -51,7 +51,7 @@ def begin(
     checkpoint = journal.checkpoint(description)
     if checkpoint:
         done = itertools.islice(all_items(parts), checkpoint.num_done)
-        stamps = digest(in_order(found.stamp, done, _NUM_LOOKING))
+        stamps = digest(in_order(lambda some: [found.stamp(item) for item in some], done, _NUM_LOOKING))
         if stamps.hexdigest() == checkpoint.stamps:
             run = _opened(parts, checkpoint, whole_files)
             run.replay(checkpoint, stamps)

@@ -20,6 +20,7 @@ def read_folder(root: Path) -> Source:
     class_names: list[str] = []
     remarks: list[str] = []
     folders, num_outside = _class_folders(root)
+    base = os.path.join(root, "")
     num_others = 0
     for folder in folders:
         paths = list(_files_under(folder.path, frozenset()))
@@ -28,7 +29,7 @@ def read_folder(root: Path) -> Source:
         if not images:
             remarks.append(f"class folder {folder.path} has no images and gets no label")
             continue
-        items += [Item(os.path.relpath(path, root), len(class_names)) for path in images]
+        items += [Item(path[len(base) :], len(class_names)) for path in images]
         class_names.append(check_class_name(folder.name, str(root)))
     if num_outside:
         remarks.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
