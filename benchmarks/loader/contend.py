@@ -19,13 +19,12 @@ class Contender(NamedTuple):
     title: str
     module: str  # in benchmarks/loader/contenders
     environment: str = environments.OURS
-    batches: tuple[str, ...] = ("float32", "uint8")
     is_loader: bool = True
 
 
 CONTENDERS = {
-    "mxtrain": Contender("**mxtrain**, threads", "mxtrain_threads", batches=("float32",)),
-    "mxtrain_processes": Contender("**mxtrain**, processes", "mxtrain_processes", batches=("float32",)),
+    "mxtrain": Contender("**mxtrain**, threads", "mxtrain_threads"),
+    "mxtrain_processes": Contender("**mxtrain**, processes", "mxtrain_processes"),
     "dali": Contender("DALI, CPU", "dali", "dali"),
     "tf_data": Contender("tf.data", "tf_data", "tensorflow"),
     "torch_simplejpeg": Contender("torch DataLoader, simplejpeg and OpenCV", "torch_simplejpeg", "torch"),
@@ -72,8 +71,8 @@ def measure(name: str, rec: Path, cell: Cell, size: Size, envs: Path) -> Outcome
     python = environments.interpreter(envs, contender.environment)
     if python is None:
         return Absent("not installed")
-    if cell.batch not in contender.batches or (cell.workers > 1 and not contender.is_loader):
-        return Absent("not offered")
+    if cell.workers > 1 and not contender.is_loader:
+        return Absent("")
     line = [python, "-m", f"benchmarks.loader.contenders.{contender.module}", rec, "--batch", cell.batch]
     line += ["--workers", cell.workers, "--images", size.measured, "--warm-up", size.warm_up]
     ended = process.run(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -59,20 +59,17 @@ def test_the_random_box_covers_what_it_should() -> None:
 @pytest.mark.parametrize("name", contend.CONTENDERS)
 def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> None:
     """`measure` itself holds shape, type and mean against what they have to be."""
-    environment, offered = contend.CONTENDERS[name].environment, contend.CONTENDERS[name].batches
+    environment = contend.CONTENDERS[name].environment
     if environments.interpreter(ENVIRONMENTS.resolve(), environment) is None:
         pytest.skip(f"{environment} is not installed: python -m benchmarks.loader --setup")
     cell = Cell("plain", batch, workers=1)
     outcome = contend.measure(name, packs["plain"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
-    if batch not in offered:
-        assert outcome == Absent("not offered")
-    else:
-        assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
+    assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
 
 
 def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> None:
-    for name in ("mxtrain", "mxtrain_processes"):
-        cell = Cell("restart", "float32", workers=2)
+    for name, batch in (("mxtrain", "float32"), ("mxtrain_processes", "uint8")):
+        cell = Cell("restart", batch, workers=2)
         outcome = contend.measure(name, packs["restart"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
         assert isinstance(outcome, Measured), outcome
 
@@ -90,14 +87,15 @@ def test_a_contender_that_fails_is_a_row_with_the_reason(tmp_path: Path) -> None
     assert isinstance(outcome, Absent) and "FileNotFoundError" in outcome.reason
 
 
-def test_nothing_outlives_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_outlives_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "DEADLINE_SECONDS", 1)
-    ended = process.run(["sh", "-c", "sleep 61.7 & echo $! >&2; sleep 61.7"])
-    assert ended.exit_code != 0 and "no answer in 1 s" in ended.last_error
-    commands = [
-        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)
-    ]
-    assert not any(b"61.7" in command for command in commands)
+    ended = process.run(["sh", "-c", f"sleep 60 & echo $! > {tmp_path}/child; sleep 60"])
+    assert ended.exit_code != 0 and ended.last_error == "no answer in 1 s"
+    child = Path("/proc") / (tmp_path / "child").read_text().strip() / "cmdline"
+    deadline = time.monotonic() + 10
+    while child.exists() and child.read_bytes():  # a dead one that nobody has waited for has no command line
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def results_with(dali: float, ours: float = 1.0) -> table.Results:

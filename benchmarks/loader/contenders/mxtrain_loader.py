@@ -27,7 +27,7 @@ def run(kind: str) -> None:
         )
         fill = Fill(records, train_transform("resized_crop+flip", SIZE), seed=0)
         way = Way(kind, str(options.workers))
-        with Loader(fill, (3, SIZE, SIZE), requests, way) as loader:
+        with Loader(fill, (3, SIZE, SIZE), requests, way, options.batch) as loader:
             for batch in loader:
                 yield mx.nd.from_numpy(batch.data[:], zero_copy=True)
                 loader.release(batch)

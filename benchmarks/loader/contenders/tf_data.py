@@ -15,7 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.loader import protocol
-from benchmarks.loader.contenders.reading import BATCH_SIZE, MEAN, RATIO, SCALE, SIZE, STD, Payloads
+from benchmarks.loader.contenders.reading import BATCH_SIZE, MEAN, RATIO, SIZE, STD, Payloads
+
+# TensorFlow draws a box's height evenly, not its area: with the others' range it would crop 0.39 of a picture in the
+# mean where they crop 0.435, and decode less. This range has the same mean.
+AREA_RANGE = (0.165, 1.0)
 
 
 def deliver(options: argparse.Namespace) -> protocol.Batches:
@@ -29,7 +33,7 @@ def deliver(options: argparse.Namespace) -> protocol.Batches:
         begin, size, _ = tf.image.sample_distorted_bounding_box(
             tf.image.extract_jpeg_shape(payload),
             tf.zeros((1, 0, 4)),
-            area_range=SCALE,
+            area_range=AREA_RANGE,
             aspect_ratio_range=RATIO,
             max_attempts=10,
             use_image_if_no_bounding_boxes=True,
