@@ -102,6 +102,11 @@ def _check_names(run: Run) -> None:
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
+    for flag, source in (("--train", run.data.train), ("--val", run.data.val)):
+        if source and names.is_path(source):
+            names.check_name(flag, source, ())
+            if run.data.loader == "processes":
+                raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
     workers = run.data.loader_workers
     if workers != "auto" and not (workers.isdecimal() and int(workers) > 0):
         raise UsageError(f"--loader-workers {workers}: give auto or a number above 0")

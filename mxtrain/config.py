@@ -26,9 +26,9 @@ class Data:
 
     train: Optional[str] = flag(
         None,
-        "the .rec file to train on, several joined by commas, or a pattern; tools.im2rec_wrapper packs them",
+        "the .rec file to train on, several joined by commas, a pattern, or module:callable that gives a Gluon Dataset",
     )
-    val: Optional[str] = flag(None, "the .rec file or files to evaluate on after each epoch")
+    val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
     sampling: str = flag(
         "once",
         "what makes an epoch: once (each sample once) | balanced (as many samples, each class as often)",

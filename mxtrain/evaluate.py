@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Sequence
 
-from mxtrain import trained
+from mxtrain import config, trained
 from mxtrain.errors import UsageError, one_line
 
 
@@ -15,18 +15,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(argv: Sequence[str] | None = None) -> None:
     parser = trained.parser("python -m mxtrain.evaluate", "Evaluate a trained net.")
-    parser.add_argument("--val", help="the .rec file; the run's own --val when left out")
+    parser.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
     options = parser.parse_args(argv)
 
     from mxtrain.data import labels
-    from mxtrain.data.sets import open_set
     from mxtrain.train import resume
+    from mxtrain.train.given import open_source
 
     _, state = resume.of_run(options.run, options.checkpoint)
     path = options.val or state["config"]["val"]
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    records = open_set(path)
+    records = open_source("--val", path, config.from_flat(state["config"]))
     labels.check(records, state["class_names"])
     net, contexts, run, _ = trained.open_net(options)
 

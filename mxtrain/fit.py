@@ -25,12 +25,12 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
     """Train; `wishes` fills when a signal asks for the end."""
     from mxtrain import checks, run_folder
     from mxtrain.data import cache, labels
-    from mxtrain.data.sets import open_set
     from mxtrain.train import resume
+    from mxtrain.train.given import open_source
 
     checks.check(run)
-    train = open_set(str(run.data.train))
-    val = open_set(run.data.val) if run.data.val else None
+    train = open_source("--train", str(run.data.train), run)
+    val = open_source("--val", run.data.val, run) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
     data = resume.describe(train, class_names)
     with run_folder.held(run) as out:

@@ -210,6 +210,11 @@ def check_name(flag: str, name: str, known: Iterable[str]) -> None:
         )
 
 
+def is_path(text: str) -> bool:
+    """Whether this is `module:callable`, and not a file of that name."""
+    return ":" in text and not Path(text).exists()
+
+
 def load_path(flag: str, path: str) -> Any:
     """The object that `package.module:callable` names."""
     module_name, _, attribute = path.partition(":")

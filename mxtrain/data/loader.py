@@ -20,7 +20,7 @@ from typing import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain import config, machine
+from mxtrain import config, machine, names
 from mxtrain.data import order, processes, tuning
 from mxtrain.data.crew import Crew, Job, Memory, Run, Shape
 from mxtrain.data.fill import Array, Bad, Fill, Piece
@@ -72,7 +72,10 @@ class Way:
 
 
 def way_of(data: config.Data) -> Way:
-    return Way(data.loader, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
+    """The user's own datasets stay in this process: what they hold may not survive a copy."""
+    is_own = any(names.is_path(source) for source in (data.train, data.val) if source)
+    kind = "threads" if is_own else data.loader
+    return Way(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 class Loader:

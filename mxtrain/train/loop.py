@@ -17,6 +17,7 @@ from mxtrain.config import Run
 from mxtrain.data import order
 from mxtrain.data.augment import train_transform
 from mxtrain.data.fill import Fill
+from mxtrain.data.given import GivenBatches
 from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.errors import Diverged, Stop
 from mxtrain.layout import batch_plan
@@ -50,7 +51,7 @@ def run(
         raise wishes[0]
     with open_sinks(run.keep.log, out, num_steps, progress.step) as write:
         requests = _requests(run, train, progress.step, num_steps)
-        with _open_loader(run, train, requests) as loader:
+        with _open_loader(run, train, requests, len(data["class_names"])) as loader:
             started = time.monotonic()
             for step in range(progress.step, num_steps):
                 batches = itertools.islice(loader, _num_micro_batches(run, len(train), step))
@@ -108,7 +109,9 @@ def _num_micro_batches(run: Run, num_samples: int, step: int) -> int:
     return math.ceil(min(run.optim.batch_size, num_samples - first) / batch_plan(run).micro_batch)
 
 
-def _open_loader(run: Run, records: Any, requests: Iterator[Request]) -> Loader:
+def _open_loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:
+    if isinstance(records, GivenBatches):
+        return records.loader(requests, num_classes)
     size = run.data.image_size
     fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed, run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))

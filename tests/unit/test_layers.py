@@ -23,6 +23,7 @@ LAYERS = [
         "train.optimizers",
         "train.weights",
         "train.handover",
+        "train.given",
     ],
     ["runtime"],
 ]

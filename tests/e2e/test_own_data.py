@@ -1,0 +1,53 @@
+"""A Gluon Dataset or DataLoader of the user's own through the whole command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mxtrain.errors import USAGE
+from tests.e2e.conftest import Command
+from tests.e2e.test_fit import FLAGS, curve, records
+
+OWN = "tests.e2e.own_data"
+FLAGS_OF_TWO_EPOCHS = [*FLAGS, "--epochs", "2", "--schedule", "constant"]
+
+
+@pytest.mark.parametrize("source", ["dataset", "batches"])
+def test_it_trains_evaluates_and_goes_on_in_the_middle(source: str, tmp_path: Path, command: Command) -> None:
+    data = ["--train", f"{OWN}:{source}", "--val", f"{OWN}:held_out", "--num-classes", "2"]
+    for out, steps in (("whole", 0), ("parts", 3), ("parts", 0)):
+        done = command(
+            "mxtrain.fit", *data, *FLAGS_OF_TWO_EPOCHS, "--out", tmp_path / out, "--max-steps", steps
+        )
+        assert done.returncode == 0, done.stderr
+    ends = [[row for row in curve(tmp_path / out) if row[1] > 3] for out in ("whole", "parts")]
+    assert ends[0] == ends[1]
+    last = records(tmp_path / "whole")[-1]
+    assert last["val_accuracy"] > 0.9
+    again = command("mxtrain.evaluate", "--run", tmp_path / "whole", "--checkpoint", "latest", "--json")
+    assert json.loads(again.stdout)["val_loss"] == pytest.approx(last["val_loss"])
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        ("nothing", [], "returned int; return a Dataset or a DataLoader"),
+        ("batches", [], "give --num-classes"),
+        ("batches", ["--num-classes", "2", "--sampling", "balanced"], "knows no --sampling"),
+        ("batches", ["--num-classes", "2", "--batch-size", "32"], "as many as --batch-size 32"),
+        ("dataset", ["--loader", "processes"], "leave --loader processes out"),
+        ("dataset", ["--cache", "disk"], "give --cache ram or none"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_line(
+    source: str, flags: list[str], message: str, tmp_path: Path, command: Command
+) -> None:
+    done = command(
+        "mxtrain.fit", "--train", f"{OWN}:{source}", *FLAGS_OF_TWO_EPOCHS, "--out", tmp_path, *flags
+    )
+    assert done.returncode == USAGE
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
