@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 from mxtrain.data import recordio
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import RecordFile, index_path, scan
-from mxtrain.errors import DataError, UsageError
+from mxtrain.errors import DataError, Stopped, UsageError
 
 
 def rebuild_index(path: str | Path) -> int:
@@ -133,6 +133,8 @@ class Written(NamedTuple):
 class RecordWriter:
     """Writes `path` and its .idx; both appear when the block ends well, and neither does otherwise.
 
+    What was written goes, unless the block ended because the user stopped it: then another writer can go on.
+
     The id in each record is its key, as in MXNet's own im2rec, so that a lost .idx can be rebuilt. Keys ascend.
     """
 
@@ -178,6 +180,8 @@ class RecordWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
+            if issubclass(kind, Stopped):
+                self.leave()
             self._records.discard()
             self._index.discard()
             return

@@ -207,9 +207,11 @@ def test_a_killed_pack_goes_on_to_the_same_bytes(many_images, tmp_path):
     command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(many_images), str(tmp_path / "out")]
     start_and_kill([*command, *options], tmp_path / "out.journal")
     assert not list(tmp_path.glob("out/*.rec"))
+    mistaken = im2rec_wrapper("pack", many_images, tmp_path / "out", *options, "--tokenizer", "bytez")
+    assert mistaken.returncode == 2  # and what was done is not lost by it
     done = im2rec_wrapper("pack", many_images, tmp_path / "out", *options, "--workers", 3)
     assert done.returncode == 0, done.stderr
-    assert "going on after" in done.stderr
+    assert "going on after" in done.stderr, done.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     bad_lists = [(tmp_path / f"{name}.bad.tsv").read_text() for name in ("out", "whole")]
     assert bad_lists[0] == bad_lists[1]

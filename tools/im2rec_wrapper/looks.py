@@ -36,7 +36,7 @@ _SCAN, _APP1, _WITHOUT_LENGTH = 0xDA, 0xE1, (0x01, *range(0xD0, 0xD8))
 
 
 class Look(NamedTuple):
-    """`conversions` are what it takes for every reader to see the same pixels: none reads EXIF, some drop alpha."""
+    """`conversions` are what it takes for every reader to see the same pixels."""
 
     kind: str
     conversions: tuple[str, ...] = ()

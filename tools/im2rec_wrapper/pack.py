@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterator
 
 from mxtrain.data import recordio
 from mxtrain.data.record_writer import Replacement
@@ -27,8 +26,8 @@ from tools.im2rec_wrapper import options as asked
 from tools.im2rec_wrapper.images import Packed, Wanted
 from tools.im2rec_wrapper.journal import Journal
 from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.outcomes import outcomes
-from tools.im2rec_wrapper.plan import Part, beside, divide
+from tools.im2rec_wrapper.outcomes import Outcome, outcomes
+from tools.im2rec_wrapper.plan import beside, divide
 from tools.im2rec_wrapper.progress import shown
 from tools.im2rec_wrapper.run import Run
 from tools.im2rec_wrapper.sources.item import Source
@@ -44,10 +43,19 @@ def pack(source: Path, out: Path, options: Options) -> None:
     for remark in found.remarks:
         print(f"im2rec_wrapper: warning: {remark}", file=sys.stderr)
     asked.check(options, found)
+    tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
+    prepare = _preparation(options, tokenizer)
     parts = divide(found.items, out, options)
     folder = parts[0].paths[0].parent
-    with _folder(folder), _only_packer(beside(out, ".journal")) as journal:
-        run = _write(parts, found, options, journal, bad_list=beside(out, ".bad.tsv"))
+    with _folder(folder), _only_packer(
+        beside(out, ".journal")
+    ) as journal, contextlib.ExitStack() as whole_files:
+        description = resume.describe(parts, found, options, journal.path.parent)
+        run = resume.begin(journal, description, parts, found, whole_files)
+        results = outcomes(resume.remaining(parts, run), found, prepare, options.num_workers)
+        _write(run, journal, results, _kind(found))
+        _settle_bad(run, _kind(found), beside(out, ".bad.tsv"), options.skip_bad)
+        _write_beside(run, found, tokenizer, whole_files)
     for line in _summary(found, run, time.monotonic() - started):
         print(line)
 
@@ -69,32 +77,13 @@ def _only_packer(path: Path) -> Iterator[Journal]:
         journal.close()
 
 
-def _write(parts: Sequence[Part], found: Source, options: Options, journal: Journal, bad_list: Path) -> Run:
-    """Write all files, or none."""
-    tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
-    prepare = _preparation(options, tokenizer)
-    description = resume.describe(parts, found, options, journal.path.parent)
-    with contextlib.ExitStack() as whole_files:
-        run = resume.begin(journal, description, parts, found, whole_files)
-        num_before = run.num_done
-        try:
-            remaining = itertools.islice(resume.all_items(parts), num_before, None)
-            results = run.take(outcomes(remaining, found, prepare, options.num_workers))
-            unit = "documents" if tokenizer else "images"
+def _write(run: Run, journal: Journal, results: Iterator[Outcome], kind: str) -> None:
+    """Write all that is left to write, with a checkpoint now and then."""
+    last_checkpoint = time.monotonic()
+    for _ in shown(run.take(results), run.num_planned, run.num_done, kind):
+        if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
+            journal.add(run.checkpoint())
             last_checkpoint = time.monotonic()
-            for _ in shown(results, run.num_planned, num_before, unit):
-                if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
-                    journal.add(run.checkpoint())
-                    last_checkpoint = time.monotonic()
-        except Stopped:
-            for file in run.files:
-                file.writer.leave()
-            raise
-        _settle_bad(run, bad_list, options.skip_bad)
-        _write_beside(run, found, tokenizer, whole_files)
-        for file in run.files:
-            file.writer.sync()
-    return run
 
 
 def _preparation(options: Options, tokenizer: Tokenizer | None) -> Callable[[bytes], Packed]:
@@ -107,7 +96,7 @@ def _preparation(options: Options, tokenizer: Tokenizer | None) -> Callable[[byt
     return functools.partial(images.prepare, wanted=wanted)
 
 
-def _settle_bad(run: Run, bad_list: Path, skip_bad: bool) -> None:
+def _settle_bad(run: Run, kind: str, bad_list: Path, skip_bad: bool) -> None:
     """List the bad ones, and end here unless they may be skipped."""
     if not run.bad:
         bad_list.unlink(missing_ok=True)  # of an earlier run
@@ -116,17 +105,17 @@ def _settle_bad(run: Run, bad_list: Path, skip_bad: bool) -> None:
         for _, name, reason in run.bad:
             file.write(os.fsencode(f"{name}\t{reason}\n"))
     if not skip_bad:
-        (_, name, reason), remedy = run.bad[0], "mend or remove them, or add --skip-bad; nothing was packed"
+        _, name, reason = run.bad[0]
         raise DataError(
-            f"{len(run.bad)} bad {'image' if len(run.bad) == 1 else 'images'}, all listed in {bad_list} "
-            f"(the first: {name}: {reason}): {remedy}"
+            f"{len(run.bad)} bad {kind}, all listed in {bad_list} (the first: {name}: {reason}): "
+            "mend or remove them, or add --skip-bad; nothing was packed"
         )
 
 
 def _write_beside(
     run: Run, found: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
 ) -> None:
-    """The class list or the tokens' description of each file."""
+    """The class list or the tokens' description of each file; then everything is on the disk."""
     for file in run.files:
         if not file.num_records:
             raise DataError(f"no good item is left for {file.path}: give more, or ask for fewer files")
@@ -139,6 +128,8 @@ def _write_beside(
             classes.write(recordio.format_classes(found.class_names, num_of_class))
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
+    for file in run.files:
+        file.writer.sync()
 
 
 @contextlib.contextmanager
@@ -159,7 +150,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 def _summary(found: Source, run: Run, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
-    kind = "documents" if found.holds_text else "images"
+    kind = _kind(found)
     classes = f" of {len(found.class_names)} classes" if found.class_names else ""
     skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
     yield f"packed {num_packed} {kind}{classes} in {seconds:.1f} s{skipped}"
@@ -169,3 +160,7 @@ def _summary(found: Source, run: Run, seconds: float) -> Iterator[str]:
         a_class = [file.num_of_class[label] for label in range(len(found.class_names or ()))]
         spread = f", {min(a_class)} to {max(a_class)} a class ({classes_path(file.path)})" if a_class else ""
         yield f"  {file.path}: {file.num_records} {kind}{spread}"
+
+
+def _kind(found: Source) -> str:
+    return "documents" if found.holds_text else "images"

@@ -67,6 +67,10 @@ def all_items(parts: Sequence[Part]) -> Iterator[Item]:
     return itertools.chain.from_iterable(part.items for part in parts)
 
 
+def remaining(parts: Sequence[Part], run: Run) -> Iterator[Item]:
+    return itertools.islice(all_items(parts), run.num_done, None)
+
+
 def _opened(parts: Sequence[Part], checkpoint: Checkpoint | None, whole_files: contextlib.ExitStack) -> Run:
     paths = [path for part in parts for path in part.paths]
     states = checkpoint.files if checkpoint else [(Written(), 0)] * len(paths)

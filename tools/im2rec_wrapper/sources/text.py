@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Iterator
 
 from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, file_stamp, read_at
-
-_BETWEEN = re.compile(rb"(?:\r?\n[ \t]*){2,}")
 
 
 def read_text(source: Path) -> Source:
@@ -56,12 +53,17 @@ def _lines(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[int, int]]:
-    data, start = path.read_bytes(), 0
-    for between in [*_BETWEEN.finditer(data), None]:
-        end = between.start() if between else len(data.rstrip(b"\r\n"))
-        if data[start:end].strip():
-            yield start, end - start
-        start = between.end() if between else end
+    start, end, offset = None, 0, 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.strip():
+                start, end = offset if start is None else start, offset + len(line.rstrip(b"\r\n"))
+            elif start is not None:
+                yield start, end - start
+                start = None
+            offset += len(line)
+    if start is not None:
+        yield start, end - start
 
 
 def _text_of(line: bytes) -> bytes:
