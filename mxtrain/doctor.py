@@ -154,7 +154,9 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
     if not facts["ports"]["loopback"]:
         advice.append("no loopback port can be bound: --kvstore dist_* will not work, use local or device")
     if facts["shared_memory"]["free_bytes"] < SMALL_SHARED_MEMORY_BYTES:
-        advice.append("/dev/shm is small: use --loader threads, or give the container more (--shm-size=2g)")
+        advice.append(
+            "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
+        )
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:
             advice.append(

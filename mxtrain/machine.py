@@ -114,7 +114,7 @@ def cpu() -> dict[str, Any]:
 
 
 def shared_memory() -> dict[str, int]:
-    """Size and free space in bytes of /dev/shm, where process loaders pass batches; zeros without one."""
+    """Size and free space in bytes of /dev/shm, where Gluon's DataLoader workers pass batches; zeros without one."""
     try:
         shm = os.statvfs("/dev/shm")
     except OSError:

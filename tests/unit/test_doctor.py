@@ -56,7 +56,7 @@ def test_gpus_that_can_train_are_recommended() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"shared_memory": {"free_bytes": 64 << 20}}, "--loader threads"),
+        ({"shared_memory": {"free_bytes": 64 << 20}}, "--shm-size=2g"),
         ({"ports": {"variables": {"PORT": "80"}}}, "PORT is set: ps-lite binds this port"),
         ({"ports": {"loopback": False}}, "no loopback port"),
         ({"threads": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS=1 is set"),

@@ -220,6 +220,19 @@ def test_no_process_and_no_memory_outlives_the_parent(records, number):
         parent.kill()
 
 
+@pytest.mark.system
+def test_a_tiny_dev_shm_does_not_matter(records):
+    program = PROGRAM.format(path=str(records.path)).replace("requests(1000)", "requests(1)")
+    script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, sys.executable, program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.stdout == b"batch\n" * 6, done.stderr
+
+
 def is_running(pid):
     """Whether it is there and not only waiting to be buried."""
     try:
