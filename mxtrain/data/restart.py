@@ -87,9 +87,10 @@ def cut(
         return None
     starts, ends = pieces
     piece_width = header.unit_width * header.interval
-    # Smoothing chroma looks at the next sample on each side.
-    rows = _covering(top, height, header.unit_height, header.unit_height // 8 * scale, len(starts))
-    columns = _covering(left, width, piece_width, header.unit_width // 8 * scale, starts.shape[1])
+    # Smoothing chroma looks at the next sample on each side, and is left out in pictures of 2 samples a row or less.
+    row_margin, column_margin = header.unit_height // 8 * scale, 3 * header.unit_width // 8 * scale
+    rows = _covering(top, height, header.unit_height, row_margin, len(starts))
+    columns = _covering(left, width, piece_width, column_margin, starts.shape[1])
     starts, ends = starts[rows, columns], ends[rows, columns]
     part_top, part_left = rows.start * header.unit_height, columns.start * piece_width
     size = (

@@ -64,6 +64,13 @@ def test_a_crop_has_the_pixels_of_the_whole_whatever_the_size_sampling_interval_
     np.testing.assert_array_equal(crop, crop_of_the_whole(payload, box, scale))
 
 
+@pytest.mark.parametrize("left", range(40, 52))
+def test_the_last_few_columns_are_smoothed_as_in_the_whole(left):
+    payload, box = packed(picture(10, 52), 1, "422"), Box(8, left, 1, 52 - left)
+    crop = jpeg.decode_crop(payload, lambda height, width: box, 1000)
+    np.testing.assert_array_equal(crop, crop_of_the_whole(payload, box, 1))
+
+
 @pytest.mark.parametrize("sampling", ["gray", *SAMPLINGS])
 def test_only_the_part_around_the_box_is_left(sampling):
     payload = packed(picture(240, 320, 1 if sampling == "gray" else 3), 2, sampling)
