@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +16,7 @@ import pytest
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import classes_path, open_records
 from mxtrain.errors import DATA
-from tests.e2e.conftest import Command
+from tests.e2e.conftest import ROOT, Command
 from tests.e2e.test_fit import FLAGS, curve, records
 
 EPOCHS = ("--epochs", "2")
@@ -47,6 +53,35 @@ def test_neither_processes_nor_a_cache_nor_bounds_move_the_curve(
         assert done.returncode == 0, done.stderr
     assert curve(tmp_path / "processes") == curve(tmp_path / "threads")
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_workers_killed_while_it_trains_do_not_move_the_curve(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    shared = ["--train", str(shapes / "train.rec"), *FLAGS, *EPOCHS]
+    assert command("mxtrain.fit", *shared, "--out", tmp_path / "threads").returncode == 0
+    line = [sys.executable, "-m", "mxtrain.fit", *shared, "--out", str(tmp_path / "killed")]
+    process = subprocess.Popen([*line, "--loader", "processes", "--prefetch-mb", "1"], cwd=ROOT)
+    try:
+        killed: set[int] = set()
+        while process.poll() is None:
+            for pid in children(process.pid) - killed:
+                if len(killed) < 2 and (tmp_path / "killed/metrics.jsonl").exists():
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+            time.sleep(0.02)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert len(killed) == 2
+    assert curve(tmp_path / "killed") == curve(tmp_path / "threads")
+
+
+def children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    with contextlib.suppress(OSError):
+        return {int(child) for task in tasks for child in task.read_text().split()}
+    return set()
 
 
 def test_a_bad_record_ends_the_run_or_is_replaced_and_counted(

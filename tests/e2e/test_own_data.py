@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.errors import USAGE
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import FLAGS, curve, records
 
@@ -29,25 +28,3 @@ def test_it_trains_evaluates_and_goes_on_in_the_middle(source: str, tmp_path: Pa
     assert last["val_accuracy"] > 0.9
     again = command("mxtrain.evaluate", "--run", tmp_path / "whole", "--checkpoint", "latest", "--json")
     assert json.loads(again.stdout)["val_loss"] == pytest.approx(last["val_loss"])
-
-
-@pytest.mark.parametrize(
-    ("source", "flags", "message"),
-    [
-        ("nothing", [], "returned int; return a Dataset or a DataLoader"),
-        ("batches", [], "give --num-classes"),
-        ("batches", ["--num-classes", "2", "--sampling", "balanced"], "knows no --sampling"),
-        ("batches", ["--num-classes", "2", "--batch-size", "32"], "as many as --batch-size 32"),
-        ("dataset", ["--loader", "processes"], "leave --loader processes out"),
-        ("dataset", ["--cache", "disk"], "give --cache ram or none"),
-    ],
-)
-def test_what_cannot_work_is_refused_in_a_line(
-    source: str, flags: list[str], message: str, tmp_path: Path, command: Command
-) -> None:
-    done = command(
-        "mxtrain.fit", "--train", f"{OWN}:{source}", *FLAGS_OF_TWO_EPOCHS, "--out", tmp_path, *flags
-    )
-    assert done.returncode == USAGE
-    assert message in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
