@@ -2,11 +2,11 @@
 
     python -m benchmarks.packing [--rounds 3]
 
-The pictures are those of `benchmarks.loader`. Each side packs 200 of them and all 2,000; the bars are held against
-what the other 1,800 cost more, so that imports do not count. What packing all 2,000 costs, with imports, is shown
-beside: importing mxnet is most of it. The sides take turns, and the medians of the rounds are shown.
-im2rec.py writes its list first, which is counted, and is held against mxtrain with one thread, where it needs the
-least CPU time. Exit code 1 unless every bar was measured and is met.
+The pictures are those of `benchmarks.loader`. The bars are held against what each side uses from the end of its
+imports to the start of its exit. What the whole command costs is shown beside: mxnet's import and exit are most of
+that. The sides take turns, and the medians of the rounds are shown. im2rec.py writes its list first, which is counted,
+and is held against mxtrain with one thread, where it needs the least CPU time. Exit code 1 unless every bar was
+measured and is met.
 """
 
 from __future__ import annotations
@@ -24,14 +24,31 @@ from typing import Dict, List, NamedTuple, Union
 from benchmarks.loader import images, process
 from mxtrain.data.records import open_records
 
-FEW, ALL = 200, 2000
+NUM_PICTURES = 2000
 THREADS = len(os.sched_getaffinity(0))
-OURS = [sys.executable, "-m", "tools.im2rec_wrapper", "pack"]
+MARK = "mark:"  # CPU seconds of this process and its ended children, clock
+MARKS = f"""
+import atexit, resource, time
+
+def mark():
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    print("{MARK}", own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime, time.perf_counter(), flush=True)
+
+mark()
+atexit.register(mark)
+"""
+OURS = f"""
+import runpy
+import tools.im2rec_wrapper.pack
+{MARKS}
+runpy.run_module("tools.im2rec_wrapper", run_name="__main__")
+"""
 # MXNet 1.9.1 does not import without the alias.
-IM2REC = """
+IM2REC = f"""
 import pathlib, runpy, numpy
 numpy.bool = bool
 import mxnet
+{MARKS}
 runpy.run_path(str(pathlib.Path(mxnet.__file__).parent / "tools" / "im2rec.py"), run_name="__main__")
 """
 
@@ -43,9 +60,9 @@ class Side(NamedTuple):
 
 
 class Cost(NamedTuple):
-    cpu_milliseconds: float  # of one further image
+    cpu_milliseconds: float  # an image, without imports and exit
     wall_milliseconds: float
-    cpu_seconds: float  # of all, with starting
+    cpu_seconds: float  # of all
     wall_seconds: float
 
 
@@ -77,52 +94,45 @@ Results = Dict[str, List[Outcome]]
 
 def main() -> int:
     options = _parse()
-    folders = [
-        images.folder_of(images.make(options.folder.resolve(), number)["plain"]) for number in (FEW, ALL)
-    ]
+    source = images.folder_of(images.make(options.folder.resolve(), NUM_PICTURES)["plain"])
     results: Results = {name: [] for name in SIDES}
     for round_number in range(options.rounds):
         for name, outcomes in results.items():
-            outcomes.append(measure(SIDES[name], *folders))
+            outcomes.append(measure(SIDES[name], source))
             print(
                 f"round {round_number + 1}: {SIDES[name].title}: {outcomes[-1]}", file=sys.stderr, flush=True
             )
     bars, all_met = _render_bars(results)
     print(
-        f"{options.rounds} rounds, {ALL - FEW} pictures each, {THREADS} cores\n\n{_render(results)}\n\n{bars}"
+        f"{options.rounds} rounds, {NUM_PICTURES} pictures, {THREADS} cores\n\n{_render(results)}\n\n{bars}"
     )
     return 0 if all_met else 1
 
 
-def measure(side: Side, few: Path, many: Path) -> Outcome:
-    """What the pictures that `many` has and `few` has not cost, each."""
-    try:
-        small, large = _pack(side, few), _pack(side, many)
-    except RuntimeError as error:
-        return f"failed: {error}"
-    return Cost(*(1000 * (more - less) / (ALL - FEW) for less, more in zip(small, large)), *large)
-
-
-def _pack(side: Side, source: Path) -> tuple[float, float]:
-    """CPU seconds of all processes, and wall seconds; RuntimeError when it does not pack all."""
+def measure(side: Side, source: Path) -> Outcome:
+    """Pack all pictures of a folder, with all the commands that it takes."""
     with tempfile.TemporaryDirectory(dir=source.parent) as out:
         rec = Path(out) / "out.rec"
-        theirs = [sys.executable, "-c", IM2REC, rec.with_suffix(""), source]
-        lines = (
-            [[*OURS, source, rec, *side.arguments]]
-            if side.is_ours
-            else [[*theirs, "--list", "--recursive"], [*theirs, *side.arguments]]
-        )
-        cpu, wall = _cpu_seconds_of_children(), time.perf_counter()
-        for line in lines:
-            ended = process.run(line)
+        if side.is_ours:
+            commands = [[OURS, "pack", source, rec, *side.arguments]]
+        else:
+            theirs = [IM2REC, rec.with_suffix(""), source]
+            commands = [[*theirs, "--list", "--recursive"], [*theirs, *side.arguments]]
+        costs = []
+        for command in commands:
+            cpu, clock = _cpu_seconds_of_children(), time.perf_counter()
+            ended = process.run([sys.executable, "-c", *command])
             if ended.exit_code != 0:
-                raise RuntimeError(f"{ended.last_error} (exit code {ended.exit_code})")
-        cpu, wall = _cpu_seconds_of_children() - cpu, time.perf_counter() - wall
+                return f"failed: {ended.last_error} (exit code {ended.exit_code})"
+            whole = _cpu_seconds_of_children() - cpu, time.perf_counter() - clock
+            lines = [line.split()[1:] for line in ended.output.splitlines() if line.startswith(MARK)]
+            imported, packed = ([float(number) for number in line] for line in lines)
+            costs.append((packed[0] - imported[0], packed[1] - imported[1], *whole))
         num_packed, num_images = len(open_records(rec)), len(list(source.rglob("*.jpg")))
         if num_packed != num_images:
-            raise RuntimeError(f"it packed {num_packed} of {num_images} pictures")
-    return cpu, wall
+            return f"failed: it packed {num_packed} of {num_images} pictures"
+    cpu, wall, whole_cpu, whole_wall = map(sum, zip(*costs))
+    return Cost(1000 * cpu / num_images, 1000 * wall / num_images, whole_cpu, whole_wall)
 
 
 def _cpu_seconds_of_children() -> float:

@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 1800
 
 
 def set_up(folder: Path) -> None:
-    """Make what is missing. Without a CUDA driver PyTorch's CPU wheel would do; either one works."""
+    """Make what is missing; half-made ones are made anew."""
     for name, wheels in PINNED.items():
         if interpreter(folder, name) is None:
             _run(sys.executable, "-m", "venv", "--clear", folder / name)
