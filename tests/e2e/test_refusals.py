@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain import machine
 from mxtrain.errors import DATA, USAGE
-from tests.e2e.conftest import Command
+from tests.e2e.conftest import ROOT, Command
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -120,5 +120,5 @@ def test_the_same_without_mxnet(shapes: Path, tmp_path: Path) -> None:
         f"raise SystemExit(fit.main(['--train', {str(shapes / 'train.rec')!r}, '--model', 'resnet81_v1']))"
     )
     line = [sys.executable, "-c", code]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert_refused(done, USAGE, "resnet18_v1")
