@@ -122,7 +122,8 @@ class CachedRecords:
     def will_need(self, positions: Ints) -> None:
         lengths = 3 * self._places.sizes[positions].prod(axis=1)
         for offset, length in zip(self._places.offsets[positions].tolist(), lengths.tolist()):
-            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+            if length:  # 0 would mean the whole file
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def labels(self) -> Floats:
         return self._records.labels()
