@@ -6,7 +6,6 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -19,6 +18,7 @@ from typing import Any
 
 import mxtrain
 from mxtrain import machine
+from mxtrain.arguments import Parser
 from mxtrain.errors import Stop, UsageError, one_line
 
 PROBE_SECONDS = 120
@@ -40,17 +40,17 @@ CLUSTER_VARIABLES = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    return one_line("mxtrain.doctor", lambda: doctor(argv))
+
+
+def doctor(argv: list[str] | None = None) -> None:
+    """Print the examination; end with a UsageError where training cannot work."""
+    parser = Parser(
         prog="python -m mxtrain.doctor",
         description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
     )
     parser.add_argument("--json", action="store_true", help="print all facts as one JSON object")
-    arguments = parser.parse_args(argv)
-    return one_line("mxtrain.doctor", lambda: report(as_json=arguments.json))
-
-
-def report(as_json: bool) -> None:
-    """Print the examination; end with a UsageError where training cannot work."""
+    as_json = parser.parse_args(argv).json
     facts = examine()
     print(json.dumps(facts, indent=2) if as_json else table(facts), flush=True)
     if not facts["trainable"]:

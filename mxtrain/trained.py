@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from mxtrain.arguments import Parser
 from mxtrain.config import Run, from_flat
-from mxtrain.errors import UsageError
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with our one-line refusals."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; --help lists the flags")
 
 
 def parser(program: str, description: str) -> Parser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
@@ -20,8 +19,11 @@ def seconds(arguments: list[str]) -> float:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_fast(command: str) -> None:
-    pairs = [(seconds(["-c", "pass"]), seconds(["-m", command, "--help"])) for _ in range(5)]
-    assert statistics.median(slow - bare for bare, slow in pairs) < 0.3
+    # The best of several: a neighbour on the machine can only make one slower.
+    bare, helped = (
+        min(seconds(line) for _ in range(6)) for line in (["-c", "pass"], ["-m", command, "--help"])
+    )
+    assert helped - bare < 0.3
 
 
 @pytest.mark.parametrize("command", COMMANDS)

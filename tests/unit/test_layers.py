@@ -28,6 +28,7 @@ LAYERS = [
     ["runtime"],
 ]
 PURE = [
+    "arguments",
     "config",
     "checks",
     "errors",

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Sequence
 
-from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, UsageError, one_line
+from mxtrain.arguments import Parser
+from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, one_line
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
 
 if TYPE_CHECKING:
-    _Commands = argparse._SubParsersAction["_Parser"]
+    _Commands = argparse._SubParsersAction[Parser]
 
 PROGRAM = "im2rec_wrapper"
 
@@ -64,16 +65,9 @@ def _show(parsed: argparse.Namespace) -> None:
     print(f"wrote {out}: {num_shown} pictures")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=PROGRAM, description="Pack images or text into RecordIO files, and look after them."
-    )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    parser = Parser(prog=PROGRAM, description="Pack images or text into RecordIO files, and look after them.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 
     pack_command.add(commands)
     index = commands.add_parser(
