@@ -47,6 +47,8 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.threads
 	$(BIN)/python -m benchmarks.learn
+	$(BIN)/python -m benchmarks.packing
+	$(BIN)/python -m benchmarks.loader
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
