@@ -125,11 +125,12 @@ def test_a_piece_that_kills_three_workers_ends_the_run_and_is_named(
     records, tmp_path, number, error, message
 ):
     transform = Deadly(tmp_path, 1000, number)
+    one_piece = next(requests(micro_batch=8))
     with pytest.raises(error, match=message) as raised, in_processes(
-        records, transform=transform, workers=1
+        records, [one_piece], transform=transform, workers=1
     ) as loader:
         next(loader)
-    first = next(requests()).samples[0]
+    first = one_piece.samples[0]
     assert f"some.rec: record {first} (key {100 + first}) and 7 others" in str(raised.value)
     assert len(list(tmp_path.iterdir())) == 3
 
