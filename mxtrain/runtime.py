@@ -56,7 +56,9 @@ def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType
     if "mxnet" in sys.modules:
         return sys.modules["mxnet"]
     if sys.flags.optimize > 1:
-        raise UsageError("python -OO strips the docstrings that mxnet's import reads: use python -O, or neither")
+        raise UsageError(
+            "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
+        )
     share = max(1, machine.usable_cores() // local_workers)
     _restore_numpy_aliases()
     _restore_distutils()
