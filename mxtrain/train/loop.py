@@ -71,9 +71,8 @@ def run(
                     progress = progress.scored(found["val_accuracy"])
                 wish = wishes[0] if wishes else None  # once: a signal may come between two looks
                 if ended or wish or _is_due(progress.step, run.keep.checkpoint_steps):
-                    checkpoint.fsync(
-                        out / "metrics.jsonl"
-                    )  # never behind the checkpoint, also after a power cut
+                    # Also after a power cut, the metrics are never behind the checkpoint.
+                    checkpoint.fsync(out / "metrics.jsonl")
                     state.save(run, parts, progress, data)
                 if wish and progress.step < num_steps:
                     raise wish
