@@ -15,6 +15,7 @@ from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 
 LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
+SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
 def check(run: Run) -> None:
@@ -62,6 +63,9 @@ def _check_numbers(run: Run) -> None:
             raise UsageError(f"{name} {value}: give {least} or more")
     if optim.seed > LARGEST_SEED:
         raise UsageError(f"--seed {optim.seed}: give {LARGEST_SEED} or less")
+    for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
+        if 0 < alpha < SMALLEST_ALPHA:
+            raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")
     if not 0 < optim.lr < float("inf"):
         raise UsageError(f"--lr {optim.lr}: give a number above 0")
     if not 0 <= optim.momentum < 1:

@@ -154,6 +154,7 @@ REFUSED = [
     ("--augment flipp", "flip"),
     ("--mixup -0.1", "--mixup"),
     ("--cutmix nan", "--cutmix"),
+    ("--mixup 1e-9", "--mixup"),
     ("--cutmix inf", "--cutmix"),
     ("--mixup 0.2 --micro-batch 1", "--micro-batch 2"),
     ("--log consle", "console"),
