@@ -5,12 +5,14 @@ The command's order is its purpose: everything that can be refused is refused be
 
 from __future__ import annotations
 
-import sys
+import logging
 from typing import Sequence
 
 from mxtrain import config, layout
 from mxtrain.errors import Stop, one_line
 from mxtrain.train import signals
+
+logger = logging.getLogger("mxtrain.fit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,8 +38,8 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
     with run_folder.held(run) as out:
         resume_from = resume.find(run, data)
         run_folder.describe(run)
-        print(f"{train.path}: {len(train)} samples, {len(class_names)} classes", file=sys.stderr)
-        print(layout.batch_plan(run), file=sys.stderr)
+        logger.info("%s: %d samples, %d classes", train.path, len(train), len(class_names))
+        logger.info("%s", layout.batch_plan(run))
         kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
 
         from mxtrain import runtime
