@@ -19,16 +19,17 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
 
     from mxtrain.data import labels
-    from mxtrain.train import resume
     from mxtrain.train.given import open_source
 
-    _, state = resume.of_run(options.run, options.checkpoint)
-    path = options.val or state["config"]["val"]
+    checkpoint = trained.find(options)
+    state = checkpoint[1]
+    run = config.from_flat(state["config"])
+    path = options.val or run.data.val
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    records = open_source("--val", path, config.from_flat(state["config"]))
+    records = open_source("--val", path, run)
     labels.check(records, state["class_names"])
-    net, contexts, run, _ = trained.open_net(options)
+    net, contexts = trained.open_net(checkpoint, options.devices)
 
     from mxtrain.train import evaluate
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain import trained
+from mxtrain import config, trained
 from mxtrain.errors import DataError, UsageError, one_line
 
 
@@ -27,7 +27,9 @@ def predict(argv: Sequence[str] | None = None) -> None:
     if options.top < 1:
         raise UsageError(f"--top {options.top}: give 1 or more")
 
-    net, contexts, run, class_names = trained.open_net(options)
+    checkpoint = trained.find(options)
+    run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
+    net, contexts = trained.open_net(checkpoint, options.devices)
     for image in options.images:
         found = _classes(net, contexts[0], run, class_names, image)[: options.top]
         if options.json:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.arguments import Parser
-from mxtrain.config import Run, from_flat
+from mxtrain.train.checkpoint import Checkpoint
 
 
 def parser(program: str, description: str) -> Parser:
@@ -19,15 +19,21 @@ def parser(program: str, description: str) -> Parser:
     return made
 
 
-def open_net(options: argparse.Namespace) -> tuple[Any, list[Any], Run, list[str]]:
-    """The net that the flags mean, its contexts, the run it is of, and its class names; loads mxnet."""
-    from mxtrain import checks, runtime
+def find(options: argparse.Namespace) -> Checkpoint:
+    """The checkpoint that the flags mean, read and checked once; needs no mxnet."""
+    from mxtrain import checks
     from mxtrain.train import resume
 
     checks.check_present(options.devices)
-    found = resume.of_run(options.run, options.checkpoint)
+    return resume.of_run(options.run, options.checkpoint)
+
+
+def open_net(found: Checkpoint, devices: str) -> tuple[Any, list[Any]]:
+    """The net of that checkpoint and its contexts; loads mxnet."""
+    from mxtrain import runtime
+
     runtime.load()
     from mxtrain.train import state
 
-    places = state.contexts(options.devices)
-    return state.load_net(found, places), places, from_flat(found[1]["config"]), found[1]["class_names"]
+    places = state.contexts(devices)
+    return state.load_net(found, places), places
