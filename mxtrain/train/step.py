@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision
+from mxtrain.train.gradients import GradientSum
 from mxtrain.train.handover import to_context
 from mxtrain.train.precision import LossScale
 from mxtrain.train.state import Parts
@@ -72,16 +73,23 @@ def _forward_backward(parts: Parts, batch: Any, context: Any, step: int, scale: 
     """Leave this micro-batch's gradients on the device; its summed loss and its hits, not waited for."""
     mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
+    others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
     with mx.autograd.record():
         # The loss is computed in float32 whatever the net runs in.
         output = parts.net(data).astype("float32", copy=False)
-        losses = parts.loss(output, label)
-        if mixed_in is not None:
-            other, share = (to_context(array, context) for array in mixed_in)
-            losses = (1 - share) * losses + share * parts.loss(output, other)
+        losses = _losses(parts, data, output, label, others)
         scaled = losses * scale if scale != 1.0 else losses
     scaled.backward()
     return losses.sum(), (output.argmax(axis=1) == label).sum()
+
+
+def _losses(parts: Parts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:
+    """The loss of every sample; of one that another was mixed into, by the shares of both labels."""
+    losses = parts.loss(output, label)
+    if mixed_in is None:
+        return losses
+    other, share = mixed_in
+    return (1 - share) * losses + share * parts.loss(output, other)
 
 
 def _waves(batches: Iterable[Any], contexts: Sequence[Any]) -> Iterator[list[tuple[Any, Any]]]:
@@ -101,47 +109,3 @@ def micro_batch_seed(seed: int, step: int, position: int) -> int:
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
     return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
-
-
-class GradientSum:
-    """Sums the gradients of a device's micro-batches into its gradient arrays.
-
-    `grad_req='add'` would do it, but silently gives zeros under AMP. A parameter that a backward pass did not
-    reach keeps its old gradient in MXNet: here it counts as zero, and so does a whole device without work.
-    """
-
-    def __init__(self, trainer: Any, contexts: Sequence[Any]):
-        self.contexts = contexts
-        self.parameters = [p for p in trainer._params if p.grad_req != "null"]
-        self.totals: dict[Any, list[Any]] = {}
-
-    def before(self, context: Any) -> None:
-        """Save the device's last gradients from the backward pass to come."""
-        if context not in self.totals:
-            self.totals[context] = []
-        elif not self.totals[context]:
-            self.totals[context] = [gradient.copy() for gradient in self._fresh(context)]
-        else:
-            for total, gradient in zip(self.totals[context], self._fresh(context)):
-                total += gradient
-
-    def settle(self) -> list[Any]:
-        """Leave each device's sum where the trainer looks for it; the first device's arrays."""
-        for context in self.contexts:
-            gradients = self._fresh(context)
-            for total, gradient in zip(self.totals.get(context, []), gradients):
-                gradient += total
-            for parameter in self.parameters:
-                parameter.data(context)._fresh_grad = True
-        return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
-
-    def _fresh(self, context: Any) -> list[Any]:
-        """The gradients of the last backward pass there, zero where it did not reach."""
-        gradients = []
-        for parameter in self.parameters:
-            data, gradient = parameter.data(context), parameter.grad(context)
-            if not data._fresh_grad:
-                gradient[:] = 0
-            data._fresh_grad = False
-            gradients.append(gradient)
-        return gradients

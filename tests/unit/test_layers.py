@@ -20,6 +20,7 @@ LAYERS = [
         "models.zoo",
         "models.small",
         "train.precision",
+        "train.gradients",
         "train.optimizers",
         "train.weights",
         "train.handover",

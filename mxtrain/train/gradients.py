@@ -1,0 +1,52 @@
+"""The gradients of a step's micro-batches, summed on each device.
+
+Owns what a device's gradient arrays hold when the trainer reduces them over the devices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+
+class GradientSum:
+    """Sums the gradients of a device's micro-batches into its gradient arrays.
+
+    `grad_req='add'` would do it, but silently gives zeros under AMP. A parameter that a backward pass did not
+    reach keeps its old gradient in MXNet: here it counts as zero, and so does a whole device without work.
+    """
+
+    def __init__(self, trainer: Any, contexts: Sequence[Any]):
+        self.contexts = contexts
+        self.parameters = [p for p in trainer._params if p.grad_req != "null"]
+        self.totals: dict[Any, list[Any]] = {}
+
+    def before(self, context: Any) -> None:
+        """Save the device's last gradients from the backward pass to come."""
+        if context not in self.totals:
+            self.totals[context] = []
+        elif not self.totals[context]:
+            self.totals[context] = [gradient.copy() for gradient in self._fresh(context)]
+        else:
+            for total, gradient in zip(self.totals[context], self._fresh(context)):
+                total += gradient
+
+    def settle(self) -> list[Any]:
+        """Leave each device's sum where the trainer looks for it; the first device's arrays."""
+        for context in self.contexts:
+            gradients = self._fresh(context)
+            for total, gradient in zip(self.totals.get(context, []), gradients):
+                gradient += total
+            for parameter in self.parameters:
+                parameter.data(context)._fresh_grad = True
+        return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
+
+    def _fresh(self, context: Any) -> list[Any]:
+        """The gradients of the last backward pass there, zero where it did not reach."""
+        gradients = []
+        for parameter in self.parameters:
+            data, gradient = parameter.data(context), parameter.grad(context)
+            if not data._fresh_grad:
+                gradient[:] = 0
+            data._fresh_grad = False
+            gradients.append(gradient)
+        return gradients
