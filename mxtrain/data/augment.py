@@ -8,32 +8,18 @@ loaded only to build a transform: a run is checked without OpenCV.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain import names
-from mxtrain.errors import UsageError, nearest
+from mxtrain.errors import UsageError
+from mxtrain.spec import Number, Spec
+from mxtrain.spec import parse as parse_spec
 
 if TYPE_CHECKING:
     from mxtrain.data.pixels import Transform
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-
-class Number(NamedTuple):
-    """A number of an augmentation: an int when its default is one."""
-
-    default: float
-    low: float
-    high: float
-
-
-class Augmentation(NamedTuple):
-    """A name, or `module:callable`, and all its numbers."""
-
-    name: str
-    numbers: dict[str, float]
-
 
 # These pick the part of the picture that the net sees. One comes first; where none is given it is `none`.
 CROPS: dict[str, dict[str, Number]] = {
@@ -76,11 +62,11 @@ def check(spec: str) -> None:
     parse(spec)
 
 
-def parse(spec: str) -> list[Augmentation]:
+def parse(spec: str) -> list[Spec]:
     """The crop, then the changes in their order."""
-    found = [_parse_one(part.strip()) for part in spec.split("+")]
+    found = [parse_spec("--augment", part.strip(), KNOWN) for part in spec.split("+")]
     if found[0].name not in CROPS:
-        found.insert(0, Augmentation("none", {}))
+        found.insert(0, Spec("none", {}))
     for augmentation in found[1:]:
         if augmentation.name in CROPS:
             raise UsageError(
@@ -126,43 +112,8 @@ def eval_transform(
     return pixels.Transform(crop, (), image_size, mean, std)
 
 
-def _function(known: dict[str, Callable[..., Any]], augmentation: Augmentation) -> Callable[..., Any]:
+def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:
     if augmentation.name in known:
         return functools.partial(known[augmentation.name], **augmentation.numbers)
     loaded: Callable[..., Any] = names.load_path("--augment", augmentation.name)
     return loaded
-
-
-def _parse_one(part: str) -> Augmentation:
-    name, _, numbers = part.partition(":")
-    if name in KNOWN:
-        return Augmentation(name, _parse_numbers(name, numbers))
-    # Only our own take numbers, so this is one of them misspelt.
-    names.check_name("--augment", name if "=" in numbers else part, KNOWN)
-    return Augmentation(part, {})
-
-
-def _parse_numbers(name: str, text: str) -> dict[str, float]:
-    numbers: dict[str, float] = {key: number.default for key, number in KNOWN[name].items()}
-    for part in text.split(",") if text else []:
-        key, _, given = part.partition("=")
-        if key not in numbers:
-            known = ", ".join(numbers) or "none"
-            raise UsageError(f"--augment {name}: no number '{key}'{nearest(key, numbers)} (it has {known})")
-        numbers[key] = _parse_number(f"--augment {name}:{key}={given}", given, KNOWN[name][key])
-    for key, value in numbers.items():
-        largest = key.replace("_min", "_max")
-        if value > numbers[largest]:
-            raise UsageError(f"--augment {name}: {key}={value:g} is above {largest}={numbers[largest]:g}")
-    return numbers
-
-
-def _parse_number(flag: str, text: str, number: Number) -> float:
-    kind = type(number.default)
-    try:
-        value = kind(text)
-    except ValueError:
-        raise UsageError(f"{flag}: not {'a whole number' if kind is int else 'a number'}") from None
-    if not number.low <= value <= number.high:
-        raise UsageError(f"{flag}: give {number.low:g} to {number.high:g}")
-    return value

@@ -37,6 +37,7 @@ PURE = [
     "machine",
     "names",
     "run_folder",
+    "spec",
     "report",
     "data",
     "train.checkpoint",
