@@ -21,6 +21,7 @@ SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy
 def check(run: Run) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here."""
     _check_numbers(run)
+    _check_step(run)
     _check_names(run)
     _check_store(run)
     _check_devices(run)
@@ -47,6 +48,10 @@ def _check_numbers(run: Run) -> None:
         "--seed": (optim.seed, 0),
         "--weight-decay": (optim.weight_decay, 0),
         "--warmup-epochs": (optim.warmup_epochs, 0),
+        "--clip-norm": (optim.clip_norm, 0),
+        "--clip-value": (optim.clip_value, 0),
+        "--ema": (optim.ema, 0),
+        "--max-bad-steps": (optim.max_bad_steps, 1),
         "--image-size": (data.image_size, 1),
         "--val-resize": (data.val_resize, 0),
         "--num-classes": (data.num_classes, 0),
@@ -77,6 +82,22 @@ def _check_numbers(run: Run) -> None:
     if 0 < data.val_resize < data.image_size:
         raise UsageError(
             f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {data.image_size} or more"
+        )
+
+
+def _check_step(run: Run) -> None:
+    optim, wanted = run.optim, run.model.loss_scale
+    if optim.clip_norm and optim.clip_value:
+        raise UsageError("--clip-norm and --clip-value are two ways to the same end; give one")
+    if optim.ema >= 1:
+        raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
+    try:
+        is_scale = wanted in names.LOSS_SCALES or 0 < float(wanted) < float("inf")
+    except ValueError:
+        is_scale = False
+    if not is_scale:
+        raise UsageError(
+            f"--loss-scale {wanted}: give a number above 0, or one of {', '.join(names.LOSS_SCALES)}"
         )
 
 

@@ -70,6 +70,10 @@ class Model:
         "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
     )
     amp: str = flag("off", "mixed precision: off | bf16 | fp16 (GPU)")
+    loss_scale: str = flag(
+        "auto",
+        "factor on the loss, taken out of its gradients again: a number | dynamic | auto (dynamic for fp16, else none)",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +106,16 @@ class Optim:
         "cosine", "how the rate falls: constant | cosine | linear | poly | step; or module:callable"
     )
     warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
+    clip_norm: float = flag(
+        0.0, "shorten the gradient, all parameters as one vector, to this length at most; 0: off"
+    )
+    clip_value: float = flag(0.0, "cut every number of the gradient to this size at most; 0: off")
+    ema: float = flag(
+        0.0, "evaluate and keep a moving average of the weights with this decay, as in 0.9999; 0: off"
+    )
+    max_bad_steps: int = flag(
+        5, "this many steps in a row whose gradients are not finite end the run; fewer are skipped"
+    )
     epochs: int = flag(90, "passes over the training set")
     max_steps: int = flag(0, "stop after this many updates; 0: only epochs count")
     seed: int = flag(0, "the one number that all randomness comes from")

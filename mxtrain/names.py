@@ -24,6 +24,7 @@ DIST_STORES = (
     "dist_async_device",
 )
 AMP = ("off", "bf16", "fp16")
+LOSS_SCALES = ("auto", "dynamic")
 TASKS = ("classification",)
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")

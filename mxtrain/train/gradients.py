@@ -1,11 +1,13 @@
 """The gradients of a step's micro-batches, summed on each device.
 
-Owns what a device's gradient arrays hold when the trainer reduces them over the devices.
+Owns what a device's gradient arrays hold when the trainer reduces them over the devices, and clipping them after.
 """
 
 from __future__ import annotations
 
 from typing import Any, Sequence
+
+from mxtrain.runtime import mx
 
 
 class GradientSum:
@@ -19,28 +21,36 @@ class GradientSum:
         self.contexts = contexts
         self.parameters = [p for p in trainer._params if p.grad_req != "null"]
         self.totals: dict[Any, list[Any]] = {}
+        # Gradients of a step that was not applied have not been taken, and never shall be.
+        self._set_fresh(False)
 
     def before(self, context: Any) -> None:
         """Save the device's last gradients from the backward pass to come."""
         if context not in self.totals:
             self.totals[context] = []
         elif not self.totals[context]:
-            self.totals[context] = [gradient.copy() for gradient in self._fresh(context)]
+            self.totals[context] = [gradient.copy() for gradient in self._last(context)]
         else:
-            for total, gradient in zip(self.totals[context], self._fresh(context)):
+            for total, gradient in zip(self.totals[context], self._last(context)):
                 total += gradient
 
     def settle(self) -> list[Any]:
         """Leave each device's sum where the trainer looks for it; the first device's arrays."""
         for context in self.contexts:
-            gradients = self._fresh(context)
+            gradients = self._last(context)
             for total, gradient in zip(self.totals.get(context, []), gradients):
                 gradient += total
-            for parameter in self.parameters:
-                parameter.data(context)._fresh_grad = True
+        self._set_fresh(True)
         return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
 
-    def _fresh(self, context: Any) -> list[Any]:
+    def clip(self, largest: float) -> None:
+        """No number above `largest` or below its negative, on any device."""
+        for context in self.contexts:
+            for parameter in self.parameters:
+                gradient = parameter.grad(context)
+                mx.nd.clip(gradient, -largest, largest, out=gradient)
+
+    def _last(self, context: Any) -> list[Any]:
         """The gradients of the last backward pass there, zero where it did not reach."""
         gradients = []
         for parameter in self.parameters:
@@ -50,3 +60,8 @@ class GradientSum:
             data._fresh_grad = False
             gradients.append(gradient)
         return gradients
+
+    def _set_fresh(self, fresh: bool) -> None:
+        for context in self.contexts:
+            for parameter in self.parameters:
+                parameter.data(context)._fresh_grad = fresh

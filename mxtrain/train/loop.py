@@ -24,8 +24,10 @@ from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
 from mxtrain.train import checkpoint, schedules, state
 from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.handover import dtype_of
+from mxtrain.train.state import Progress
 from mxtrain.train.step import Outcome, train_step
 
 logger = logging.getLogger(__name__)
@@ -59,13 +61,14 @@ def run(
                 outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
                 progress = progress.after(outcome)
                 epoch = step // steps_per_epoch + 1
-                record = _step_record(progress.step, epoch, rate, outcome, time.monotonic() - started)
+                record = _step_record(progress, epoch, rate, outcome, time.monotonic() - started)
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
-                _refuse_divergence(outcome, progress.step)
+                _refuse_divergence(outcome, progress, run.optim.max_bad_steps)
 
                 ended = progress.step % steps_per_epoch == 0 or progress.step == num_steps
                 if ended and val is not None:
-                    found = evaluate(run, parts.net, val, parts.contexts)
+                    with averaged(parts.ema):
+                        found = evaluate(run, parts.net, val, parts.contexts)
                     write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
                     _refuse_no_loss(found["val_loss"], progress.step)
                     progress = progress.scored(found["val_accuracy"])
@@ -116,28 +119,30 @@ def _open_loader(run: Run, records: Any, requests: Iterator[Request], num_classe
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
 
 
-def _step_record(step: int, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:
+def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:
     record: dict[str, Any] = {
         "kind": "train",
-        "step": step,
+        "step": progress.step,
         "epoch": epoch,
         "loss": outcome.loss,
         "lr": rate,
         "accuracy": outcome.accuracy,
+        "gradient_norm": outcome.gradient_norm,
         "images_per_second": outcome.num_samples / seconds,
         "seconds": seconds,
     }
     if outcome.scale.dynamic:
-        record.update(loss_scale=outcome.scale.scale, applied=outcome.applied)
+        record.update(loss_scale=outcome.scale.scale)
+    if outcome.scale.dynamic or progress.skipped_steps:
+        record.update(applied=outcome.applied, skipped_steps=progress.skipped_steps)
     return record
 
 
-def _refuse_divergence(outcome: Outcome, step: int) -> None:
-    """Without a loss scale to lower, gradients that are not finite stay so; the weights have not taken them."""
-    if not outcome.applied and not outcome.scale.dynamic:
+def _refuse_divergence(outcome: Outcome, progress: Progress, max_bad_steps: int) -> None:
+    if progress.bad_steps_in_a_row >= max_bad_steps:
         raise Diverged(
-            f"step {step}: gradients are not finite (loss {outcome.loss:g}); lower --lr or raise --warmup-epochs, "
-            "then run again with another --out"
+            f"step {progress.step}: gradients are not finite (loss {outcome.loss:g}); lower --lr or raise "
+            "--warmup-epochs, then run again with another --out"
         )
 
 

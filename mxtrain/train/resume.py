@@ -19,7 +19,7 @@ from mxtrain.train.checkpoint import Checkpoint
 FREE = {
     *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
-    *("cache_dir", "normalize", "epochs", "max_steps"),
+    *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps"),
     *("micro_batch", "accumulate"),  # compared by what they come to
 }
 

@@ -22,11 +22,12 @@ from mxtrain.models import zoo
 from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, optimizers, precision, weights
 from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
 
 logger = logging.getLogger(__name__)
 
-WEIGHTS, OPTIMIZER = "weights.params", "optimizer.params"
+WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Parts:
     seed: int
     num_micro_batches: int
     mix: Any  # (data, label, step, position) -> what was mixed in, or None
+    clip_norm: float
+    clip_value: float
+    ema: Ema | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +53,13 @@ class Progress:
     step: int
     scale: LossScale
     score: float | None = None
+    skipped_steps: int = 0  # whose gradients were not finite
+    bad_steps_in_a_row: int = 0  # the last ones, skipped though no smaller loss scale could have saved them
 
     def after(self, outcome: Any) -> Progress:
-        return Progress(self.step + 1, outcome.scale)
+        skipped = self.skipped_steps + (not outcome.applied)
+        bad = 0 if outcome.applied else self.bad_steps_in_a_row + (not self.scale.may_fall())
+        return Progress(self.step + 1, outcome.scale, None, skipped, bad)
 
     def scored(self, score: float) -> Progress:
         return dataclasses.replace(self, score=score)
@@ -80,7 +88,20 @@ def build(run: Run, num_classes: int) -> Parts:
     plan = layout.batch_plan(run)
     loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     mixing = functools.partial(mix.mix, seed=run.optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
-    return Parts(net, loss, trainer, places, run.optim.seed, plan.num_micro_batches, mixing)
+    optim = run.optim
+    ema = Ema(net, optim.ema) if optim.ema else None
+    return Parts(
+        net,
+        loss,
+        trainer,
+        places,
+        optim.seed,
+        plan.num_micro_batches,
+        mixing,
+        optim.clip_norm,
+        optim.clip_value,
+        ema,
+    )
 
 
 def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Path:
@@ -95,9 +116,14 @@ def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Pa
         WEIGHTS: lambda path: weights.save(parts.net, path),
         OPTIMIZER: lambda path: weights.save_optimizer(parts.trainer, path),
     }
+    if parts.ema is not None:
+        averages = parts.ema.averages
+        files[AVERAGES] = lambda path: weights.save_arrays(averages, path)
     state = {
         "score": progress.score,
         "loss_scale": dataclasses.asdict(progress.scale),
+        "skipped_steps": progress.skipped_steps,
+        "bad_steps_in_a_row": progress.bad_steps_in_a_row,
         "update_counts": weights.update_counts(parts.trainer),
         "config": config.to_flat(run),
         **data,
@@ -110,18 +136,27 @@ def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Pa
 def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     """Put a checkpoint's arrays into `parts`; the beginning where there is none."""
     if found is None:
-        return Progress(step=0, scale=precision.loss_scale(run.model.amp))
+        return Progress(step=0, scale=precision.loss_scale(run.model.amp, run.model.loss_scale))
     path, state = found
     weights.load(parts.net, str(path / WEIGHTS))
     weights.load_optimizer(parts.trainer, str(path / OPTIMIZER), state["update_counts"])
+    if parts.ema is not None:
+        parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)
     checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
-    return Progress(state["step"], LossScale(**state["loss_scale"]), state["score"])
+    return Progress(
+        state["step"],
+        LossScale(**state["loss_scale"]),
+        state["score"],
+        state["skipped_steps"],
+        state["bad_steps_in_a_row"],
+    )
 
 
 def load_net(found: Checkpoint, places: Sequence[Any]) -> Any:
-    """The trained net of a checkpoint, without what training it further would need."""
+    """The trained net of a checkpoint, its averaged weights where it has some, and nothing for further training."""
     path, state = found
     net = build_net(config.from_flat(state["config"]), len(state["class_names"]), places)
-    weights.load(net, str(path / WEIGHTS))
+    averages = path / AVERAGES
+    weights.load(net, str(averages if averages.is_file() else path / WEIGHTS))
     return net

@@ -1,12 +1,15 @@
 """BatchNorm's running statistics under micro-batches.
 
 MXNet moves them once per backward pass, on the device that ran it, so they would depend on who computed what. Here
-they move once a step, by the mean over all its micro-batches, and are equal on every device afterwards.
+they move once a step, by the mean over all its micro-batches, and are equal on every device afterwards; a step that is
+not applied leaves them alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from mxtrain.runtime import mx
 
 RUNNING = ("running_mean", "running_var", "moving_mean", "moving_var")
 
@@ -21,19 +24,22 @@ class RunningMean:
 
     def __init__(self, parts: Any):
         self.contexts = parts.contexts
-        # One micro-batch on one device needs no help.
-        alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1
-        self.parameters = [] if alone else parameters(parts.net)
+        self.parameters = parameters(parts.net)
+        # One micro-batch on one device leaves its own mean.
+        self.alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
+        # The engine does not see the writes of a static graph, so no copy may still be under way.
+        mx.nd.waitall()
         self.totals: dict[Any, list[Any]] = {}
         self.weight = 0
 
     def before(self, context: Any) -> None:
         if context in self.totals:
-            for parameter, start in zip(self.parameters, self.start[context]):
-                parameter.data(context)[:] = start
+            self._set(context, self.start[context])
 
     def after(self, context: Any, weight: int) -> None:
+        if self.alone:
+            return
         ended = [parameter.data(context) * weight for parameter in self.parameters]
         if context not in self.totals:
             self.totals[context] = ended
@@ -43,8 +49,19 @@ class RunningMean:
         self.weight += weight
 
     def settle(self) -> None:
+        if self.alone:
+            return
         for place, parameter in enumerate(self.parameters):
             parts = [totals[place].as_in_context(self.contexts[0]) for totals in self.totals.values()]
             mean = sum(parts[1:], parts[0]) / self.weight
             for context in self.contexts:
                 parameter.data(context)[:] = mean.as_in_context(context)
+
+    def undo(self) -> None:
+        """As if the step had not been: what it saw may not be finite."""
+        for context in self.contexts:
+            self._set(context, self.start[context])
+
+    def _set(self, context: Any, values: list[Any]) -> None:
+        for parameter, value in zip(self.parameters, values):
+            parameter.data(context)[:] = value

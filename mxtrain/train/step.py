@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from mxtrain.runtime import mx
@@ -26,6 +27,7 @@ class Outcome:
     loss: float
     accuracy: float
     num_samples: int
+    gradient_norm: float  # of the mean gradient, before clipping
     applied: bool
     scale: LossScale
 
@@ -46,8 +48,9 @@ def train_step(
         for batch, context in wave:
             gradients.before(context)
             running.before(context)
-            mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
-            sums.append(_forward_backward(parts, batch, context, step, scale.scale))
+            scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
+            scaled.backward()
+            sums.append(loss_and_hits)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
@@ -55,22 +58,37 @@ def train_step(
             running.after(context, len(batch.label))
             num_samples += len(batch.label)
             release(batch)
-    running.settle()
+    loss, correct = (sum(float(value.asscalar()) for value in values) for values in zip(*sums))
     first_device = gradients.settle()
+    if not math.isfinite(loss):
+        # Through the gradients, whose sum all replicas see, all of them come to know.
+        first_device[0][:] = math.nan
 
     parts.trainer.allreduce_grads()
-    applied = precision.all_finite(first_device)
+    unscale = 1.0 / (scale.scale * num_samples)
+    norm = precision.norm(first_device) * unscale
+    applied = math.isfinite(norm)
     if applied:
+        running.settle()
+        if parts.clip_value:
+            gradients.clip(parts.clip_value / unscale)
+        shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
         parts.trainer.set_learning_rate(rate)
-        parts.trainer._scale = 1.0 / scale.scale
+        parts.trainer._scale = shorten / scale.scale
         parts.trainer.update(num_samples)
-        mx.nd.waitall()
-    loss, correct = (sum(float(value.asscalar()) for value in values) for values in zip(*sums))
-    return Outcome(loss / num_samples, correct / num_samples, num_samples, applied, scale.after(applied))
+        if parts.ema is not None:
+            parts.ema.update()
+    else:
+        running.undo()
+    mx.nd.waitall()
+    return Outcome(
+        loss / num_samples, correct / num_samples, num_samples, norm, applied, scale.after(applied)
+    )
 
 
-def _forward_backward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:
-    """Leave this micro-batch's gradients on the device; its summed loss and its hits, not waited for."""
+def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:
+    """What the gradients of this micro-batch come from, and its summed loss and hits; none of it is waited for."""
+    mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
     mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
     others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
@@ -79,8 +97,7 @@ def _forward_backward(parts: Parts, batch: Any, context: Any, step: int, scale: 
         output = parts.net(data).astype("float32", copy=False)
         losses = _losses(parts, data, output, label, others)
         scaled = losses * scale if scale != 1.0 else losses
-    scaled.backward()
-    return losses.sum(), (output.argmax(axis=1) == label).sum()
+    return scaled, (losses.sum(), (output.argmax(axis=1) == label).sum())
 
 
 def _losses(parts: Parts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:

@@ -28,7 +28,7 @@ def parameters(net: Any) -> dict[str, Any]:
 
 def save(net: Any, path: str) -> None:
     """Every parameter as the first device holds it; Gluon's own saving averages the devices, which moves last bits."""
-    _save({name: parameter.list_data()[0] for name, parameter in parameters(net).items()}, path)
+    save_arrays({name: parameter.list_data()[0] for name, parameter in parameters(net).items()}, path)
 
 
 def load(net: Any, path: str) -> None:
@@ -44,7 +44,7 @@ def load(net: Any, path: str) -> None:
         named[name].set_data(arrays[name])
 
 
-def _save(arrays: dict[str, Any], path: str) -> None:
+def save_arrays(arrays: dict[str, Any], path: str) -> None:
     """MXNet's format. MXNet calls a full disk a failed check, and when only the last bytes fail it says nothing."""
     num_bytes = sum(array.size * np.dtype(array.dtype).itemsize for array in arrays.values())
     try:
@@ -65,7 +65,7 @@ def save_optimizer(trainer: Any, path: str) -> None:
         for place, array in enumerate(_flat(state))
     }
     # MXNet cannot write an empty file of arrays (plain SGD has no state).
-    _save(arrays or {"none": mx.nd.zeros((1,))}, path)
+    save_arrays(arrays or {"none": mx.nd.zeros((1,))}, path)
 
 
 def load_optimizer(trainer: Any, path: str, counts: dict[str, int]) -> None:

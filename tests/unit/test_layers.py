@@ -14,13 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = [
     ["fit", "evaluate", "predict", "doctor", "trained"],
     ["train.loop"],
-    ["train.step", "train.state", "train.statistics", "train.evaluate"],
+    ["train.step", "train.state", "train.evaluate"],
     [
         "kv.store",
         "models.zoo",
         "models.small",
         "train.precision",
         "train.gradients",
+        "train.statistics",
+        "train.ema",
         "train.optimizers",
         "train.weights",
         "train.handover",
