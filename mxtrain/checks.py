@@ -60,6 +60,7 @@ def _check_numbers(run: Run) -> None:
         "--mixup": (data.mixup, 0),
         "--cutmix": (data.cutmix, 0),
         "--checkpoint-steps": (keep.checkpoint_steps, 0),
+        "--checkpoint-minutes": (keep.checkpoint_minutes, 0),
         "--keep-last": (keep.keep_last, 1),
         "--keep-best": (keep.keep_best, 0),
     }

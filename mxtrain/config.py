@@ -129,7 +129,8 @@ class Keep:
     resume: str = flag(
         "auto", "auto: go on where the run folder's newest checkpoint ends | never | PATH of a checkpoint"
     )
-    checkpoint_steps: int = flag(0, "also save every so many updates; 0: only after each epoch")
+    checkpoint_steps: int = flag(0, "save every so many updates, besides after each epoch; 0: off")
+    checkpoint_minutes: float = flag(0.0, "save every so many minutes, besides those; 0: off")
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")

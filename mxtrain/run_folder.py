@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config, machine
+from mxtrain import config, durable, machine
 from mxtrain.errors import UsageError
 from mxtrain.train import checkpoint
 
@@ -45,8 +45,8 @@ def describe(run: config.Run) -> None:
     """Write down what is run, and with what."""
     out = Path(run.keep.out)
     with _named(out):
-        _replace(out / "config.yaml", config.to_yaml(run))
-        _replace(out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+        durable.replace(out / "config.yaml", config.to_yaml(run))
+        durable.replace(out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
 
 
 @contextlib.contextmanager
@@ -55,13 +55,6 @@ def _named(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"--out {error.filename or out}: {error.strerror}; give another folder") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    aside = path.with_name(path.name + ".writing")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
 
 
 def last_evaluation(out: Path) -> dict[str, Any] | None:

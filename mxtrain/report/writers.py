@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
+from mxtrain import durable
 from mxtrain.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -36,9 +37,7 @@ class JsonLines:
 
     def __init__(self, path: Path, last_step: int):
         kept = [json.dumps(record) for record in _whole_records(path) if record["step"] <= last_step]
-        aside = path.with_name(path.name + ".writing")
-        aside.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-        aside.replace(path)
+        durable.replace(path, "".join(line + "\n" for line in kept))
         self.file = path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, record: Record) -> None:

@@ -22,11 +22,12 @@ from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.errors import Diverged, Stop
 from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import checkpoint, schedules, state
+from mxtrain.train import schedules, state
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.handover import dtype_of
+from mxtrain.train.saving import Saver
 from mxtrain.train.state import Progress
 from mxtrain.train.step import Outcome, train_step
 
@@ -51,7 +52,7 @@ def run(
 
     if wishes:
         raise wishes[0]
-    with open_sinks(run.keep.log, out, num_steps, progress.step) as write:
+    with open_sinks(run.keep.log, out, num_steps, progress.step) as write, Saver(run.keep) as saver:
         requests = _requests(run, train, progress.step, num_steps)
         with _open_loader(run, train, requests, len(data["class_names"])) as loader:
             started = time.monotonic()
@@ -73,10 +74,8 @@ def run(
                     _refuse_no_loss(found["val_loss"], progress.step)
                     progress = progress.scored(found["val_accuracy"])
                 wish = wishes[0] if wishes else None  # once: a signal may come between two looks
-                if ended or wish or _is_due(progress.step, run.keep.checkpoint_steps):
-                    # Also after a power cut, the metrics are never behind the checkpoint.
-                    checkpoint.fsync(out / "metrics.jsonl")
-                    state.save(run, parts, progress, data)
+                if saver.is_due(progress.step, anyway=ended or wish is not None):
+                    saver.save(state.snapshot(run, parts, progress, data))
                 if wish and progress.step < num_steps:
                     raise wish
                 started = time.monotonic()
@@ -149,7 +148,3 @@ def _refuse_divergence(outcome: Outcome, progress: Progress, max_bad_steps: int)
 def _refuse_no_loss(loss: float, step: int) -> None:
     if not math.isfinite(loss):
         raise Diverged(f"step {step}: the validation loss is {loss}; lower --lr, and give another --out")
-
-
-def _is_due(step: int, every: int) -> bool:
-    return every > 0 and step % every == 0

@@ -21,7 +21,7 @@ from mxtrain.kv.store import open_trainer
 from mxtrain.models import zoo
 from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, optimizers, precision, weights
-from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.checkpoint import Checkpoint, Snapshot
 from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
 
@@ -104,22 +104,20 @@ def build(run: Run, num_classes: int) -> Parts:
     )
 
 
-def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Path:
-    """Write a checkpoint of this moment into the run folder and drop the ones no longer wanted.
+def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Snapshot:
+    """All that the next step depends on, copied out of its way: arrays file by file, and values.
 
     `data` describes the training set, as `resume.describe` does.
     """
     if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer._params]):
         raise Diverged(f"step {progress.step}: weights are not finite; lower --lr, and give another --out")
-    folder = Path(run.keep.out) / "checkpoints"
     files = {
-        WEIGHTS: lambda path: weights.save(parts.net, path),
-        OPTIMIZER: lambda path: weights.save_optimizer(parts.trainer, path),
+        WEIGHTS: weights.of_net(parts.net),
+        OPTIMIZER: weights.of_optimizer(parts.trainer),
     }
     if parts.ema is not None:
-        averages = parts.ema.averages
-        files[AVERAGES] = lambda path: weights.save_arrays(averages, path)
-    state = {
+        files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
+    values = {
         "score": progress.score,
         "loss_scale": dataclasses.asdict(progress.scale),
         "skipped_steps": progress.skipped_steps,
@@ -128,9 +126,7 @@ def save(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Pa
         "config": config.to_flat(run),
         **data,
     }
-    written = checkpoint.write(folder, progress.step, files, state)
-    checkpoint.prune(folder, run.keep.keep_last, run.keep.keep_best)
-    return written
+    return Snapshot(progress.step, files, values)
 
 
 def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:

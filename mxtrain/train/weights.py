@@ -6,15 +6,11 @@ name counters nor on pickle.
 
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from mxtrain.errors import DataError
 from mxtrain.runtime import mx
+from mxtrain.train.arrays import Arrays
 
 
 def parameters(net: Any) -> dict[str, Any]:
@@ -26,9 +22,9 @@ def parameters(net: Any) -> dict[str, Any]:
     return named
 
 
-def save(net: Any, path: str) -> None:
-    """Every parameter as the first device holds it; Gluon's own saving averages the devices, which moves last bits."""
-    save_arrays({name: parameter.list_data()[0] for name, parameter in parameters(net).items()}, path)
+def of_net(net: Any) -> Arrays:
+    """A copy of every parameter as the first device holds it; a mean over devices would move last bits."""
+    return {name: parameter.list_data()[0].asnumpy() for name, parameter in parameters(net).items()}
 
 
 def load(net: Any, path: str) -> None:
@@ -44,28 +40,13 @@ def load(net: Any, path: str) -> None:
         named[name].set_data(arrays[name])
 
 
-def save_arrays(arrays: dict[str, Any], path: str) -> None:
-    """MXNet's format. MXNet calls a full disk a failed check, and when only the last bytes fail it says nothing."""
-    num_bytes = sum(array.size * np.dtype(array.dtype).itemsize for array in arrays.values())
-    try:
-        mx.nd.save(path, arrays)
-        is_whole = Path(path).stat().st_size >= num_bytes
-    except mx.base.MXNetError:
-        is_whole = False
-    if not is_whole:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-
-def save_optimizer(trainer: Any, path: str) -> None:
-    """Every array of the first device's optimizer state; all devices hold the same."""
-    states = trainer._updaters[0].states
-    arrays = {
-        f"{index}.{place}": array
-        for index, state in states.items()
+def of_optimizer(trainer: Any) -> Arrays:
+    """A copy of every array of the first device's optimizer state; all devices hold the same."""
+    return {
+        f"{index}.{place}": array.asnumpy()
+        for index, state in trainer._updaters[0].states.items()
         for place, array in enumerate(_flat(state))
     }
-    # MXNet cannot write an empty file of arrays (plain SGD has no state).
-    save_arrays(arrays or {"none": mx.nd.zeros((1,))}, path)
 
 
 def load_optimizer(trainer: Any, path: str, counts: dict[str, int]) -> None:

@@ -46,13 +46,17 @@ def advance(
     return progress, losses
 
 
+def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
+    return checkpoint.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
+
+
 @pytest.mark.parametrize("optimizer", names.OPTIMIZERS)
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
 def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
-    state.save(run, parts, progress, DATA)
+    save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
 
     again = state.build(run, len(CLASSES))
@@ -67,7 +71,7 @@ def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> N
     run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
-    state.save(run, parts, progress, DATA)
+    save(run, parts, progress)
     again = state.build(run, len(CLASSES))
     state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints"))
     for name, value in arrays(parts).items():
@@ -79,7 +83,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     parts = state.build(run, len(CLASSES))
     parts.trainer._params[0].list_data()[0][:] = float("nan")
     with pytest.raises(Diverged, match="--lr"):
-        state.save(run, parts, state.Progress(1, precision.LossScale(), None), DATA)
+        save(run, parts, state.Progress(1, precision.LossScale(), None))
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -87,7 +91,7 @@ def test_going_on_with_more_devices(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "adamw")
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
-    state.save(run, parts, progress, DATA)
+    save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
     wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
     more = state.build(wider, len(CLASSES))
@@ -100,7 +104,7 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
     parts = state.build(run, len(CLASSES))
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
     progress, _ = advance(parts, state.Progress(0, scale, None), 1)
-    state.save(run, parts, progress, DATA)
+    save(run, parts, progress)
     restored = state.restore(run, parts, checkpoint.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
 
@@ -108,7 +112,7 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
 def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     parts = state.build(run, len(CLASSES))
-    state.save(run, parts, state.Progress(1, precision.LossScale(), None), DATA)
+    save(run, parts, state.Progress(1, precision.LossScale(), None))
     other = state.build(run_of(tmp_path, "--model", "small_resnet"), len(CLASSES))
     with pytest.raises(DataError, match=r"weights\.params"):
         state.restore(run, other, checkpoint.newest(tmp_path / "checkpoints"))

@@ -33,6 +33,7 @@ LAYERS = [
 PURE = [
     "arguments",
     "config",
+    "durable",
     "checks",
     "errors",
     "layout",
@@ -42,8 +43,10 @@ PURE = [
     "spec",
     "report",
     "data",
+    "train.arrays",
     "train.checkpoint",
     "train.resume",
+    "train.saving",
     "train.schedules",
     "train.signals",
 ]
