@@ -13,6 +13,7 @@ from pathlib import Path
 from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
+from mxtrain.models import known as models
 
 LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
@@ -22,6 +23,7 @@ def check(run: Run) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here."""
     _check_numbers(run)
     _check_step(run)
+    _check_model(run)
     _check_names(run)
     _check_store(run)
     _check_devices(run)
@@ -48,6 +50,7 @@ def _check_numbers(run: Run) -> None:
         "--seed": (optim.seed, 0),
         "--weight-decay": (optim.weight_decay, 0),
         "--warmup-epochs": (optim.warmup_epochs, 0),
+        "--label-smoothing": (optim.label_smoothing, 0),
         "--clip-norm": (optim.clip_norm, 0),
         "--clip-value": (optim.clip_value, 0),
         "--ema": (optim.ema, 0),
@@ -99,6 +102,16 @@ def _check_step(run: Run) -> None:
     if not is_scale:
         raise UsageError(
             f"--loss-scale {wanted}: give a number above 0, or one of {', '.join(names.LOSS_SCALES)}"
+        )
+
+
+def _check_model(run: Run) -> None:
+    smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
+    if smoothing >= 1:
+        raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if smoothing and loss not in models.SMOOTHED:
+        raise UsageError(
+            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(models.SMOOTHED)}"
         )
 
 

@@ -69,6 +69,10 @@ class Model:
     model: str = flag(
         "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
     )
+    loss: str = flag(
+        "cross_entropy",
+        "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
+    )
     amp: str = flag("off", "mixed precision: off | bf16 | fp16 (GPU)")
     loss_scale: str = flag(
         "auto",
@@ -106,6 +110,7 @@ class Optim:
         "cosine", "how the rate falls: constant | cosine | linear | poly | step; or module:callable"
     )
     warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
+    label_smoothing: float = flag(0.0, "this share of each label is spread over all classes")
     clip_norm: float = flag(
         0.0, "shorten the gradient, all parameters as one vector, to this length at most; 0: off"
     )

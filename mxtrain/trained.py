@@ -33,7 +33,7 @@ def open_net(found: Checkpoint, devices: str) -> tuple[Any, list[Any]]:
     from mxtrain import runtime
 
     runtime.load()
-    from mxtrain.train import state
+    from mxtrain.train import nets
 
-    places = state.contexts(devices)
-    return state.load_net(found, places), places
+    places = nets.contexts(devices)
+    return nets.trained(found, places), places

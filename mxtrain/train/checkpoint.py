@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 VERSION = 2
 Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
 STATE, MANIFEST = "state.json", "manifest.json"
+WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
 
 

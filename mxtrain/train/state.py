@@ -18,16 +18,13 @@ from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged
 from mxtrain.kv.store import open_trainer
-from mxtrain.models import zoo
-from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, optimizers, precision, weights
-from mxtrain.train.checkpoint import Checkpoint, Snapshot
+from mxtrain.models import losses
+from mxtrain.train import checkpoint, nets, optimizers, precision, weights
+from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
 
 logger = logging.getLogger(__name__)
-
-WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,28 +62,15 @@ class Progress:
         return dataclasses.replace(self, score=score)
 
 
-def build_net(run: Run, num_classes: int, contexts: Sequence[Any]) -> Any:
-    """The run's net with fresh weights, compiled."""
-    precision.enable(run.model.amp)
-    net = zoo.build(run.model.model, num_classes)
-    zoo.initialize(net, contexts, run.optim.seed)
-    zoo.compile(net, run.model.model, contexts, run.data.image_size, num_classes)
-    return net
-
-
-def contexts(devices: str) -> list[Any]:
-    return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
-
-
 def build(run: Run, num_classes: int) -> Parts:
     """Everything a first step needs."""
-    places = contexts(run.layout.devices)
-    net = build_net(run, num_classes, places)
+    places = nets.contexts(run.layout.devices)
+    net = nets.fresh(run, num_classes, places)
     trained = list(weights.parameters(net).values())
     optimizers.exempt_from_decay(trained)
     trainer = open_trainer(trained, optimizers.build(run.optim), run.layout.kvstore)
     plan = layout.batch_plan(run)
-    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    loss = losses.build(run.model.loss, run.optim.label_smoothing, num_classes)
     mixing = functools.partial(mix.mix, seed=run.optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
     optim = run.optim
     ema = Ema(net, optim.ema) if optim.ema else None
@@ -147,12 +131,3 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
         state["skipped_steps"],
         state["bad_steps_in_a_row"],
     )
-
-
-def load_net(found: Checkpoint, places: Sequence[Any]) -> Any:
-    """The trained net of a checkpoint, its averaged weights where it has some, and nothing for further training."""
-    path, state = found
-    net = build_net(config.from_flat(state["config"]), len(state["class_names"]), places)
-    averages = path / AVERAGES
-    weights.load(net, str(averages if averages.is_file() else path / WEIGHTS))
-    return net

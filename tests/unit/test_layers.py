@@ -19,6 +19,7 @@ LAYERS = [
         "kv.store",
         "models.zoo",
         "models.small",
+        "models.losses",
         "train.precision",
         "train.gradients",
         "train.statistics",
@@ -27,6 +28,7 @@ LAYERS = [
         "train.weights",
         "train.handover",
         "train.given",
+        "train.nets",
     ],
     ["runtime"],
 ]
@@ -41,6 +43,7 @@ PURE = [
     "names",
     "run_folder",
     "spec",
+    "models.known",
     "report",
     "data",
     "train.arrays",
