@@ -32,11 +32,17 @@ class Sink(Protocol):
 class JsonLines:
     """One JSON object a line, whole after every record.
 
-    On resume, lines past the checkpoint are cut away: no step appears twice and none is missing.
+    On resume, lines past the checkpoint are cut away: no step appears twice and none is missing. The evaluation
+    after its last step is past it as long as the checkpoint has no score of it.
     """
 
-    def __init__(self, path: Path, last_step: int):
-        kept = [json.dumps(record) for record in _whole_records(path) if record["step"] <= last_step]
+    def __init__(self, path: Path, last_step: int, last_is_scored: bool):
+        last_evaluation = last_step if last_is_scored else last_step - 1
+        kept = [
+            json.dumps(record)
+            for record in _whole_records(path)
+            if record["step"] <= (last_evaluation if record.get("kind") == "eval" else last_step)
+        ]
         durable.replace(path, "".join(line + "\n" for line in kept))
         self.file = path.open("a", buffering=1, encoding="utf-8")
 
@@ -133,9 +139,14 @@ class TensorBoard:
 
 
 @contextlib.contextmanager
-def open_sinks(names: str, out: Path, num_steps: int, first_step: int) -> Iterator[Callable[[Record], None]]:
-    """A function that writes a record to metrics.jsonl and to what `--log` names."""
-    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", last_step=first_step)]
+def open_sinks(
+    names: str, out: Path, num_steps: int, first_step: int, is_scored: bool = True
+) -> Iterator[Callable[[Record], None]]:
+    """A function that writes a record to metrics.jsonl and to what `--log` names.
+
+    `first_step` steps are done, and evaluated if `is_scored`.
+    """
+    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)]
     if "console" in names.split(","):
         sinks.append(Console(num_steps, first_step))
     if "tensorboard" in names.split(","):

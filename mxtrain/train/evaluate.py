@@ -14,6 +14,7 @@ from mxtrain.config import Run
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, Request, way_of
+from mxtrain.errors import Stop
 from mxtrain.runtime import mx
 from mxtrain.train.handover import dtype_of, to_context
 
@@ -25,8 +26,10 @@ def resize_of(run: Run) -> int:
     return run.data.val_resize or round(run.data.image_size / 0.875)
 
 
-def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[str, Any]:
-    """Loss, accuracy and top-5 accuracy over all of `records`."""
+def evaluate(
+    run: Run, net: Any, records: Any, contexts: Sequence[Any], wishes: Sequence[Stop] = ()
+) -> dict[str, Any] | None:
+    """Loss, accuracy and top-5 accuracy over all of `records`; None once there is a wish to end."""
     size = run.data.image_size
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
@@ -34,6 +37,8 @@ def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[
     with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data), dtype_of(run)) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
+            if wishes:
+                break
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
@@ -43,6 +48,8 @@ def evaluate(run: Run, net: Any, records: Any, contexts: Sequence[Any]) -> dict[
                 sums += _collect(loader, *under_way.popleft())
         while under_way:
             sums += _collect(loader, *under_way.popleft())
+    if wishes:
+        return None
     loss, correct, correct_top5 = sums / len(records)
     return {
         "val_loss": float(loss),

@@ -50,35 +50,42 @@ def run(
             "nothing left to do: all %d steps are done; more --epochs would go on from here", num_steps
         )
 
-    if wishes:
-        raise wishes[0]
-    with open_sinks(run.keep.log, out, num_steps, progress.step) as write, Saver(run.keep) as saver:
+    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None)
+    with sinks as write, Saver(run.keep) as saver:
         requests = _requests(run, train, progress.step, num_steps)
         with _open_loader(run, train, requests, len(data["class_names"])) as loader:
-            started = time.monotonic()
-            for step in range(progress.step, num_steps):
+            saved = progress
+            while True:
+                wish = wishes[0] if wishes else None  # once: a signal may come between two looks
+                epoch = math.ceil(progress.step / steps_per_epoch)
+                ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
+                if progress != saved and saver.is_due(progress.step, anyway=ended or wish is not None):
+                    saver.save(state.snapshot(run, parts, progress, data))
+                    saved = progress
+                unscored = ended and val is not None and progress.score is None
+                if progress.step >= num_steps and not unscored:
+                    break
+                if wish:
+                    raise wish
+                if unscored:
+                    with averaged(parts.ema):
+                        found = evaluate(run, parts.net, val, parts.contexts, wishes)
+                    if found is not None:  # a wish cuts it short, and whoever goes on evaluates first
+                        write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
+                        _refuse_no_loss(found["val_loss"], progress.step)
+                        progress = progress.scored(found["val_accuracy"])
+                    continue
+
+                started, step = time.monotonic(), progress.step
                 batches = itertools.islice(loader, _num_micro_batches(run, len(train), step))
                 rate = schedules.learning_rate(schedule, step, run.optim.lr, warmup_steps, num_steps)
                 outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
                 progress = progress.after(outcome)
-                epoch = step // steps_per_epoch + 1
-                record = _step_record(progress, epoch, rate, outcome, time.monotonic() - started)
+                record = _step_record(
+                    progress, step // steps_per_epoch + 1, rate, outcome, time.monotonic() - started
+                )
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
                 _refuse_divergence(outcome, progress, run.optim.max_bad_steps)
-
-                ended = progress.step % steps_per_epoch == 0 or progress.step == num_steps
-                if ended and val is not None:
-                    with averaged(parts.ema):
-                        found = evaluate(run, parts.net, val, parts.contexts)
-                    write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
-                    _refuse_no_loss(found["val_loss"], progress.step)
-                    progress = progress.scored(found["val_accuracy"])
-                wish = wishes[0] if wishes else None  # once: a signal may come between two looks
-                if saver.is_due(progress.step, anyway=ended or wish is not None):
-                    saver.save(state.snapshot(run, parts, progress, data))
-                if wish and progress.step < num_steps:
-                    raise wish
-                started = time.monotonic()
 
 
 def _num_steps(run: Run, steps_per_epoch: int) -> int:

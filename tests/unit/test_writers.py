@@ -36,6 +36,18 @@ def test_resume_cuts_back(tmp_path: Path) -> None:
     assert steps == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2), ("train", 3)]
 
 
+def test_an_evaluation_that_the_checkpoint_has_no_score_of_is_cut_back(tmp_path: Path) -> None:
+    """It will be done again."""
+    with writers.open_sinks("none", tmp_path, 10, 0) as write:
+        for step in (1, 2):
+            write(record(step))
+            write(record(step, kind="eval"))
+    with writers.open_sinks("none", tmp_path, 10, 2, is_scored=False) as write:
+        write(record(2, kind="eval"))
+    steps = [(line["kind"], line["step"]) for line in lines(tmp_path / "metrics.jsonl")]
+    assert steps == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2)]
+
+
 def test_spoilt_lines_are_dropped(tmp_path: Path) -> None:
     lines_there = [json.dumps(record(1)), "", "\0\0\0", "[]", json.dumps(record(2))]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines_there) + "\n")
