@@ -62,12 +62,13 @@ def of_run(out: Path, which: str) -> Checkpoint:
 
 def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, state: dict[str, Any]) -> None:
     """Going on with other hyper-parameters or other data would be neither run."""
-    saved, now = state["config"], config.to_flat(run)
+    # A flag that is younger than the checkpoint had its default; one that is gone had a meaning.
+    saved, now = {**config.to_flat(config.Run()), **state["config"]}, config.to_flat(run)
     before = layout.batch_plan(config.from_flat(saved)).micro_batch
     differing = [
-        f"--{name.replace('_', '-')} {saved.get(name)} -> {now[name]}"
-        for name in now
-        if name not in FREE and saved.get(name) != now[name]
+        f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
+        for name in saved
+        if name not in FREE and (name not in now or saved[name] != now[name])
     ]
     if before != layout.batch_plan(run).micro_batch:
         differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")

@@ -116,6 +116,22 @@ def test_resume_refuses_another_curve(
     assert "--seed" not in str(refused.value)
 
 
+def test_a_flag_younger_than_the_checkpoint_had_its_default(tmp_path: Path) -> None:
+    older = config.to_flat(run(tmp_path))
+    del older["mixup"]
+    write(tmp_path / "checkpoints", 5, config=older, **DATA)
+    assert resume.find(run(tmp_path), DATA) is not None
+    with pytest.raises(UsageError, match=r"--mixup 0\.0 -> 0\.2"):
+        resume.find(run(tmp_path, "--mixup", "0.2"), DATA)
+
+
+def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:
+    newer = {**config.to_flat(run(tmp_path)), "sharpness": 0.1}
+    write(tmp_path / "checkpoints", 5, config=newer, **DATA)
+    with pytest.raises(UsageError, match=r"--sharpness 0\.1 -> unknown here"):
+        resume.find(run(tmp_path), DATA)
+
+
 def test_checkpoints_that_none_can_read_are_not_a_fresh_start(tmp_path: Path) -> None:
     (write(tmp_path, 1) / "weights.params").unlink()
     with pytest.raises(DataError, match="none that can be read"):

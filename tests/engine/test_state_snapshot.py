@@ -1,0 +1,53 @@
+"""A snapshot is the moment at which it was taken, and its file is MXNet's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain.runtime import mx
+from mxtrain.train import checkpoint, state
+from mxtrain.train.arrays import TYPE_NUMBERS, encoded
+from tests.engine.test_state import CLASSES, DATA, advance, run_of
+
+
+def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {f"{name}.größe": (9 * rng.standard_normal((2, 3, 4))).astype(name) for name in TYPE_NUMBERS}
+    arrays["one"], arrays["turned"] = np.ones(1, np.float32), np.arange(6, dtype=np.float32).reshape(2, 3).T
+    mx.nd.save(str(tmp_path / "theirs"), {k: mx.nd.array(v, dtype=v.dtype) for k, v in arrays.items()})
+    ours = b"".join(encoded(arrays))
+    assert ours == (tmp_path / "theirs").read_bytes()
+
+
+def test_no_arrays_are_a_file_too(tmp_path: Path) -> None:
+    """As of plain SGD, which has no state; MXNet reads it and cannot write it."""
+    (tmp_path / "empty").write_bytes(b"".join(encoded({})))
+    assert len(mx.nd.load(str(tmp_path / "empty"))) == 0
+
+
+def frozen(taken: checkpoint.Snapshot) -> dict[str, dict[str, Any]]:
+    return {
+        file: {name: array.copy() for name, array in named.items()} for file, named in taken.files.items()
+    }
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_later_steps_do_not_move_it(tmp_path: Path, optimizer: str) -> None:
+    """The writer reads it while the next steps run."""
+    run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    taken = state.snapshot(run, parts, progress, DATA)
+    before = frozen(taken)
+    advance(parts, progress, 2)
+    later = state.snapshot(run, parts, progress, DATA)
+    assert set(taken.files) == {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES}
+    for file, named in before.items():
+        assert named
+        for name, array in named.items():
+            np.testing.assert_array_equal(taken.files[file][name], array, err_msg=f"{file} {name}")
+        assert any((named[name] != later.files[file][name]).any() for name in named), "the steps moved it"
