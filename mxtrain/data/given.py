@@ -76,6 +76,9 @@ class GivenBatches:
         """Samples in an epoch."""
         return len(self._batches) * self._batch_size
 
+    def where(self, position: int) -> str:
+        return f"{self.path}: sample {position} of an epoch"
+
     def labels(self) -> Floats:
         """None are known before they come."""
         return np.zeros(0, np.float32)

@@ -24,11 +24,12 @@ from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
 from mxtrain.train import schedules, state
 from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.diagnose import diverged
 from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.handover import dtype_of
 from mxtrain.train.saving import Saver
-from mxtrain.train.state import Progress
+from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, train_step
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ def run(
                     progress, step // steps_per_epoch + 1, rate, outcome, time.monotonic() - started
                 )
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
-                _refuse_divergence(outcome, progress, run.optim.max_bad_steps)
+                if progress.bad_steps_in_a_row >= run.optim.max_bad_steps:
+                    raise _diverged(run, parts, train, data, progress, outcome)
 
 
 def _num_steps(run: Run, steps_per_epoch: int) -> int:
@@ -144,12 +146,13 @@ def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, 
     return record
 
 
-def _refuse_divergence(outcome: Outcome, progress: Progress, max_bad_steps: int) -> None:
-    if progress.bad_steps_in_a_row >= max_bad_steps:
-        raise Diverged(
-            f"step {progress.step}: gradients are not finite (loss {outcome.loss:g}); lower --lr or raise "
-            "--warmup-epochs, then run again with another --out"
-        )
+def _diverged(
+    run: Run, parts: Parts, train: Any, data: dict[str, Any], progress: Progress, outcome: Outcome
+) -> Diverged:
+    """The last step once more, to find where it goes wrong."""
+    again = _requests(run, train, progress.step - 1, progress.step)
+    with _open_loader(run, train, again, len(data["class_names"])) as batches:
+        return diverged(parts, batches, batches.release, train.where, progress, outcome, Path(run.keep.out))
 
 
 def _refuse_no_loss(loss: float, step: int) -> None:

@@ -1,0 +1,205 @@
+"""Where the numbers stopped being finite: which layer, and for which samples.
+
+A step that was not applied has left weights and running statistics alone, and its seeds come from its number, so
+computing it again finds the same numbers. That happens once, imperatively and slowly, when the run ends for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
+
+import numpy as np
+
+from mxtrain.errors import Diverged
+from mxtrain.runtime import mx
+from mxtrain.train.state import Parts, Progress
+from mxtrain.train.step import Outcome, forward
+
+SAMPLES_IN_LINE = 3
+
+
+class Event(NamedTuple):
+    """What came out of a block, in the order of the forward pass; first of all, what went into the net.
+
+    The graph is cut at each of `arrays`, and goes on from the loss's side into `ends`.
+    """
+
+    name: str
+    block: Any | None
+    arrays: list[Any]
+    ends: list[Any]
+
+
+class Origin(NamedTuple):
+    """The first thing that was not finite, and for which rows of its micro-batch."""
+
+    layer: str
+    way: str  # forward or backward
+    rows: Any
+
+
+def diverged(
+    parts: Parts,
+    batches: Iterable[Any],
+    release: Callable[[Any], None],
+    name_of: Callable[[int], str],
+    progress: Progress,
+    outcome: Outcome,
+    out: Path,
+) -> Diverged:
+    """How to end a run whose last step, made of `batches`, was not finite; all of it goes into `out`/logs."""
+    found: Origin | None = None
+    of_step: list[int] = []
+    samples: list[int] = []
+    parts.net.hybridize(active=False)
+    for batch in batches:
+        of_step += batch.request.samples.tolist()
+        if found is None:
+            found = origin(parts, batch, progress.step - 1, progress.scale.scale)
+            samples = [] if found is None else batch.request.samples[found.rows].tolist()
+        release(batch)
+    path = out / "logs" / "diverged.json"
+    record = {
+        "step": progress.step,
+        "bad_steps_in_a_row": progress.bad_steps_in_a_row,
+        "loss": outcome.loss if math.isfinite(outcome.loss) else str(outcome.loss),
+        "layer": found and found.layer,
+        "way": found and found.way,
+        "samples": samples,
+        "samples_of_step": of_step,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return Diverged(_line(progress, outcome, found, [name_of(sample) for sample in samples], path))
+
+
+def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: list[str], path: Path) -> str:
+    several = (
+        f", as in the {progress.bad_steps_in_a_row - 1} before" if progress.bad_steps_in_a_row > 1 else ""
+    )
+    head = f"step {progress.step}: not finite{several} (loss {outcome.loss:g})"
+    if found is None:
+        where = "no micro-batch is so by itself, but their gradients add up to more than float32 holds"
+    else:
+        shown = ", ".join(samples[:SAMPLES_IN_LINE])
+        more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
+        where = f"it begins in {found.layer}, {found.way}, for {shown}{more}"
+    return f"{head}; {where} ({path}); mend that, lower --lr or raise --warmup-epochs, and give another --out"
+
+
+def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
+    """Where one micro-batch stops being finite, None where it is finite from end to end."""
+    size, context = len(batch.label), parts.contexts[0]
+    with _cut_up(parts.net) as events:
+        scaled, (loss, _) = forward(parts, batch, context, step, scale)
+    for event in events:
+        for array in event.arrays:
+            if not _is_finite(array):
+                return Origin(_described(event, context), "forward", _bad_rows(array, size))
+    if not _is_finite(loss):
+        return Origin("the loss", "forward", _bad_rows(scaled, size))
+    return _origin_backward(parts, scaled, events, size)
+
+
+def _origin_backward(parts: Parts, scaled: Any, events: list[Event], size: int) -> Origin | None:
+    """From the loss back, block by block: the first that makes of finite gradients what is not."""
+    context = parts.contexts[0]
+    arrays = [array for event in events for array in event.arrays]
+    arrays += [p.data(context) for p in parts.net.collect_params().values() if p.grad_req != "null"]
+    for array in arrays:
+        array._fresh_grad = False  # what the step itself has left
+    sums: dict[int, Any] = {}
+    loss = Event("the loss", None, [], [scaled])
+    for event in [loss, *reversed(events)]:
+        reached = [
+            pair for pair in zip(event.ends, event.arrays or [scaled]) if id(pair[1]) in sums or event is loss
+        ]
+        if not reached:
+            continue
+        heads = [None if event is loss else sums[id(array)].astype(end.dtype) for end, array in reached]
+        mx.autograd.backward([end for end, _ in reached], heads)
+        for array in [array for array in arrays if array._fresh_grad]:
+            array._fresh_grad = False
+            if not _is_finite(array.grad):
+                return Origin(_described(event, context), "backward", _bad_rows(array.grad, size))
+            # grad_req='add' would do it, but silently gives zeros under AMP.
+            sums[id(array)] = array.grad + sums[id(array)] if id(array) in sums else array.grad.copy()
+    return None
+
+
+@contextlib.contextmanager
+def _cut_up(net: Any) -> Iterator[list[Event]]:
+    """The events of the forward pass inside this block.
+
+    MXNet tells the gradients of variables only, so each output is made one, which cuts it off from what it came
+    from; what is left of that is its end.
+    """
+    events: list[Event] = []
+    seen: set[int] = set()
+
+    def note(name: str, block: Any, value: Any) -> None:
+        # A block may hand on what another gave it.
+        arrays = [array for array in _arrays(value) if id(array) not in seen]
+        seen.update(map(id, arrays))
+        ends = [mx.nd.identity(array) for array in arrays] if block is not None else []
+        with mx.autograd.pause():
+            gradients = [mx.nd.zeros_like(array).astype(array.dtype) for array in arrays]
+        mx.autograd.mark_variables(arrays, gradients)
+        events.append(Event(name, block, arrays, ends))
+
+    def note_output(name: str) -> Callable[[Any, Any, Any], None]:
+        return lambda block, inputs, output: note(name, block, output)
+
+    handles = [
+        net.register_forward_pre_hook(lambda block, inputs: note("the pictures themselves", None, inputs))
+    ]
+    handles += [block.register_forward_hook(note_output(name)) for name, block in _blocks(net, "")]
+    try:
+        yield events
+    finally:
+        for handle in handles:
+            handle.detach()
+
+
+def _blocks(block: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every block by its place in the net, as its parameters are named in a checkpoint."""
+    yield name, block
+    for key, child in block._children.items():
+        yield from _blocks(child, f"{name}.{key}" if name else key)
+
+
+def _described(event: Event, context: Any) -> str:
+    if event.block is None:
+        return event.name
+    own = event.block._reg_params.items()
+    broken = [name for name, parameter in own if not _is_finite(parameter.data(context))]
+    because = f", whose {' and '.join(broken)} is not finite" if broken else ""
+    return f"layer {event.name or 'of the whole net'} ({type(event.block).__name__}){because}"
+
+
+def _arrays(value: Any) -> list[Any]:
+    """The arrays inside what a block took or gave: one, or tuples of those."""
+    if isinstance(value, (list, tuple)):
+        return [array for part in value for array in _arrays(part)]
+    return [value] if isinstance(value, mx.nd.NDArray) else []
+
+
+def _is_finite(array: Any) -> bool:
+    return bool(np.isfinite(_numbers(array)).all())
+
+
+def _bad_rows(array: Any, size: int) -> Any:
+    """The rows that are not finite; all where the array has no row for each sample."""
+    numbers = _numbers(array)
+    if numbers.shape[:1] != (size,):
+        return np.arange(size)
+    return np.flatnonzero(~np.isfinite(numbers.reshape(size, -1)).all(axis=1))
+
+
+def _numbers(array: Any) -> Any:
+    # NumPy has no bfloat16.
+    return array.astype("float32", copy=False).asnumpy()

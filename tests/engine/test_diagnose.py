@@ -1,0 +1,136 @@
+"""A run that is no longer finite ends with the name of the layer and the samples where that begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain.errors import Diverged
+from mxtrain.models.small import Residual
+from mxtrain.runtime import mx
+from mxtrain.train import diagnose, precision, state, step, weights
+from tests.engine.test_step import FLAGS, batches, parts_of
+
+nn = mx.gluon.nn
+
+
+class Root(mx.gluon.HybridBlock):
+    """Finite everywhere, but steep at 0: its gradient there is not finite."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.sqrt(F.abs(x))
+
+
+def rooted(num_classes: int) -> Any:
+    """A black picture stays 0 up to the root."""
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(Residual(3, 1), nn.Conv2D(4, 3, use_bias=False), Root(), nn.GlobalAvgPool2D())
+        net.add(nn.Dense(num_classes))
+    return net
+
+
+def without_threes(output: Any, label: Any) -> Any:
+    """No number for a label of 3, though its gradient is one."""
+    return mx.gluon.loss.SoftmaxCrossEntropyLoss()(output, label) + mx.nd.BlockGrad(mx.nd.log(2.5 - label))
+
+
+def numbered(num_samples: int, micro_batch: int) -> list[Any]:
+    """Batches whose samples are records 100, 101, and so on."""
+    made = batches(num_samples, micro_batch, seed=0)
+    for batch in made:
+        batch.request.samples = 100 + micro_batch * batch.request.position + np.arange(len(batch.label))
+    return made
+
+
+def end(
+    parts: state.Parts, made: list[Any], out: Path, scale: float = 1.0
+) -> tuple[Diverged, dict[str, Any]]:
+    """The end of a run whose third step, made of these batches, was one bad step too many."""
+    copies = [SimpleNamespace(request=b.request, data=b.data.copy(), label=b.label.copy()) for b in made]
+    progress = state.Progress(2, precision.LossScale(scale))
+    outcome = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
+    assert not outcome.applied
+    progress = progress.after(outcome)
+    released: list[Any] = []
+    found = diagnose.diverged(parts, made, released.append, "record {}".format, progress, outcome, out)
+    assert released == made
+    assert "\n" not in str(found) and "step 3" in str(found) and "diverged.json" in str(found)
+    return found, json.loads((out / "logs" / "diverged.json").read_text())
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
+def test_a_picture(tmp_path: Path, devices: str) -> None:
+    made = numbered(16, 4)
+    made[2].data[1, 0, 3, 3] = np.nan
+    error, record = end(parts_of(FLAGS + f"--devices {devices}"), made, tmp_path)
+    assert "pictures" in str(error) and "record 109 " in str(error)
+    assert record["samples"] == [109] and record["samples_of_step"] == list(range(100, 116))
+    assert (record["step"], record["way"]) == (3, "forward")
+
+
+def test_a_weight_in_a_middle_layer(tmp_path: Path) -> None:
+    parts = parts_of(FLAGS + "--model small_resnet")
+    name = "5.body.3.weight"
+    weights.parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
+    error, record = end(parts, numbered(16, 4), tmp_path)
+    assert record["layer"] == "layer 5.body.3 (Conv2D), whose weight is not finite"
+    assert record["samples"] == [100, 101, 102, 103] and record["way"] == "forward"
+    assert "5.body.3" in str(error) and "record 102 and 1 more" in str(error)
+
+
+def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
+    """Large but finite pictures, and a convolution that adds them up."""
+    parts = parts_of(FLAGS + f"--model {__name__}:rooted")
+    made = numbered(8, 4)
+    made[1].data[2] = 1e38
+    weights.parameters(parts.net)["1.weight"].data()[:] = 1
+    _, record = end(parts, made, tmp_path)
+    assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
+
+
+def test_a_gradient(tmp_path: Path) -> None:
+    """Forward all is finite; behind a block with a shortcut, so that blocks do not follow one another in a row."""
+    made = numbered(16, 4)
+    made[1].data[3] = 0
+    error, record = end(parts_of(FLAGS + f"--model {__name__}:rooted"), made, tmp_path)
+    assert record["layer"] == "layer 2 (Root)" and record["way"] == "backward"
+    assert record["samples"] == [107] and math.isfinite(record["loss"])
+    assert "record 107 " in str(error)
+
+
+def test_a_loss_whose_gradients_are_finite(tmp_path: Path) -> None:
+    parts, made = dataclasses.replace(parts_of(FLAGS), loss=without_threes), numbered(8, 4)
+    made[0].label[:], made[1].label[:] = [0, 1, 2, 0], [3, 0, 3, 1]
+    _, record = end(parts, made, tmp_path)
+    assert (record["layer"], record["way"], record["loss"]) == ("the loss", "forward", "nan")
+    assert record["samples"] == [104, 106]
+
+
+def test_only_the_sum(tmp_path: Path) -> None:
+    """Every number is finite; the length of the gradient is not."""
+    error, record = end(parts_of(FLAGS), numbered(16, 4), tmp_path, scale=1e25)
+    assert record["layer"] is None and "add up" in str(error)
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    """In a process of its own: once patched, MXNet's operators stay so."""
+    code = (
+        "import sys; from pathlib import Path; import tests.engine.test_diagnose as t\n"
+        "parts = t.parts_of(t.FLAGS + '--amp bf16 --model tests.engine.test_diagnose:rooted')\n"
+        "made = t.numbered(16, 4); made[1].data[3] = 0\n"
+        "record = t.end(parts, made, Path(sys.argv[1]))[1]\n"
+        "assert record['layer'] == 'layer 2 (Root)' and record['samples'] == [107], record\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=str(root), timeout=100)
+    assert done.returncode == 0
