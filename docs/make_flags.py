@@ -28,7 +28,7 @@ def render() -> str:
     for name, section in config.SECTIONS.items():
         parts.append(f"\n## {name}\n\n{section.__doc__}\n\n| flag | default | meaning |\n|---|---|---|\n")
         for field in dataclasses.fields(section):
-            default = "" if field.default is None else f"`{field.default}`"
+            default = "" if field.default is None or field.default is False else f"`{field.default}`"
             meaning = field.metadata["help"].replace("|", "\\|")
             parts.append(f"| `--{field.name.replace('_', '-')}` | {default} | {meaning} |\n")
     return "".join(parts) + TAIL

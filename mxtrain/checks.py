@@ -14,6 +14,7 @@ from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.models import known as models
+from mxtrain.train import optimizer_names
 
 LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
@@ -126,7 +127,7 @@ def _check_batch(run: Run) -> None:
 
 def _check_names(run: Run) -> None:
     names.check_name("--model", run.model.model, names.MODELS)
-    names.check_name("--optimizer", run.optim.optimizer, names.OPTIMIZERS)
+    optimizer_names.resolve(run.optim)
     names.check_name("--schedule", run.optim.schedule, names.SCHEDULES)
     for flag, value, known in (
         ("--task", run.model.task, names.TASKS),

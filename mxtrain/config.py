@@ -102,10 +102,13 @@ class Optim:
     accumulate: int = flag(
         0, "micro-batches that each device sums up; alone, it sets micro_batch to fit; 0: derived"
     )
-    optimizer: str = flag("sgd", "an optimizer by MXNet's name, adamw, or module:callable")
+    optimizer: str = flag(
+        "sgd", "an optimizer and its numbers, as in adamw:beta2=0.95,epsilon=1e-6, or module:callable"
+    )
     lr: float = flag(0.1, "peak learning rate, for the global batch")
     momentum: float = flag(0.9, "momentum of sgd, nag and others that have one; beta1 of the adam family")
     weight_decay: float = flag(1e-4, "weight decay; biases and norm parameters have none")
+    decay_all: bool = flag(False, "let weight decay act on biases and norm parameters too")
     schedule: str = flag(
         "cosine", "how the rate falls: constant | cosine | linear | poly | step; or module:callable"
     )
@@ -213,6 +216,8 @@ def _undo_yaml(key: str, value: Any, default: Any) -> Any:
     """YAML 1.1 reads `off` as false, 1e-3 as text and a bare 2 as a number; a flag reads words and numbers."""
     if value is None and default is not None:
         raise UsageError(f"--config: {key} is empty; give a value or leave the line out")
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise UsageError(f"--config: {key}: expected true or false, got '{value}'")
     if isinstance(value, bool) and not isinstance(default, bool):
         return "on" if value else "off"
     if isinstance(value, (int, float)) and (isinstance(default, str) or default is None):
@@ -268,11 +273,14 @@ def _parser(program: str) -> Any:
         group = parser.add_argument_group(name, (section.__doc__ or "").strip())
         hints = get_type_hints(section)
         for field in dataclasses.fields(section):
+            kind: dict[str, Any] = {"type": hints[field.name]}
+            if hints[field.name] is bool:
+                kind = {"action": "store_true"}
             group.add_argument(
                 "--" + field.name.replace("_", "-"),
-                type=hints[field.name],
                 default=field.default,
                 help=field.metadata["help"],
+                **kind,
             )
     return parser
 

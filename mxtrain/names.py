@@ -1,7 +1,7 @@
 """Every name that a flag knows, and how `module:callable` stands in for one.
 
 Owns the lists that are checked before mxnet loads; a test compares them with what MXNet and GluonCV really hold.
-The code behind a name lives with its kind (`models/`, `train/optimizers.py`, `train/schedules.py`).
+The code behind a name lives with its kind (`models/`, `train/schedules.py`).
 """
 
 from __future__ import annotations
@@ -34,24 +34,6 @@ CACHES = ("none", "ram", "disk")
 SINKS = ("console", "tensorboard", "none")
 LOG_LEVELS = ("debug", "info", "warning")
 SCHEDULES = ("constant", "cosine", "linear", "poly", "step")
-
-# MXNet's others are left out for a reason: nadam keeps one schedule for all devices and so depends on their
-# number, sgld draws noise per device, lbsgd counts batches of its own, ccsgd is sgd's old name.
-OPTIMIZERS = (
-    "sgd",
-    "nag",
-    "signum",
-    "adam",
-    "adamw",
-    "adamax",
-    "adadelta",
-    "adagrad",
-    "rmsprop",
-    "ftml",
-    "ftrl",
-    "lamb",
-    "lars",
-)
 
 SMALL_NETS = ("small_cnn", "small_resnet")
 

@@ -21,6 +21,7 @@ from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.train import checkpoint, nets, optimizers, precision, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
+from mxtrain.train.decay import exempt_from_decay
 from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
 
@@ -67,7 +68,8 @@ def build(run: Run, num_classes: int) -> Parts:
     places = nets.contexts(run.layout.devices)
     net = nets.fresh(run, num_classes, places)
     trained = list(weights.parameters(net).values())
-    optimizers.exempt_from_decay(trained)
+    if not run.optim.decay_all:
+        exempt_from_decay(trained)
     trainer = open_trainer(trained, optimizers.build(run.optim), run.layout.kvstore)
     plan = layout.batch_plan(run)
     loss = losses.build(run.model.loss, run.optim.label_smoothing, num_classes)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain import config, names
+from mxtrain import config
 from mxtrain.errors import DataError, Diverged
 from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, precision, state, step
+from mxtrain.train.optimizer_names import OPTIMIZERS
 from tests.engine.test_step import arrays, batches
 
 CLASSES = ["a", "b", "c", "d"]
@@ -38,8 +39,9 @@ def advance(
 ) -> tuple[state.Progress, list[float]]:
     losses = []
     for number in range(progress.step, progress.step + num_steps):
+        rate = 0.01 / (1 + number)
         outcome = step.train_step(
-            parts, batches(8, 4, number), lambda batch: None, number, 0.01, progress.scale
+            parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale
         )
         progress = progress.after(outcome)
         losses.append(outcome.loss)
@@ -50,7 +52,7 @@ def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
     return checkpoint.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
 
 
-@pytest.mark.parametrize("optimizer", names.OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
 def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)

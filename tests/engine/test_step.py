@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.runtime import mx
-from mxtrain.train import optimizers, precision, state, step, weights
+from mxtrain.train import precision, state, step, weights
 
 CLASSES, SIZE = 4, 16
 
@@ -162,22 +162,6 @@ def test_the_loss_scale_leaves_the_update_alone() -> None:
     )
     for name, value in arrays(plain).items():
         np.testing.assert_allclose(arrays(scaled)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
-
-
-def test_adamw_is_the_published_one() -> None:
-    rng = np.random.default_rng(0)
-    weight, rate, decay, epsilon = rng.standard_normal(5), 0.01, 0.1, 1e-8
-    optimizer = optimizers.AdamW(learning_rate=rate, wd=decay)
-    ours = mx.nd.array(weight, dtype="float64").astype("float32")
-    moments = optimizer.create_state(0, ours)
-    mean, variance = np.zeros(5), np.zeros(5)
-    for count in range(1, 6):
-        gradient = rng.standard_normal(5)
-        optimizer.update(0, ours, mx.nd.array(gradient), moments)
-        mean, variance = 0.9 * mean + 0.1 * gradient, 0.999 * variance + 0.001 * gradient**2
-        corrected = mean / (1 - 0.9**count) / (np.sqrt(variance / (1 - 0.999**count)) + epsilon)
-        weight = weight - rate * decay * weight - rate * corrected
-        np.testing.assert_allclose(ours.asnumpy(), weight, rtol=1e-4, atol=1e-6)
 
 
 def test_seeds_of_micro_batches_differ() -> None:

@@ -45,6 +45,7 @@ FLAGS = [
     "--lr",
     "--momentum",
     "--weight-decay",
+    "--decay-all",
     "--schedule",
     "--warmup-epochs",
     "--label-smoothing",
@@ -104,6 +105,7 @@ def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--lr", "fast"], ["--lr", "a number", "'fast'"]),
         (["--batch", "4"], ["--batch", "--batch-size"]),
         (["extra"], ["extra"]),
+        (["--decay-all=1"], ["--decay-all"]),
         (["--config", "missing.yaml"], ["missing.yaml", "No such file"]),
     ],
 )
@@ -123,6 +125,7 @@ def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
         ("x: [", ["not YAML"]),
         ("- 1", ["batch_size: 64"]),
         ("augment: null", ["augment"]),
+        ("decay_all: maybe", ["decay_all", "true or false", "'maybe'"]),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -25,6 +25,7 @@ LAYERS = [
         "train.statistics",
         "train.ema",
         "train.optimizers",
+        "train.own_optimizers",
         "train.weights",
         "train.handover",
         "train.given",
@@ -50,6 +51,8 @@ PURE = [
     "train.checkpoint",
     "train.resume",
     "train.saving",
+    "train.decay",
+    "train.optimizer_names",
     "train.schedules",
     "train.signals",
 ]
