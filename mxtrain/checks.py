@@ -107,6 +107,7 @@ def _check_step(run: Run) -> None:
 
 
 def _check_model(run: Run) -> None:
+    models.initializer(run.model.init)
     smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")

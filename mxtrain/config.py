@@ -69,6 +69,12 @@ class Model:
     model: str = flag(
         "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
     )
+    init: str = flag(
+        "msra",
+        "random weights at the start: msra | msra_out | xavier | xavier_normal | normal:sigma=0.01 | uniform | "
+        "orthogonal; or module:callable",
+    )
+    zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
     loss: str = flag(
         "cross_entropy",
         "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
@@ -273,14 +279,14 @@ def _parser(program: str) -> Any:
         group = parser.add_argument_group(name, (section.__doc__ or "").strip())
         hints = get_type_hints(section)
         for field in dataclasses.fields(section):
-            kind: dict[str, Any] = {"type": hints[field.name]}
-            if hints[field.name] is bool:
-                kind = {"action": "store_true"}
+            # A switch alone is on; `--switch false` wins over a file where it is.
+            switch: dict[str, Any] = {"nargs": "?", "const": True} if hints[field.name] is bool else {}
             group.add_argument(
                 "--" + field.name.replace("_", "-"),
+                type=hints[field.name],
                 default=field.default,
                 help=field.metadata["help"],
-                **kind,
+                **switch,
             )
     return parser
 
@@ -294,6 +300,6 @@ def _one_line(message: str) -> str:
     wrong_type = re.search(r"Parser key \"(\w+)\":\s+Expected a <class '(\w+)'>. Got value: (.*)", message)
     if wrong_type:
         key, kind, value = wrong_type.groups()
-        kind = {"int": "a whole number", "float": "a number"}.get(kind, kind)
+        kind = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(kind, kind)
         return f"--{key.replace('_', '-')}: expected {kind}, got '{value}'"
     return " ".join(message.split())

@@ -1,13 +1,12 @@
-"""From a model's name to a net that is ready to train.
+"""From a model's name to a net of known shapes, compiled.
 
-Owns building by name, initialising, and the choice between a symbolic graph and imperative execution. Known names
+Owns building by name, and the choice between a symbolic graph and imperative execution. Known names
 are listed in `names.py`, which needs no mxnet.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any, Sequence
 
 from mxtrain import names
@@ -46,16 +45,6 @@ def _of_gluoncv(name: str, num_classes: int) -> Any:
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
     return net
-
-
-def initialize(net: Any, contexts: Sequence[Any], seed: int) -> None:
-    """Random weights from `seed`, the same on every context."""
-    mx.random.seed(seed)
-    relu_gain = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
-    with warnings.catch_warnings():
-        # Nets that bring an initialiser of their own for some layers make Gluon warn about each.
-        warnings.simplefilter("ignore")
-        net.initialize(relu_gain, ctx=list(contexts))
 
 
 def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_classes: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from mxtrain import config, layout
 from mxtrain.config import Run
-from mxtrain.models import zoo
+from mxtrain.models import initializers, zoo
 from mxtrain.runtime import mx
 from mxtrain.train import precision, weights
 from mxtrain.train.checkpoint import AVERAGES, WEIGHTS, Checkpoint
@@ -20,7 +20,9 @@ def fresh(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
     """The run's net with random weights, compiled."""
     precision.enable(run.model.amp)
     net = zoo.build(run.model.model, num_classes)
-    zoo.initialize(net, places, run.optim.seed)
+    if run.model.zero_gamma:
+        initializers.zero_gamma(net, run.model.model)
+    initializers.initialize(net, run.model.init, places, run.optim.seed)
     zoo.compile(net, run.model.model, places, run.data.image_size, num_classes)
     return net
 

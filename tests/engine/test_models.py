@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain import names
 from mxtrain.errors import UsageError
-from mxtrain.models import zoo
+from mxtrain.models import initializers, zoo
 from mxtrain.runtime import gluoncv, mx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def test_names_are_gluoncvs_classifiers() -> None:
 
 def train_once(name: str, size: int) -> np.ndarray:
     net = zoo.build(name, 5)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     zoo.compile(net, name, CPU, size, 5)
     picture = mx.nd.random.uniform(shape=(2, 3, size, size))
     with mx.autograd.record():
@@ -98,7 +98,7 @@ def test_every_classifier_trains(name: str) -> None:
 def test_the_seed_gives_the_weights() -> None:
     def weights(seed: int) -> np.ndarray:
         net = zoo.build("small_cnn", 5)
-        zoo.initialize(net, CPU, seed)
+        initializers.initialize(net, "msra", CPU, seed)
         zoo.compile(net, "small_cnn", CPU, 16, 5)
         return np.concatenate([p.data().asnumpy().ravel() for p in net.collect_params().values()])
 
@@ -108,7 +108,7 @@ def test_the_seed_gives_the_weights() -> None:
 
 def test_the_graph_computes_what_the_block_does() -> None:
     net = zoo.build("small_resnet", 5)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     picture = mx.nd.random.uniform(shape=(2, 3, 32, 32))
     imperative = net(picture).asnumpy()
     zoo.compile(net, "small_resnet", CPU, 32, 5)
@@ -117,7 +117,7 @@ def test_the_graph_computes_what_the_block_does() -> None:
 
 def test_a_size_that_does_not_fit_is_refused() -> None:
     net = zoo.build("alexnet", 5)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match="--image-size 8") as refused:
         zoo.compile(net, "alexnet", CPU, 8, 5)
     assert "\n" not in str(refused.value)
@@ -126,7 +126,7 @@ def test_a_size_that_does_not_fit_is_refused() -> None:
 def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     name = "tests.e2e.own_net:imperative_net"
     net = zoo.build(name, 2)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     with caplog.at_level(logging.WARNING):
         zoo.compile(net, name, CPU, 24, 2)
     assert sum("imperatively" in record.message for record in caplog.records) == 1
@@ -144,14 +144,14 @@ def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFix
 def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str) -> None:
     name = f"tests.e2e.own_net:{path}"
     net = zoo.build(name, 5)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=words):
         zoo.compile(net, name, CPU, 24, 5)
 
 
 def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
     net = zoo.build("tests.e2e.own_net:buggy", 5)
-    zoo.initialize(net, CPU, seed=0)
+    initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(NameError):
         zoo.compile(net, "tests.e2e.own_net:buggy", CPU, 24, 5)
 

@@ -30,6 +30,8 @@ FLAGS = [
     "--num-classes",
     "--task",
     "--model",
+    "--init",
+    "--zero-gamma",
     "--loss",
     "--amp",
     "--loss-scale",
@@ -87,6 +89,15 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (run.data.loader_workers, run.data.train, run.data.val) == ("2", "5", None)
 
 
+def test_a_switch(tmp_path: Path) -> None:
+    assert config.parse(["--zero-gamma", "--seed", "1"]).model.zero_gamma
+    assert not config.parse(["--zero-gamma", "false"]).model.zero_gamma
+    path = tmp_path / "run.yaml"
+    path.write_text("zero_gamma: on\n")
+    assert config.parse(["--config", str(path)]).model.zero_gamma
+    assert not config.parse(["--config", str(path), "--zero-gamma", "false"]).model.zero_gamma
+
+
 def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--train", "a.rec", "--lr", "3e-05", "--devices", "cpu:0,1"]
     with pytest.raises(SystemExit) as end:
@@ -102,6 +113,7 @@ def test_print_config_is_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[
     [
         (["--bach-size", "4"], ["--bach-size", "--batch-size"]),
         (["--batch-size", "x"], ["--batch-size", "whole number", "'x'"]),
+        (["--zero-gamma", "maybe"], ["--zero-gamma", "true or false", "'maybe'"]),
         (["--lr", "fast"], ["--lr", "a number", "'fast'"]),
         (["--batch", "4"], ["--batch", "--batch-size"]),
         (["extra"], ["extra"]),
@@ -169,6 +181,8 @@ REFUSED = [
     ("--model no_such_module:net", "no_such_module"),
     ("--optimizer adm", "adam"),
     ("--schedule cosin", "cosine"),
+    ("--init zavier", "xavier"),
+    ("--init normal:sigma=-1", "--init normal:sigma=-1"),
     ("--loss cross_entropi", "cross_entropy"),
     ("--loss focal:gama=3", "gamma"),
     ("--loss focal:gamma=0.5", "1 to 10"),

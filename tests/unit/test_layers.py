@@ -20,6 +20,8 @@ LAYERS = [
         "models.zoo",
         "models.small",
         "models.losses",
+        "models.initializers",
+        "models.graph",
         "train.precision",
         "train.gradients",
         "train.statistics",

@@ -1,0 +1,74 @@
+"""Random weights: `--init`, and `--zero-gamma` for residual nets.
+
+Owns what a name of `--init` means in MXNet's terms. Where a layer brings an initialiser of its own (biases, norms),
+that one stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any, Callable, Sequence
+
+from mxtrain import names
+from mxtrain.errors import UsageError
+from mxtrain.models import graph, known
+from mxtrain.runtime import mx
+
+logger = logging.getLogger(__name__)
+
+
+def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
+    """Random weights from `seed`, the same on every context."""
+    mx.random.seed(seed)
+    with warnings.catch_warnings():
+        # Nets that bring an initialiser of their own for some layers make Gluon warn about each.
+        warnings.simplefilter("ignore")
+        net.initialize(build(text), ctx=list(contexts))
+
+
+def build(text: str) -> Any:
+    """The MXNet initialiser that `--init` describes."""
+    name, numbers = known.initializer(text)
+    if name in BY_NAME:
+        return BY_NAME[name](**numbers)
+    made = names.load_path("--init", name)()
+    if not isinstance(made, mx.init.Initializer):
+        raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
+    return made
+
+
+def _msra(factor_type: str, slope: float) -> Any:
+    """He's: a ReLU halves the variance, a leaky one with this slope takes less."""
+    return mx.init.Xavier("gaussian", factor_type, magnitude=2 / (1 + slope**2))
+
+
+BY_NAME: dict[str, Callable[..., Any]] = {
+    "msra": lambda slope: _msra("in", slope),
+    "msra_out": lambda slope: _msra("out", slope),
+    "xavier": lambda magnitude: mx.init.Xavier("uniform", "avg", magnitude),
+    "xavier_normal": lambda magnitude: mx.init.Xavier("gaussian", "avg", magnitude),
+    "normal": lambda sigma: mx.init.Normal(sigma),
+    "uniform": lambda scale: mx.init.Uniform(scale),
+    "orthogonal": lambda scale: mx.init.Orthogonal(scale),
+}
+
+
+def zero_gamma(net: Any, name: str) -> None:
+    """Let every residual branch that ends in a norm begin as zero, so that the net begins as its shortcuts.
+
+    Comes before `initialize`, which then draws the rest.
+    """
+    try:
+        branches = graph.residual_branches(graph.trace(net))
+    except Exception as error:
+        raise UsageError(
+            f"--zero-gamma: {name} cannot be read as a graph ({type(error).__name__}); leave it out"
+        ) from None
+    if not branches.gammas:
+        raise UsageError(f"--zero-gamma: {name} has no residual branch that ends in a norm; leave it out")
+    for parameter in net.collect_params().values():
+        if parameter.name in branches.gammas:
+            parameter.init = mx.init.Zero()
+    rest = f"; {branches.num_without} others end in no norm" if branches.num_without else ""
+    logger.info("--zero-gamma: %d residual branches begin as zero%s", len(branches.gammas), rest)
