@@ -6,6 +6,7 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -71,6 +72,7 @@ def examine() -> dict[str, Any]:
         "threads": threads(),
         "gpu": machine.gpus(),
         "shared_memory": machine.shared_memory(),
+        "native_decoder": importlib.util.find_spec("mxtrain.data.native._built") is not None,
         "ports": ports(),
         "wheel_conflicts": machine.wheel_conflicts(),
         "missing_libraries": machine.missing_libraries(),
@@ -157,6 +159,8 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
         advice.append(
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
+    if not facts["native_decoder"]:
+        advice.append("pictures load 1.5 times as fast with a C compiler: apt-get install gcc, install again")
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:
             advice.append(
@@ -214,6 +218,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("threads", [f"{threads['usable_cores']} usable of {threads['logical_cores']} cores{quota}"]),
         ("gpu", gpus or [f"none: {facts['gpu']['reason']}"]),
         ("/dev/shm", [f"{shm['free_bytes'] / 2**20:,.0f} MiB free of {shm['total_bytes'] / 2**20:,.0f} MiB"]),
+        ("loading", ["native decoder built" if facts["native_decoder"] else "no native decoder"]),
         ("ports", [bound, *(f"{name}={value}" for name, value in ports["variables"].items())]),
         ("wheels", facts["wheel_conflicts"] or ["no conflicts"]),
         ("libraries", missing or ["none missing"]),

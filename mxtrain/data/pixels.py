@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.data import images
+from mxtrain.data import images, native
 from mxtrain.data.images import Payload
 from mxtrain.data.jpeg import Box, Pixels
 from mxtrain.errors import UsageError
@@ -46,12 +46,24 @@ class Transform:
                 f"--augment made {image.dtype} {image.shape} of a picture; "
                 f"it has to stay uint8 {(self.image_size, self.image_size, 3)}"
             )
-        for plane, mean, std, to in zip(cv2.split(image), self.mean, self.std, out):
-            if out.dtype == np.uint8:
-                to[:] = plane
-                continue
-            np.multiply(plane, np.float32(1 / (255 * std)), out=to)
-            np.subtract(to, np.float32(mean / std), out=to)
+        scale = tuple(1 / (255 * std) for std in self.std)
+        offset = tuple(mean / std for mean, std in zip(self.mean, self.std))
+        write_planes(image, out, scale, offset)
+
+
+def write_planes(
+    image: Pixels, out: npt.NDArray[Any], scale: tuple[float, ...], offset: tuple[float, ...]
+) -> None:
+    """Each colour's plane, times its scale and less its offset; as it is where `out` is uint8."""
+    if native.planes and image.strides[1:] == (3, 1):
+        native.planes(image, out, scale, offset)
+        return
+    for plane, factor, less, to in zip(cv2.split(image), scale, offset, out):
+        if out.dtype == np.uint8:
+            to[:] = plane
+            continue
+        np.multiply(plane, np.float32(factor), out=to)
+        np.subtract(to, np.float32(less), out=to)
 
 
 def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixels:

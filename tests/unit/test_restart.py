@@ -5,7 +5,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mxtrain.data import jpeg, restart
+from mxtrain.data import jpeg, native, restart
 from mxtrain.data.jpeg import BadPicture, Box
 
 SAMPLINGS = {
@@ -15,6 +15,14 @@ SAMPLINGS = {
     "420": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
     "411": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411,
 }
+
+
+@pytest.fixture(scope="module", autouse=True, params=["with the part in C", "without it"])
+def decoder(request):
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "without it":
+            patch.setattr(native, "crop", None)
+        yield
 
 
 def picture(height, width, channels=3, seed=0):

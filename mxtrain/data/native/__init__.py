@@ -1,0 +1,21 @@
+"""The part in C: a box of a JPEG decoded, and pixels turned into planes, with the results of the code that it replaces.
+
+Owns whether it is there. It is built where mxtrain is installed with a C compiler at hand, and needs AVX2; without it
+both functions are None and their callers do the same in more time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable
+
+_built: Any
+try:
+    _built = importlib.import_module("mxtrain.data.native._built")
+except ImportError:
+    _built = None
+
+Function = Callable[..., Any]
+
+crop: Function | None = getattr(_built, "crop", None)  # (payload, top, left, height, width); None: not its kind
+planes: Function | None = getattr(_built, "planes", None)  # (image, out, scale, offset)

@@ -1,0 +1,74 @@
+/* A box of a baseline JPEG, decoded to the very pixels that libjpeg-turbo makes of it.
+
+   Owns the JPEGs that training sets are made of: 8-bit baseline Huffman, one scan, YCbCr with chroma at 4:4:4, 4:2:2 or
+   4:2:0. Whatever else a file is, or whatever is wrong with it, NOT_OURS is returned, and libjpeg-turbo decides.
+
+   Reads top to bottom: parse.c (what stands before the scan), huffman.c (bits to coefficients, of the box only where
+   restart markers allow it), idct.c (coefficients to samples), colour.c (samples to RGB). */
+
+#ifndef MXTRAIN_CROP_H
+#define MXTRAIN_CROP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OK = 0, NOT_OURS = 1, NO_MEMORY = 2 };
+
+#define NUM_COMPONENTS 3
+
+#if !defined(__x86_64__) || !defined(__GNUC__)
+#error "written for x86-64, with GCC or clang; elsewhere libjpeg-turbo decodes"
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* `LOOKED_UP` bits find a code, and mostly the number behind it, in one step. */
+#define LOOKED_UP 10
+
+typedef struct {
+    uint32_t lookup[1 << LOOKED_UP]; /* see huffman.c; 0: a longer code */
+    int32_t last_code[17];           /* the greatest code of each length; -1: none */
+    int32_t to_symbol[17];           /* what to add to a code of that length to get its place in `symbols` */
+    uint8_t symbols[256];
+} Codes;
+
+typedef struct {
+    const uint8_t *scan; /* the coded data, up to the end of the file */
+    size_t scan_bytes;
+    int height, width;
+    int horizontal, vertical; /* luma samples to one of chroma, each way: a unit (MCU) has 8 times as many */
+    int interval;             /* units from one restart marker to the next; 0: none */
+    int16_t quantizers[NUM_COMPONENTS][64]; /* in natural order */
+    const uint8_t *codes[2][2]; /* [is_ac][table]: 16 counts, one for each length, and the symbols; NULL: not there */
+    uint8_t table[2][NUM_COMPONENTS]; /* [is_ac][component]: which of them */
+} Jpeg;
+
+typedef struct {
+    int top, left, height, width;
+} Box;
+
+/* The units that a box needs, and their samples: luma, Cb, Cr, each `rows` x `stride` from the first unit on. */
+typedef struct {
+    int first_row, end_row, first_column, end_column; /* in units */
+    uint8_t *samples[NUM_COMPONENTS];
+    size_t stride[NUM_COMPONENTS];
+} Planes;
+
+int parse_jpeg(const uint8_t *bytes, size_t num_bytes, Jpeg *jpeg);
+int decode_units(const Jpeg *jpeg, const Planes *planes, uint8_t *unstuffed);
+void inverse_dct(const int16_t *coefficients, const int16_t *quantizers, uint8_t *samples, size_t stride);
+void to_rgb(const Jpeg *jpeg, const Planes *planes, const Box *box, uint8_t *rows, uint8_t *rgb);
+
+/* RGB, `stride` bytes from one row to the next. */
+typedef struct {
+    const uint8_t *pixels;
+    size_t height, width, stride;
+} Pixels;
+
+/* Three planes of height x width, one for each colour. */
+void to_floats(const Pixels *image, const float scale[3], const float offset[3], float *planes);
+void to_bytes(const Pixels *image, uint8_t *planes);
+
+/* `rgb` takes height x width x 3 bytes. */
+int decode_box(const Jpeg *jpeg, const Box *box, uint8_t *rgb);
+
+#endif

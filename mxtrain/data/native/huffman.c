@@ -1,0 +1,237 @@
+/* Bits to coefficients, and these to samples, of the units that a box needs.
+
+   Without restart markers every unit up to the last one needed is read, but only the needed ones are computed. With
+   them, the stretches between two markers that hold no needed unit are stepped over. */
+
+#include <string.h>
+
+#include "crop.h"
+
+enum { RESTART_0 = 0xD0, END = 0xD9, PADDING = 256 /* more than a block's bits, 64 x 31 */ };
+
+/* A `lookup` entry: how many bits to step on (6 bits), whether the number behind the code is in it too (bit 6), then 8
+   bits: how many zeros come before (with the number) or the symbol (without), and the number in the upper half. */
+enum { LENGTH = 63, IS_RESOLVED = 64, BEHIND_BLOCK = 96 /* zeros of an end-of-block: past any run */ };
+
+/* Natural order of the zigzag's places; what runs over the end goes to place 64. */
+static const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13,
+    6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31,
+    39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+};
+
+/* The next `count` bits are the topmost of `bits`; at least 56 after `refill`. */
+typedef struct {
+    uint64_t bits;
+    int count;
+    const uint8_t *next;
+} Bits;
+
+INLINE void refill(Bits *from) {
+    uint64_t word;
+    memcpy(&word, from->next, 8);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    from->bits |= word >> from->count;
+    from->next += (63 - from->count) >> 3;
+    from->count |= 56;
+}
+
+INLINE void step_on(Bits *from, unsigned length) {
+    from->bits <<= length;
+    from->count -= (int)length;
+}
+
+/* A number of `size` bits; with its first bit 0 it is negative. */
+INLINE int extended(uint32_t raw, int size) { return raw >> (size - 1) ? (int)raw : (int)raw - (1 << size) + 1; }
+
+/* The entry of a code of `length` bits whose next bits, up to LOOKED_UP in all, are `following`. */
+static uint32_t entry(int symbol, int length, uint32_t following, int is_ac) {
+    int zeros = is_ac ? symbol >> 4 : 0, size = is_ac ? symbol & 15 : symbol, left = LOOKED_UP - length - size;
+    uint32_t unresolved = (uint32_t)symbol << 8 | (uint32_t)length;
+    if (size) {
+        if (left < 0) return unresolved;
+        uint32_t number = (uint16_t)extended(following >> left & ((1u << size) - 1), size);
+        return number << 16 | (uint32_t)zeros << 8 | IS_RESOLVED | (uint32_t)(length + size);
+    }
+    if (is_ac && zeros != 15) zeros = zeros ? -1 : BEHIND_BLOCK;
+    return zeros < 0 ? unresolved : (uint32_t)zeros << 8 | IS_RESOLVED | (uint32_t)length;
+}
+
+static int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
+    const uint8_t *symbols = counts + 16;
+    int place = 0;
+    int32_t code = 0;
+    memset(codes->lookup, 0, sizeof codes->lookup);
+    for (int length = 1; length <= 16; length++, code <<= 1) {
+        codes->to_symbol[length] = place - code;
+        for (int of_length = 0; of_length < counts[length - 1]; of_length++, place++, code++) {
+            if (code >= 1 << length || (!is_ac && symbols[place] > 15)) return NOT_OURS;
+            codes->symbols[place] = symbols[place];
+            uint32_t num_following = length <= LOOKED_UP ? 1u << (LOOKED_UP - length) : 0;
+            for (uint32_t following = 0; following < num_following; following++)
+                codes->lookup[(uint32_t)code * num_following + following] =
+                    entry(symbols[place], length, following, is_ac);
+        }
+        codes->last_code[length] = counts[length - 1] ? code - 1 : -1;
+    }
+    return OK;
+}
+
+/* The symbol of the next code, which is stepped over; -1: there is no such code. */
+static int next_symbol(const Codes *codes, uint32_t found, Bits *from) {
+    if (found) {
+        step_on(from, found & LENGTH);
+        return found >> 8 & 255;
+    }
+    for (int length = LOOKED_UP + 1; length <= 16; length++) {
+        int32_t code = (int32_t)(from->bits >> (64 - length));
+        if (code <= codes->last_code[length]) {
+            step_on(from, (unsigned)length);
+            return codes->symbols[code + codes->to_symbol[length]];
+        }
+    }
+    return -1;
+}
+
+INLINE int next_number(Bits *from, int size) {
+    int number = extended((uint32_t)(from->bits >> (64 - size)), size);
+    step_on(from, (unsigned)size);
+    return number;
+}
+
+INLINE uint32_t look_up(const Codes *codes, const Bits *from) { return codes->lookup[from->bits >> (64 - LOOKED_UP)]; }
+
+INLINE int read_dc(const Codes *codes, Bits *from, int *difference) {
+    refill(from);
+    uint32_t found = look_up(codes, from);
+    if (found & IS_RESOLVED) {
+        *difference = (int16_t)(found >> 16);
+        step_on(from, found & LENGTH);
+        return OK;
+    }
+    int size = next_symbol(codes, found, from);
+    if (size < 0) return NOT_OURS;
+    *difference = size ? next_number(from, size) : 0;
+    return OK;
+}
+
+/* Into 65 coefficients that are zero. After a refill, five numbers can be looked up. */
+INLINE int read_ac(const Codes *codes, Bits *from, int16_t *coefficients) {
+    for (unsigned place = 1; place < 64;) {
+        refill(from);
+        uint32_t found = 0;
+        for (int number = 0; number < 5; number++) {
+            found = look_up(codes, from);
+            if (!(found & IS_RESOLVED)) break;
+            place += found >> 8 & 255;
+            coefficients[NATURAL[place++]] = (int16_t)(found >> 16);
+            step_on(from, found & LENGTH);
+            if (place >= 64) return place == 64 || place > BEHIND_BLOCK ? OK : NOT_OURS;
+        }
+        if (found & IS_RESOLVED) continue;
+        refill(from);
+        int symbol = next_symbol(codes, found, from), size = symbol & 15;
+        if (symbol == 0) return OK;
+        place += (unsigned)symbol >> 4;
+        if (symbol < 0 || place > 63 || (!size && symbol != 0xF0)) return NOT_OURS;
+        coefficients[NATURAL[place++]] = size ? (int16_t)next_number(from, size) : 0;
+    }
+    return OK;
+}
+
+/* One unit's blocks, to samples where it is needed. */
+INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes, int row, int column, Bits *from,
+                       int predictions[NUM_COMPONENTS]) {
+    int is_needed = row >= planes->first_row && column >= planes->first_column && column < planes->end_column;
+    int16_t coefficients[72] __attribute__((aligned(16)));
+    for (int component = 0; component < NUM_COMPONENTS; component++) {
+        int high = component ? 1 : jpeg->vertical, wide = component ? 1 : jpeg->horizontal;
+        const Codes *dc = &codes[0][jpeg->table[0][component]], *ac = &codes[1][jpeg->table[1][component]];
+        for (int block = 0; block < high * wide; block++) {
+            int difference;
+            if (is_needed) memset(coefficients, 0, sizeof coefficients);
+            if (read_dc(dc, from, &difference) || read_ac(ac, from, coefficients)) return NOT_OURS;
+            predictions[component] += difference;
+            if (!is_needed) continue;
+            size_t top = (size_t)((row - planes->first_row) * high + block / wide) * 8;
+            size_t left = (size_t)((column - planes->first_column) * wide + block % wide) * 8;
+            coefficients[0] = (int16_t)predictions[component];
+            inverse_dct(coefficients, jpeg->quantizers[component],
+                        planes->samples[component] + top * planes->stride[component] + left, planes->stride[component]);
+        }
+    }
+    return OK;
+}
+
+/* Behind the last needed one of the units `start` to `end`; `start` where none is needed. */
+static int needed_until(const Planes *planes, int num_columns, int start, int end) {
+    int last_row = (end - 1) / num_columns;
+    if (last_row >= planes->end_row) last_row = planes->end_row - 1;
+    for (int row = last_row; row >= start / num_columns && row >= planes->first_row; row--) {
+        int first = row * num_columns + planes->first_column, behind = row * num_columns + planes->end_column;
+        if (first < end && behind > start) return behind < end ? behind : end;
+    }
+    return start;
+}
+
+/* The coded data up to the next marker, which is left at `*at`; into `unstuffed` without the zeros behind each 0xff,
+   unless that is NULL. Its number of bytes; -1 where no marker follows. */
+static ptrdiff_t next_stretch(const uint8_t **at, const uint8_t *end, uint8_t *unstuffed) {
+    uint8_t *to = unstuffed;
+    for (const uint8_t *escape; (escape = memchr(*at, 0xFF, (size_t)(end - *at))) && escape + 1 < end;
+         *at = escape + 2) {
+        size_t length = (size_t)(escape - *at);
+        if (to) memcpy(to, *at, length + 1), to += length;
+        if (escape[1]) {
+            *at = escape;
+            if (to) memset(to, 0, PADDING);
+            return to - unstuffed;
+        }
+        if (to) to++;
+    }
+    return -1;
+}
+
+/* A stretch's units, `start` to `end`; `is_all`: nothing but padding may follow. */
+INLINE int decode_stretch(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes, int start, int end,
+                          const uint8_t *data, ptrdiff_t length, int is_all) {
+    int num_columns = (jpeg->width + 8 * jpeg->horizontal - 1) / (8 * jpeg->horizontal),
+        predictions[NUM_COMPONENTS] = {0, 0, 0};
+    Bits from = {0, 0, data};
+    ptrdiff_t left = 8 * length;
+    for (int unit = start; unit < end; unit++) {
+        if (decode_unit(jpeg, codes, planes, unit / num_columns, unit % num_columns, &from, predictions))
+            return NOT_OURS;
+        left = 8 * (length - (from.next - data)) + from.count;
+        if (left < 0) return NOT_OURS;
+    }
+    return is_all && left >= 8 ? NOT_OURS : OK;
+}
+
+int decode_units(const Jpeg *jpeg, const Planes *planes, uint8_t *unstuffed) {
+    Codes codes[2][2];
+    for (int is_ac = 0; is_ac < 2; is_ac++)
+        for (int table = 0; table < 2; table++)
+            if (jpeg->codes[is_ac][table] && define_codes(jpeg->codes[is_ac][table], is_ac, &codes[is_ac][table]))
+                return NOT_OURS;
+    int num_rows = (jpeg->height + 8 * jpeg->vertical - 1) / (8 * jpeg->vertical);
+    int num_columns = (jpeg->width + 8 * jpeg->horizontal - 1) / (8 * jpeg->horizontal);
+    int num_units = num_rows * num_columns, interval = jpeg->interval ? jpeg->interval : num_units;
+    int behind = (planes->end_row - 1) * num_columns + planes->end_column;
+    const uint8_t *at = jpeg->scan, *file_end = jpeg->scan + jpeg->scan_bytes;
+    for (int start = 0, stretch = 0; start < behind; start += interval, stretch++) {
+        int end = start + interval < num_units ? start + interval : num_units;
+        int until = needed_until(planes, num_columns, start, end);
+        ptrdiff_t length = next_stretch(&at, file_end, until > start ? unstuffed : NULL);
+        if (length < 0 || at[1] != (end == num_units ? END : RESTART_0 + stretch % 8)) return NOT_OURS;
+        at += 2;
+        if (until > start && decode_stretch(jpeg, codes, planes, start, until, unstuffed, length, until == end))
+            return NOT_OURS;
+    }
+    return OK;
+}

@@ -1,0 +1,103 @@
+/* The Python side, mxtrain.data.native._built: checks arguments, and computes without Python's lock. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "crop.h"
+
+PyDoc_STRVAR(
+    crop_doc,
+    "crop(payload, top, left, height, width)\n\n"
+    "The RGB pixels of a box, as libjpeg-turbo decodes them, in a bytearray; None where it has to decode them.");
+
+static PyObject *crop(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer bytes;
+    Box box;
+    Jpeg jpeg;
+    PyObject *pixels = NULL;
+    if (!PyArg_ParseTuple(arguments, "y*iiii", &bytes, &box.top, &box.left, &box.height, &box.width)) return NULL;
+    int failed = parse_jpeg(bytes.buf, (size_t)bytes.len, &jpeg);
+    if (!failed && (box.top < 0 || box.left < 0 || box.height < 1 || box.width < 1 ||
+                    box.height > jpeg.height - box.top || box.width > jpeg.width - box.left)) {
+        PyErr_SetString(PyExc_ValueError, "the box is not inside the picture");
+    } else if (!failed && (pixels = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)box.height * box.width * 3))) {
+        uint8_t *rgb = (uint8_t *)PyByteArray_AS_STRING(pixels);
+        PyThreadState *lock = PyEval_SaveThread();
+        failed = decode_box(&jpeg, &box, rgb);
+        PyEval_RestoreThread(lock); if (failed) Py_CLEAR(pixels);
+        if (failed == NO_MEMORY) PyErr_NoMemory();
+    }
+    PyBuffer_Release(&bytes);
+    if (pixels || PyErr_Occurred()) return pixels;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    planes_doc,
+    "planes(image, out, scale, offset)\n\n"
+    "Write RGB pixels, uint8 (height, width, 3), into planes (3, height, width): of float32, each level times its\n"
+    "colour's scale less its offset, or of uint8, as they are.");
+
+static int is_shaped(const Py_buffer *image, const Py_buffer *out) {
+    return image->ndim == 3 && image->itemsize == 1 && image->shape[2] == 3 && image->strides[2] == 1 &&
+           image->strides[1] == 3 && image->strides[0] >= 0 && out->ndim == 3 && out->shape[0] == 3 &&
+           out->shape[1] == image->shape[0] && out->shape[2] == image->shape[1] &&
+           (out->itemsize == 1 || (out->itemsize == 4 && out->format[0] == 'f'));
+}
+
+static PyObject *planes(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer image = {.obj = NULL}, out = {.obj = NULL};
+    PyObject *of_image, *of_out;
+    float scale[3], offset[3];
+    if (!PyArg_ParseTuple(arguments, "OO(fff)(fff)", &of_image, &of_out, scale, scale + 1, scale + 2, offset,
+                          offset + 1, offset + 2))
+        return NULL;
+    if (PyObject_GetBuffer(of_image, &image, PyBUF_STRIDED_RO)) return NULL;
+    if (PyObject_GetBuffer(of_out, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT)) {
+        PyBuffer_Release(&image);
+        return NULL;
+    }
+    int is_right = is_shaped(&image, &out);
+    if (is_right) {
+        Pixels pixels = {image.buf, (size_t)image.shape[0], (size_t)image.shape[1], (size_t)image.strides[0]};
+        PyThreadState *lock = PyEval_SaveThread();
+        if (out.itemsize == 4) to_floats(&pixels, scale, offset, out.buf);
+        else to_bytes(&pixels, out.buf);
+        PyEval_RestoreThread(lock);
+    }
+    PyBuffer_Release(&image);
+    PyBuffer_Release(&out);
+    if (is_right) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError,
+                    "expected RGB pixels (height, width, 3) and planes (3, height, width) of float32 or uint8");
+    return NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"crop", crop, METH_VARARGS, crop_doc},
+    {"planes", planes, METH_VARARGS, planes_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    "mxtrain.data.native._built",
+    "Boxes of JPEGs, and planes of pixels.",
+    -1,
+    methods,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+};
+
+PyMODINIT_FUNC PyInit__built(void);
+PyMODINIT_FUNC PyInit__built(void) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+        PyErr_SetString(PyExc_ImportError, "this machine has no AVX2 or BMI2");
+        return NULL;
+    }
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,54 @@
+/* Damages JPEGs and has boxes of them decoded; built with sanitizers, which end it where memory is misused.
+
+   boxes ROUNDS FILE... */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crop.h"
+
+static size_t random_below(size_t limit) { return (size_t)rand() % limit; }
+
+/* A few bytes changed, most in the scan; sometimes cut short, with an end marker where the cut is. */
+static size_t damage(uint8_t *bytes, size_t num_bytes) {
+    size_t scan = 0;
+    while (scan + 1 < num_bytes && !(bytes[scan] == 0xFF && bytes[scan + 1] == 0xDA)) scan++;
+    for (size_t count = 1 + random_below(4); count; count--)
+        bytes[random_below(3) ? scan + random_below(num_bytes - scan) : random_below(scan + 14)] = (uint8_t)rand();
+    if (random_below(5)) return num_bytes;
+    num_bytes = 4 + random_below(num_bytes - 4);
+    memcpy(bytes + num_bytes - 2, "\xFF\xD9", 2);
+    return num_bytes;
+}
+
+static int is_decoded(const uint8_t *bytes, size_t num_bytes) {
+    Jpeg jpeg;
+    if (parse_jpeg(bytes, num_bytes, &jpeg) || (long)jpeg.height * jpeg.width > 1 << 22) return 0;
+    Box box = {.height = 1 + (int)random_below((size_t)jpeg.height),
+               .width = 1 + (int)random_below((size_t)jpeg.width)};
+    box.top = (int)random_below((size_t)(jpeg.height - box.height + 1));
+    box.left = (int)random_below((size_t)(jpeg.width - box.width + 1));
+    uint8_t *rgb = malloc((size_t)box.height * (size_t)box.width * 3);
+    int failed = decode_box(&jpeg, &box, rgb);
+    free(rgb);
+    return !failed;
+}
+
+int main(int num_arguments, char **arguments) {
+    static uint8_t file[1 << 20];
+    long num_tried = 0, num_decoded = 0;
+    for (int round = atoi(arguments[1]); round; round--) {
+        for (int place = 2; place < num_arguments; place++, num_tried++) {
+            FILE *opened = fopen(arguments[place], "rb");
+            size_t num_bytes = damage(file, fread(file, 1, sizeof file, opened));
+            fclose(opened);
+            uint8_t *exact = malloc(num_bytes); /* a byte past its end is noticed */
+            memcpy(exact, file, num_bytes);
+            num_decoded += is_decoded(exact, num_bytes);
+            free(exact);
+        }
+    }
+    printf("%ld %ld\n", num_tried, num_decoded);
+    return 0;
+}

@@ -1,0 +1,46 @@
+"""The part in C on damaged JPEGs, with the address and undefined-behaviour sanitizers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.test_native import SAMPLINGS, encoded, picture
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "mxtrain" / "data" / "native"
+ROUNDS = 300
+BUILD = ["-g", "-O1", "-mavx2", "-mbmi2", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("boxes") / "boxes"
+    sources = [Path(__file__).with_name("boxes.c"), *sorted(set(NATIVE.glob("*.c")) - {NATIVE / "module.c"})]
+    compiler = shutil.which("cc")
+    if (
+        compiler is None
+        or subprocess.run(
+            [compiler, *BUILD, f"-I{NATIVE}", "-o", built, *sources], stderr=subprocess.DEVNULL, timeout=120
+        ).returncode
+    ):
+        pytest.skip("needs a C compiler with sanitizers")
+    return built
+
+
+def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    files = []
+    for sampling in SAMPLINGS:
+        for interval in (0, 1, 5):
+            for height, width in ((33, 47), (17, 5), (90, 120)):
+                files.append(tmp_path / f"{sampling}-{interval}-{height}.jpg")
+                files[-1].write_bytes(encoded(picture(rng, height, width, 40), 80, sampling, interval))
+    done = subprocess.run([program, str(ROUNDS), *files], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    num_tried, num_decoded = map(int, done.stdout.split())
+    assert num_tried == ROUNDS * len(files) and num_decoded > num_tried // 10

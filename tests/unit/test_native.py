@@ -1,0 +1,202 @@
+"""The part in C gives what the code it replaces gives, or leaves it to that code."""
+
+from __future__ import annotations
+
+import io
+import platform
+import shutil
+import struct
+from pathlib import Path
+from typing import Any, Iterator
+
+import cv2
+import numpy as np
+import pytest
+import simplejpeg
+from PIL import Image
+
+from mxtrain.data import augment, native, order, pixels
+
+needs_native = pytest.mark.skipif(native.crop is None, reason="mxtrain was installed without a C compiler")
+SAMPLINGS = {"444": 0, "422": 1, "420": 2}  # PIL's numbers
+SIZES = [(375, 500), (64, 64), (33, 47), (16, 16), (17, 5), (8, 9), (1, 31), (200, 18)]
+
+
+def picture(rng: np.random.Generator, height: int, width: int, noise: float) -> Any:
+    """Smooth colours with noise on top."""
+    small = rng.integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    smooth = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC).astype(np.float64)
+    return np.clip(smooth + rng.normal(0, noise, smooth.shape), 0, 255).astype(np.uint8)
+
+
+def encoded(image: Any, quality: int, sampling: str, interval: int = 0, **options: Any) -> bytes:
+    """A JPEG with a restart marker after every `interval` units."""
+    if not interval:
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "JPEG", quality=quality, subsampling=SAMPLINGS[sampling], **options)
+        return file.getvalue()
+    factor = getattr(cv2, f"IMWRITE_JPEG_SAMPLING_FACTOR_{sampling}")
+    settings = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor]
+    settings += [cv2.IMWRITE_JPEG_RST_INTERVAL, interval]
+    return bytes(cv2.imencode(".jpg", image[:, :, ::-1], settings)[1].tobytes())
+
+
+def boxes(
+    rng: np.random.Generator, height: int, width: int, count: int
+) -> Iterator[tuple[int, int, int, int]]:
+    yield 0, 0, height, width
+    for _ in range(count):
+        high, wide = int(rng.integers(1, height + 1)), int(rng.integers(1, width + 1))
+        yield int(rng.integers(0, height - high + 1)), int(rng.integers(0, width - wide + 1)), high, wide
+
+
+def cropped(payload: bytes, box: tuple[int, int, int, int]) -> Any:
+    found = native.crop(payload, *box)  # type: ignore[misc]
+    return None if found is None else np.frombuffer(found, np.uint8).reshape(box[2], box[3], 3)
+
+
+def test_it_is_built_where_it_can_be() -> None:
+    if shutil.which("cc") and platform.machine() == "x86_64" and "avx2" in Path("/proc/cpuinfo").read_text():
+        assert native.crop is not None, (
+            "run `make env` or `pip install -e .` again: the part in C was not built"
+        )
+
+
+@needs_native
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("interval", [0, 1, 3, 4, 1000])
+def test_a_box_is_what_libjpeg_decodes_there(sampling: str, interval: int) -> None:
+    rng = np.random.default_rng([interval, SAMPLINGS[sampling]])
+    for height, width in SIZES:
+        for quality, noise in ((95, 20.0), (50, 5.0), (100, 120.0), (5, 60.0)):
+            payload = encoded(picture(rng, height, width, noise), quality, sampling, interval)
+            whole = simplejpeg.decode_jpeg(payload)
+            for top, left, high, wide in boxes(rng, height, width, 6):
+                found = cropped(payload, (top, left, high, wide))
+                assert found is not None, (height, width, quality)
+                np.testing.assert_array_equal(found, whole[top : top + high, left : left + wide])
+
+
+@needs_native
+def test_optimised_tables_and_extra_segments_are_understood() -> None:
+    rng = np.random.default_rng(7)
+    image = picture(rng, 120, 160, 30)
+    payload = encoded(image, 90, "420", optimize=True, comment=b"a comment", exif=Image.Exif())
+    np.testing.assert_array_equal(
+        cropped(payload, (10, 20, 90, 100)), simplejpeg.decode_jpeg(payload)[10:100, 20:120]
+    )
+
+
+@needs_native
+def test_coefficients_past_16_bits_wrap_as_libjpegs_do() -> None:
+    """Quantizers far larger than the encoder's: sums overflow, in the same way."""
+    rng = np.random.default_rng(8)
+    for noise in (10, 100):
+        payload = bytearray(encoded(picture(rng, 64, 64, noise), 60, "420"))
+        for at in (place for place in range(len(payload)) if payload[place : place + 2] == b"\xff\xdb"):
+            payload[at + 5 : at + 69] = bytes(rng.integers(200, 256, 64, dtype=np.uint8))
+        np.testing.assert_array_equal(
+            cropped(bytes(payload), (0, 0, 64, 64)), simplejpeg.decode_jpeg(payload)
+        )
+
+
+@needs_native
+def test_other_jpegs_are_left_to_libjpeg() -> None:
+    image = picture(np.random.default_rng(9), 40, 40, 10)
+    gray, cmyk = io.BytesIO(), io.BytesIO()
+    Image.fromarray(image[:, :, 0]).save(gray, "JPEG")
+    Image.fromarray(image).convert("CMYK").save(cmyk, "JPEG")
+    plain = encoded(image, 90, "420")
+    of_rgb = simplejpeg.encode_jpeg(image, colorspace="RGB", colorsubsampling="440")
+    for payload in (
+        gray.getvalue(),
+        cmyk.getvalue(),
+        encoded(image, 90, "420", progressive=True),
+        of_rgb,
+        plain[:-2],
+        plain[:-40],
+        plain + b"behind",
+        plain.replace(b"JFIF", b"JFOF"),
+        b"",
+        b"\xff\xd8",
+        b"\xff\xd8\xff\xd9",
+        b"not a picture at all",
+    ):
+        assert native.crop(payload, 0, 0, 8, 8) is None  # type: ignore[misc]
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "box", [(-1, 0, 8, 8), (0, 0, 0, 8), (0, 33, 8, 8), (0, 0, 41, 8), (2**31 - 1, 0, 8, 8)]
+)
+def test_a_box_outside_the_picture_is_refused(box: tuple[int, int, int, int]) -> None:
+    payload = encoded(picture(np.random.default_rng(10), 40, 40, 10), 90, "420")
+    with pytest.raises(ValueError, match="not inside"):
+        native.crop(payload, *box)  # type: ignore[misc]
+
+
+@needs_native
+def test_a_damaged_scan_is_decoded_as_libjpeg_does_or_left_to_it() -> None:
+    rng = np.random.default_rng(11)
+    num_decoded = 0
+    for trial in range(1500):
+        sampling = list(SAMPLINGS)[trial % 3]
+        payload = bytearray(
+            encoded(picture(rng, 48, 64, 30), 85, sampling, interval=(0, 1, 2)[trial // 3 % 3])
+        )
+        scan_at = bytes(payload).index(b"\xff\xda")
+        start = scan_at if trial % 4 else 2
+        for at in rng.integers(start, len(payload), rng.integers(1, 4)).tolist():
+            payload[at] = int(rng.integers(0, 256))
+        found = cropped(bytes(payload), (0, 0, 8, 8)) if size_of(payload) == (48, 64) else None
+        if found is None:
+            continue
+        try:
+            whole = simplejpeg.decode_jpeg(bytes(payload))
+        except ValueError:
+            continue  # damaged behind the box
+        num_decoded += 1
+        np.testing.assert_array_equal(found, whole[:8, :8])
+    assert num_decoded > 100
+
+
+def size_of(payload: bytearray) -> tuple[int, int] | None:
+    at = bytes(payload).find(b"\xff\xc0")
+    return struct.unpack(">HH", payload[at + 5 : at + 9]) if at >= 0 else None  # type: ignore[return-value]
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+@pytest.mark.parametrize("shape", [(224, 224), (5, 3), (17, 33), (1, 16), (8, 8)])
+def test_planes_are_numpys(dtype: Any, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(12)
+    image = rng.integers(0, 256, (shape[0] + 2, shape[1] + 4, 3), dtype=np.uint8)[1:-1, 3:-1]
+    scale, offset = rng.uniform(0.001, 1, 3).tolist(), rng.uniform(-2, 2, 3).tolist()
+    ours, numpys = (np.empty((3, *shape), dtype) for _ in range(2))
+    pixels.write_planes(image, ours, scale, offset)
+    monkeypatch.setattr(native, "planes", None)
+    pixels.write_planes(image, numpys, scale, offset)
+    np.testing.assert_array_equal(ours, numpys)
+
+
+@needs_native
+@pytest.mark.parametrize("interval", [0, 4])
+def test_a_sample_is_the_same_without_it(interval: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    transform = augment.train_transform("resized_crop+flip+colour_jitter", 96)
+    payload = encoded(picture(np.random.default_rng(13), 256, 384, 25), 90, "420", interval)
+    with_it, without = (np.empty((20, 3, 96, 96), np.float32) for _ in range(2))
+    for sample, out in enumerate(with_it):
+        transform(payload, order.sample_rng(0, 0, sample), out)
+    monkeypatch.setattr(native, "crop", None)
+    monkeypatch.setattr(native, "planes", None)
+    for sample, out in enumerate(without):
+        transform(payload, order.sample_rng(0, 0, sample), out)
+    np.testing.assert_array_equal(with_it, without)
+
+
+@needs_native
+def test_planes_of_another_shape_are_refused() -> None:
+    image = np.zeros((4, 5, 3), np.uint8)
+    for out in (np.zeros((3, 5, 4), np.float32), np.zeros((3, 4, 5), np.int32), np.zeros((4, 5), np.float32)):
+        with pytest.raises(ValueError, match="expected RGB pixels"):
+            native.planes(image, out, (1, 1, 1), (0, 0, 0))  # type: ignore[misc]
