@@ -75,6 +75,9 @@ class Model:
         "orthogonal; or module:callable",
     )
     zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
+    freeze: str = flag(
+        "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
+    )
     loss: str = flag(
         "cross_entropy",
         "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",

@@ -8,7 +8,7 @@ from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.models import initializers, zoo
 from mxtrain.runtime import mx
-from mxtrain.train import precision, weights
+from mxtrain.train import freeze, precision, weights
 from mxtrain.train.checkpoint import AVERAGES, WEIGHTS, Checkpoint
 
 
@@ -20,6 +20,8 @@ def fresh(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
     """The run's net with random weights, compiled."""
     precision.enable(run.model.amp)
     net = zoo.build(run.model.model, num_classes)
+    if run.model.freeze:
+        freeze.freeze(net, run.model.freeze)
     if run.model.zero_gamma:
         initializers.zero_gamma(net, run.model.model)
     initializers.initialize(net, run.model.init, places, run.optim.seed)

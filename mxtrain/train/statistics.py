@@ -10,13 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 from mxtrain.runtime import mx
+from mxtrain.train.weights import layers
 
 RUNNING = ("running_mean", "running_var", "moving_mean", "moving_var")
 
 
 def parameters(net: Any) -> list[Any]:
-    """The running statistics among the net's parameters."""
-    return [p for p in net.collect_params().values() if p.grad_req == "null" and p.name.endswith(RUNNING)]
+    """The running statistics among the net's parameters that training moves."""
+    resting = {
+        parameter.name
+        for layer in layers(net, mx.gluon.nn.BatchNorm)
+        if layer._kwargs.get("use_global_stats")
+        for parameter in (layer.running_mean, layer.running_var)
+    }
+    running = [p for p in net.collect_params().values() if p.grad_req == "null" and p.name.endswith(RUNNING)]
+    return [parameter for parameter in running if parameter.name not in resting]
 
 
 class RunningMean:

@@ -6,7 +6,7 @@ name counters nor on pickle.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 from mxtrain.errors import DataError
 from mxtrain.runtime import mx
@@ -20,6 +20,14 @@ def parameters(net: Any) -> dict[str, Any]:
         if all(parameter is not other for other in named.values()):
             named[name] = parameter
     return named
+
+
+def layers(net: Any, kind: type) -> Iterator[Any]:
+    """Every layer of that kind in the net."""
+    if isinstance(net, kind):
+        yield net
+    for child in net._children.values():
+        yield from layers(child, kind)
 
 
 def of_net(net: Any) -> Arrays:

@@ -32,6 +32,7 @@ FLAGS = [
     "--model",
     "--init",
     "--zero-gamma",
+    "--freeze",
     "--loss",
     "--amp",
     "--loss-scale",

@@ -32,6 +32,7 @@ LAYERS = [
         "train.handover",
         "train.given",
         "train.nets",
+        "train.freeze",
     ],
     ["runtime"],
 ]

@@ -17,5 +17,7 @@ except ImportError:
 
 Function = Callable[..., Any]
 
-crop: Function | None = getattr(_built, "crop", None)  # (payload, top, left, height, width); None: not its kind
+crop: Function | None = getattr(
+    _built, "crop", None
+)  # (payload, top, left, height, width); None: not its kind
 planes: Function | None = getattr(_built, "planes", None)  # (image, out, scale, offset)

@@ -1,0 +1,77 @@
+"""What is frozen stays to the bit; the rest trains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxtrain.errors import UsageError
+from mxtrain.runtime import mx
+from mxtrain.train import freeze, weights
+from tests.engine.test_step import FLAGS, arrays, parts_of, train
+
+BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
+
+
+@pytest.mark.parametrize("devices", ["cpu", "cpu:0,1,2"])
+def test_what_is_frozen_stays_to_the_bit(devices: str) -> None:
+    parts = parts_of(f"{FLAGS} --devices {devices} --weight-decay 0.1 --freeze {BODY} --ema 0.9")
+    before = arrays(parts)
+    frozen = set(freeze.matching(BODY, list(before)))
+    train(parts, 3)
+    assert {name.split(".")[0] for name in frozen} == {"0", "1", "3", "4"}
+    for name, value in arrays(parts).items():
+        assert np.array_equal(value, before[name]) == (name in frozen), name
+
+
+def test_nothing_is_kept_for_what_is_frozen() -> None:
+    parts = parts_of(f"{FLAGS} --freeze {BODY}")
+    train(parts, 1)
+    named = weights.parameters(parts.net)
+    kept = {parts.trainer._params[index].name for index in parts.trainer._updaters[0].states}
+    assert kept == {parameter.name for parameter in named.values() if parameter.grad_req != "null"}
+    with pytest.raises(RuntimeError, match="grad_req='null'"):
+        named["0.weight"].grad()
+
+
+def test_a_frozen_norm_computes_as_in_evaluation() -> None:
+    parts = parts_of(f"{FLAGS} --freeze {BODY}")
+    body = parts.net[:5]
+    picture = mx.nd.random.uniform(shape=(4, 3, 16, 16))
+    with mx.autograd.train_mode():
+        training = body(picture).asnumpy()
+    np.testing.assert_array_equal(training, body(picture).asnumpy())
+
+
+def test_weights_alone_leave_their_norms_moving() -> None:
+    parts = parts_of(f"{FLAGS} --freeze *.weight,*.bias")
+    before = arrays(parts)
+    train(parts, 1)
+    still = {name for name, value in arrays(parts).items() if np.array_equal(value, before[name])}
+    assert still == {name for name in before if name.endswith(("weight", "bias"))}
+
+
+def test_running_again_from_a_frozen_run() -> None:
+    """Optimizer state without the frozen parameters' goes to disk and back."""
+    parts, again = (parts_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
+    train(parts, 2)
+    saved = weights.of_optimizer(parts.trainer)
+    trained = [p for p in weights.parameters(parts.net).values() if p.grad_req != "null"]
+    assert len(saved) == len(trained) == len(weights.update_counts(parts.trainer))
+    assert not weights.of_optimizer(again.trainer)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        ("*.weight", "24.bias would train without its weight"),
+        ("*", "leaves nothing to train"),
+        ("features.*", "--freeze features.*: matches no parameter; they are called 0.weight to"),
+        ("0.weigth", "did you mean '0.weight'"),
+        ("0.*,nothing", "--freeze nothing"),
+    ],
+)
+def test_patterns_that_cannot_be_meant(patterns: str, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parts_of(f"{FLAGS} --freeze {patterns}")
+    assert words in str(refused.value)
