@@ -26,7 +26,7 @@ def test_a_side_packs_every_picture(name: str, tmp_path: Path) -> None:
 def test_a_side_that_fails_meets_no_bar() -> None:
     results = {name: [Cost(1.0, 1.0, 1.0, 1.0)] for name in packing.SIDES}
     for bar in BARS:
-        results[bar.ours] = [Cost(bar.most, 1.0, 1.0, 1.0)]
+        results[bar.ours] = [Cost(1.0, 1.0, bar.most, 1.0)]
     text, all_met = packing._render_bars(results)
     assert all_met and text.count("| pass |") == len(BARS)
     results["structure"] = [Cost(0.1, 1.0, 1.0, 1.0), "failed: no such flag"]
