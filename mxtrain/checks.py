@@ -14,7 +14,7 @@ from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.models import known as models
-from mxtrain.train import optimizer_names
+from mxtrain.train import optimizer_names, schedules
 
 LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
@@ -22,10 +22,7 @@ SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy
 
 def check(run: Run) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here."""
-    _check_numbers(run)
-    _check_step(run)
-    _check_model(run)
-    _check_names(run)
+    check_description(run)
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
@@ -33,9 +30,17 @@ def check(run: Run) -> None:
     _check_out(Path(run.keep.out))
 
 
+def check_description(run: Run) -> None:
+    """The part of `check` that looks at nothing but the description, and touches no disk."""
+    _check_numbers(run)
+    _check_step(run)
+    _check_model(run)
+    _check_names(run)
+
+
 def _check_numbers(run: Run) -> None:
     data, optim, keep = run.data, run.optim, run.keep
-    if data.train is None:
+    if data.train is None and not (keep.plot_schedule and optim.max_steps):
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
@@ -50,6 +55,7 @@ def _check_numbers(run: Run) -> None:
         "--max-steps": (optim.max_steps, 0),
         "--seed": (optim.seed, 0),
         "--weight-decay": (optim.weight_decay, 0),
+        "--lr-base-batch": (optim.lr_base_batch, 0),
         "--warmup-epochs": (optim.warmup_epochs, 0),
         "--label-smoothing": (optim.label_smoothing, 0),
         "--clip-norm": (optim.clip_norm, 0),
@@ -129,7 +135,7 @@ def _check_batch(run: Run) -> None:
 def _check_names(run: Run) -> None:
     names.check_name("--model", run.model.model, names.MODELS)
     optimizer_names.resolve(run.optim)
-    names.check_name("--schedule", run.optim.schedule, names.SCHEDULES)
+    schedules.resolve(run.optim)
     for flag, value, known in (
         ("--task", run.model.task, names.TASKS),
         ("--amp", run.model.amp, names.AMP),

@@ -118,8 +118,11 @@ class Optim:
     momentum: float = flag(0.9, "momentum of sgd, nag and others that have one; beta1 of the adam family")
     weight_decay: float = flag(1e-4, "weight decay; biases and norm parameters have none")
     decay_all: bool = flag(False, "let weight decay act on biases and norm parameters too")
+    lr_base_batch: int = flag(0, "the peak is lr x batch_size / this, the linear rule; 0: it is lr")
     schedule: str = flag(
-        "cosine", "how the rate falls: constant | cosine | linear | poly | step; or module:callable"
+        "cosine",
+        "constant | cosine | linear | poly | sigmoid | one_cycle | step | multistep | exp | inv, with numbers as in "
+        "multistep:at=30/60/80 (epochs) or cosine:cycles=3,floor=0.01; or module:callable",
     )
     warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
     label_smoothing: float = flag(0.0, "this share of each label is spread over all classes")
@@ -151,6 +154,7 @@ class Keep:
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
+    plot_schedule: str = flag("", "draw the rate over all steps of the run into this PNG, and stop")
     log_level: str = flag("info", "what is told on stderr: debug | info | warning")
 
 

@@ -6,6 +6,7 @@ The command's order is its purpose: everything that can be refused is refused be
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Sequence
 
 from mxtrain import config, layout
@@ -17,17 +18,41 @@ logger = logging.getLogger("mxtrain.fit")
 
 def main(argv: Sequence[str] | None = None) -> int:
     def command() -> None:
+        run = config.parse(argv)
+        if run.keep.plot_schedule:
+            plot_schedule(run)
+            return
         with signals.wishes() as wishes:
-            fit(config.parse(argv), wishes)
+            fit(run, wishes)
 
     return one_line("mxtrain.fit", command)
+
+
+def plot_schedule(run: config.Run) -> None:
+    """Draw what the learning rate will do; without data, --max-steps are taken for all --epochs."""
+    from mxtrain import checks
+    from mxtrain.report import plots
+    from mxtrain.train import schedules
+    from mxtrain.train.given import open_source
+
+    checks.check_description(run)
+    steps_per_epoch, num_steps = run.optim.max_steps / run.optim.epochs, run.optim.max_steps
+    if run.data.train:
+        samples = open_source("--train", run.data.train, run)
+        steps_per_epoch, num_steps = schedules.length(run.optim, len(samples))
+    rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
+    title = schedules.describe(run.optim, steps_per_epoch, num_steps)
+    plots.draw_rates(
+        Path(run.keep.plot_schedule), [rate_of(step) for step in range(num_steps)], steps_per_epoch, title
+    )
+    print(f"{run.keep.plot_schedule}: {title}", flush=True)
 
 
 def fit(run: config.Run, wishes: list[Stop]) -> None:
     """Train; `wishes` fills when a signal asks for the end."""
     from mxtrain import checks, run_folder
     from mxtrain.data import cache, labels
-    from mxtrain.train import resume
+    from mxtrain.train import resume, schedules
     from mxtrain.train.given import open_source
 
     checks.check(run)
@@ -40,6 +65,7 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
         run_folder.describe(run)
         logger.info("%s: %d samples, %d classes", train.path, len(train), len(class_names))
         logger.info("%s", layout.batch_plan(run))
+        logger.info("%s", schedules.describe(run.optim, *schedules.length(run.optim, len(train))))
         kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
 
         from mxtrain import runtime

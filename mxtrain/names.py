@@ -1,7 +1,7 @@
 """Every name that a flag knows, and how `module:callable` stands in for one.
 
 Owns the lists that are checked before mxnet loads; a test compares them with what MXNet and GluonCV really hold.
-The code behind a name lives with its kind (`models/`, `train/schedules.py`).
+The code behind a name lives with its kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ NORMALIZE = ("auto", "host", "device")
 CACHES = ("none", "ram", "disk")
 SINKS = ("console", "tensorboard", "none")
 LOG_LEVELS = ("debug", "info", "warning")
-SCHEDULES = ("constant", "cosine", "linear", "poly", "step")
 
 SMALL_NETS = ("small_cnn", "small_resnet")
 

@@ -40,10 +40,8 @@ def run(
 ) -> None:
     """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint."""
     out = Path(run.keep.out)
-    steps_per_epoch = order.steps_per_epoch(len(train), run.optim.batch_size)
-    num_steps = _num_steps(run, steps_per_epoch)
-    schedule = schedules.by_name(run.optim.schedule)
-    warmup_steps = round(run.optim.warmup_epochs * steps_per_epoch)
+    steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
+    rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
     parts = state.build(run, len(data["class_names"]))
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
@@ -79,7 +77,7 @@ def run(
 
                 started, step = time.monotonic(), progress.step
                 batches = itertools.islice(loader, _num_micro_batches(run, len(train), step))
-                rate = schedules.learning_rate(schedule, step, run.optim.lr, warmup_steps, num_steps)
+                rate = rate_of(step)
                 outcome = train_step(parts, batches, loader.release, step, rate, progress.scale)
                 progress = progress.after(outcome)
                 record = _step_record(
@@ -88,11 +86,6 @@ def run(
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
                 if progress.bad_steps_in_a_row >= run.optim.max_bad_steps:
                     raise _diverged(run, parts, train, data, progress, outcome)
-
-
-def _num_steps(run: Run, steps_per_epoch: int) -> int:
-    num_steps = run.optim.epochs * steps_per_epoch
-    return min(num_steps, run.optim.max_steps) if run.optim.max_steps else num_steps
 
 
 def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:

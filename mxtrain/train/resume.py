@@ -6,14 +6,17 @@ Needs no mxnet, so that a run that cannot go on is refused before anything is lo
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
 from mxtrain import config, layout
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
-from mxtrain.train import checkpoint
+from mxtrain.train import checkpoint, schedules
 from mxtrain.train.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
 
 # What may differ between a run and the checkpoint it goes on from: how long, where, how fast and how loud.
 FREE = {
@@ -40,6 +43,7 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
         found = Path(run.keep.resume), checkpoint.read_state(Path(run.keep.resume))
     if found is not None:
         _refuse_another_curve(run, data, *found)
+        _warn_of_another_length(run.optim, config.from_flat(found[1]["config"]).optim, data, found[1]["step"])
     return found
 
 
@@ -79,4 +83,15 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
     if differing:
         raise UsageError(
             f"{path}: is another run's ({', '.join(differing)}); give its values, another --out, or --resume never"
+        )
+
+
+def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[str, Any], step: int) -> None:
+    """A run may be made longer or shorter, but a schedule that is spread over it is another one then."""
+    lengths = [schedules.length(optim, data["num_samples"])[1] for optim in (before, now)]
+    if lengths[0] != lengths[1] and schedules.resolve(now).name not in schedules.COUNTS_EPOCHS:
+        logger.warning(
+            "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
+            "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
+            *(now.schedule, lengths[1], lengths[0], step, ", ".join(schedules.COUNTS_EPOCHS)),
         )

@@ -96,6 +96,25 @@ def test_resume_finds_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schedule", "flags", "warned"),
+    [
+        ("cosine", "--epochs 90", False),
+        ("cosine", "--epochs 120", True),
+        ("cosine", "--epochs 120 --max-steps 180", False),
+        ("multistep:at=30/60", "--epochs 120", False),
+    ],
+)
+def test_another_length_under_a_schedule_spread_over_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: str, flags: str, warned: bool
+) -> None:
+    before = run(tmp_path, "--schedule", schedule)
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
+    assert resume.find(run(tmp_path, "--schedule", schedule, *flags.split()), DATA) is not None
+    assert ("240 steps instead of 180: from step 5 on" in caplog.text) == warned
+    assert len(caplog.records) == warned
+
+
+@pytest.mark.parametrize(
     ("flags", "data", "words"),
     [
         (["--lr", "0.2", "--model", "small_cnn"], {}, ["--lr 0.1 -> 0.2", "--model"]),

@@ -1,0 +1,93 @@
+"""`--plot-schedule` draws, says what, and needs neither mxnet nor a run folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mxtrain import fit
+from mxtrain.data.record_writer import RecordWriter
+from mxtrain.report import plots
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pixels(path: Path) -> np.ndarray:
+    picture = cv2.imread(str(path))
+    assert picture is not None
+    return picture
+
+
+def test_the_picture_follows_the_rates(tmp_path: Path) -> None:
+    pictures = []
+    for name, rates in {"flat": [1.0] * 50, "fall": [1 - step / 50 for step in range(50)]}.items():
+        plots.draw_rates(tmp_path / f"{name}.png", rates, 10, "a title " * 40)
+        pictures.append(pixels(tmp_path / f"{name}.png"))
+    assert pictures[0].shape == pictures[1].shape and pictures[0].shape[1] > 1000
+    blue = [(picture[:, :, 0] > picture[:, :, 2].astype(int) + 80).any(axis=1) for picture in pictures]
+    assert 0 < blue[0].sum() < 40, "a flat line in each panel takes few rows"
+    assert blue[1].sum() > 300, "a falling one many"
+
+
+@pytest.mark.parametrize("rates", [[0.5], [0.0, 0.0], [1e-9, 1e3]])
+def test_odd_runs_are_drawn_too(tmp_path: Path, rates: list[float]) -> None:
+    plots.draw_rates(tmp_path / "odd.png", rates, 0.5, "odd")
+    assert pixels(tmp_path / "odd.png").size
+
+
+def draw(
+    *arguments: object, without: tuple[str, ...] = ("mxnet", "gluoncv")
+) -> subprocess.CompletedProcess[str]:
+    hide = "".join(f"sys.modules[{name!r}] = None; " for name in without)
+    code = f"import sys; {hide}from mxtrain import fit; raise SystemExit(fit.main({list(map(str, arguments))!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=str(ROOT)
+    )
+
+
+def test_max_steps_stand_in_for_the_data(tmp_path: Path) -> None:
+    arguments = ["--max-steps", 900, "--epochs", 90, "--lr-base-batch", 32, "--warmup-epochs", 5]
+    done = draw(*arguments, "--plot-schedule", tmp_path / "rate.png", "--out", tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "peak 0.2 (--lr 0.1 x 64 / 32), 50 steps of warm-up, then cosine over 900 steps" in done.stdout
+    assert pixels(tmp_path / "rate.png").size
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_data_say_how_long_an_epoch_is(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "train.rec") as writer:
+        for key in range(90):
+            writer.write(key, 0.0, b"not looked at")
+    done = draw(
+        *("--train", tmp_path / "train.rec", "--batch-size", 20, "--epochs", 8),
+        *("--schedule", "step:every=3", "--plot-schedule", tmp_path / "rate.png"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "step:every=3 over 40 steps" in done.stdout and pixels(tmp_path / "rate.png").size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["--train"]),
+        (["--max-steps", "10", "--schedule", "cosin"], ["--schedule cosin", "cosine"]),
+        (["--max-steps", "10", "--plot-schedule", "/no/such/folder/rate.png"], ["/no/such/folder/rate.png"]),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]
+) -> None:
+    assert fit.main(["--plot-schedule", str(tmp_path / "rate.png"), *arguments]) == 2
+    line = capsys.readouterr().err
+    assert all(word in line for word in words) and line.count("\n") == 1
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
+    done = draw("--max-steps", 10, "--plot-schedule", tmp_path / "rate.png", without=("matplotlib",))
+    assert done.returncode == 2 and "pip install 'mxtrain[reports]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
