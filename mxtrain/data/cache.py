@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import struct
+import time
 import weakref
 import zipfile
 import zlib
@@ -24,9 +25,10 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from mxtrain import config, machine
-from mxtrain.data import images
+from mxtrain.data import images, record_writer
 from mxtrain.data.fill import Array
 from mxtrain.data.jpeg import BadPicture, Pixels
+from mxtrain.data.record_writer import open_alone
 from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.records import Record
 from mxtrain.data.sets import AnyRecords
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 64  # pictures in memory while the cache is made
 SAMPLED = 256  # pictures that tell how large all of them will be
+WAIT_SECONDS = 0.5
 SPARE = 0.2  # of the memory or disk that is free: left to others
 TRAILER = struct.Struct("<8sQ")
 MAGIC = b"MXTPIXEL"
@@ -183,19 +186,32 @@ def _fingerprint(records: AnyRecords) -> str:
 
 
 def _write(records: AnyRecords, num_threads: int, path: Path) -> None:
-    """The pixels, then the places, then where these start; written aside and renamed when all of it is there."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with aside.open("wb") as file:
-            places = _decode_all(records, file, num_threads)
-            start = file.tell()
-            np.savez(file, **places._asdict())
-            file.write(TRAILER.pack(MAGIC, start))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """The pixels, then the places, then where these start; renamed when all of it is there.
+
+    Of several processes that want it one writes, and the others wait for it. One that is killed lets go of the file
+    aside, which the next one takes over.
+    """
+    while not path.exists():
+        try:
+            aside = open_alone(record_writer.aside(path))
+        except BlockingIOError:
+            logger.info("waiting for another process that fills %s", path)
+            time.sleep(WAIT_SECONDS)
+            continue
+        with io.BufferedWriter(aside) as file:
+            try:
+                if os.fstat(file.fileno()).st_size:
+                    file.truncate(0)
+                places = _decode_all(records, file, num_threads)
+                start = file.tell()
+                np.savez(file, **places._asdict())
+                file.write(TRAILER.pack(MAGIC, start))
+                file.flush()
+                os.fsync(file.fileno())
+                record_writer.aside(path).replace(path)
+            except BaseException:
+                record_writer.aside(path).unlink()
+                raise
 
 
 def _read_places(path: Path, count: int) -> Places:

@@ -22,6 +22,7 @@ Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
 # Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
 cv2.setNumThreads(0)
+cv2.setLogLevel(0)  # we say ourselves what is wrong with a picture
 
 
 def decode(payload: Payload) -> Pixels:

@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -6,6 +9,7 @@ import pytest
 from mxtrain import machine
 from mxtrain.data import cache, images
 from mxtrain.data.cache import in_memory, on_disk
+from mxtrain.data.record_writer import open_alone
 from mxtrain.errors import DataError, UsageError
 from tests.unit.test_loader import NUM_SAMPLES, jpegs, opened, requests, with_bad_ones, write_records
 
@@ -78,10 +82,39 @@ def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
 
 
 def test_a_full_disk_is_said_so_and_nothing_half_written_is_left(records, tmp_path):
-    (tmp_path / f"{cache._fingerprint(records)}.pixels.{os.getpid()}.partial").symlink_to("/dev/full")
+    (tmp_path / f"{cache._fingerprint(records)}.pixels.partial").symlink_to("/dev/full")
     with pytest.raises(UsageError, match=r"--cache-dir .*: No space left on device; give another folder"):
         on_disk(records, 1, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_is_taken_over(records, tmp_path):
+    aside = tmp_path / f"{cache._fingerprint(records)}.pixels.partial"
+    killed = f"""
+import os
+from pathlib import Path
+from mxtrain.data.record_writer import open_alone
+open_alone(Path({str(aside)!r})).write(b"half of it")
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", killed], timeout=60)
+    assert aside.read_bytes() == b"half of it"
+    found = on_disk(records, 1, tmp_path)
+    np.testing.assert_array_equal(found.read(3).payload, images.decode(records.read(3).payload))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".pixels"]
+
+
+def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(cache, "WAIT_SECONDS", 0.01)
+    held = open_alone(tmp_path / f"{cache._fingerprint(records)}.pixels.partial")
+    waiter = threading.Thread(target=on_disk, args=(records, 1, tmp_path))
+    with caplog.at_level("INFO"):
+        waiter.start()
+        waiter.join(0.3)
+        assert waiter.is_alive() and "waiting for another process" in caplog.text
+    held.close()
+    waiter.join(30)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".pixels"]
 
 
 def test_what_does_not_fit_is_refused_before_it_is_tried(records, tmp_path, monkeypatch):

@@ -302,6 +302,12 @@ def test_documents_are_held_against_their_vocabulary(tmp_path):
     tokens.tokens_path(path).write_bytes(described)
     assert kinds(path) == ["duplicate"]
     assert check([path]).files[0].contents["formats"] == {"tokens": 4}
+    tokens.tokens_path(path).write_bytes(tokens.describe(tokens.tokenizer("bytes"), 5, 80))
+    texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
+    assert ["says num_documents 5, there are 4" in texts[0], "says num_tokens 40, there are" in texts[1]] == [
+        True
+    ] * 2
+    tokens.tokens_path(path).write_bytes(described)
     with RecordWriter(path) as writer:
         writer.write(0, 0.0, np.array([5, 256, 257], "<u2").tobytes())
         writer.write(1, 0.0, b"odd")

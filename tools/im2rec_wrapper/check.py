@@ -61,8 +61,9 @@ def _check_file(file: RecordFile, copies: Copies, decode: bool) -> tuple[FileRep
     table, findings = structure.read_table(file)
     kind: contents.Kind = contents.decoded_picture if decode else contents.picture
     class_counts: list[classes.Class] = []
+    described: dict[str, Any] = {}
     if tokens.tokens_path(file.path).exists():
-        kind, found = _documents(file.path)
+        kind, described, found = _documents(file.path)
     else:
         class_counts, found = classes.count_classes(table)
     findings += found
@@ -74,23 +75,41 @@ def _check_file(file: RecordFile, copies: Copies, decode: bool) -> tuple[FileRep
         else:
             statistics.add(content)
             copies.add(number, content)
+    if described and not findings:
+        findings += _counts_against(described, statistics, file.path)
     report = FileReport(
         file.path, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
     )
     return report, findings
 
 
-def _documents(rec: Path) -> tuple[contents.Kind, list[Finding]]:
-    """How to look at records of token ids, as the .tokens.json beside says."""
+def _documents(rec: Path) -> tuple[contents.Kind, dict[str, Any], list[Finding]]:
+    """How to look at records of token ids, as the .tokens.json beside says, and what else it says."""
     path = tokens.tokens_path(rec)
     try:
         described = json.loads(path.read_bytes())
         dtype, vocab_size = described["dtype"], described["vocab_size"]
     except (OSError, ValueError, KeyError, TypeError):
+        described = {}
         dtype = vocab_size = None
     if dtype not in ("uint16", "uint32") or not (vocab_size is None or isinstance(vocab_size, int)):
-        return contents.picture, [of_file("tokens", path, "is damaged: pack again")]
-    return functools.partial(contents.document, dtype=dtype, vocab_size=vocab_size), []
+        return contents.picture, {}, [of_file("tokens", path, "is damaged: pack again")]
+    return functools.partial(contents.document, dtype=dtype, vocab_size=vocab_size), described, []
+
+
+def _counts_against(described: dict[str, Any], seen: _Statistics, rec: Path) -> list[Finding]:
+    """What the .tokens.json says of all documents, held against them."""
+    sizes = seen.num_bytes()
+    there = {"num_documents": len(sizes), "num_tokens": sum(sizes) // np.dtype(described["dtype"]).itemsize}
+    return [
+        of_file(
+            "tokens",
+            tokens.tokens_path(rec),
+            f"says {name} {described.get(name)}, there are {count}: pack again",
+        )
+        for name, count in there.items()
+        if described.get(name) != count
+    ]
 
 
 class _Statistics:
@@ -107,6 +126,9 @@ class _Statistics:
             value = getattr(content, name)
             if value is not None:
                 values.append(value)
+
+    def num_bytes(self) -> array[int]:
+        return self._values["num_bytes"]
 
     def summary(self) -> dict[str, Any]:
         """Of whole pictures only. Shares are of the JPEGs; sizes are there if something was decoded."""

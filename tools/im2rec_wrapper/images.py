@@ -18,8 +18,6 @@ from tools.im2rec_wrapper.looks import Look, look
 DEFAULT_QUALITY = 95
 PROGRESSIVE = "left progressive, which decode 3 times as slowly (--restart-intervals mends that)"
 
-cv2.setLogLevel(0)  # we say ourselves what is wrong with a file
-
 
 class Wanted(NamedTuple):
     """What becomes of images: only larger ones shrink; a quality re-encodes all."""
