@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 from mxtrain import names
 from mxtrain.errors import UsageError
-from mxtrain.models import small
+from mxtrain.models import prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ CHANNELS = 3
 
 def build(name: str, num_classes: int) -> Any:
     """The net of that name with `num_classes` outputs, not initialised yet."""
+    prelu.mend()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in names.GLUONCV_CLASSIFIERS:

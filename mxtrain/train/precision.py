@@ -13,17 +13,67 @@ from typing import Any, Sequence
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
-# MXNet's bf16 lists cast the result of operators that take no input, which breaks them once hybridized.
-NO_INPUT = {"_zeros", "_ones", "_full", "_arange", "_eye", "_linspace"}
+# What MXNet's lists for bfloat16 leave out, though its kernels know no bfloat16.
+FLOAT32_TOO = (
+    "_contrib_interleaved_matmul_selfatt_qk",
+    "_contrib_interleaved_matmul_selfatt_valatt",
+    "_contrib_interleaved_matmul_encdec_qk",
+    "_contrib_interleaved_matmul_encdec_valatt",
+    "_contrib_ModulatedDeformableConvolution",
+    "_contrib_RROIAlign",
+    "_contrib_arange_like",
+    "_contrib_round_ste",
+    "_contrib_sign_ste",
+    "col2im",
+    "cumsum",
+    "im2col",
+)
+FLOAT32_FOR_SOME = (("Activation", "act_type", ["softsign"]), ("Pooling", "pool_type", ["lp", "sum"]))
+ONE_TYPE = ("concat", "Concat")
 
 
 def enable(amp: str) -> None:
     """Patch MXNet's operators for this whole process; must come before the net is built."""
-    if amp == "bf16":
-        lists = mxnet_amp.lists.symbol_bf16
-        mxnet_amp.init("bfloat16", fp32_ops=[name for name in lists.FP32_FUNCS if name not in NO_INPUT])
-    elif amp == "fp16":
+    if amp == "off" or mxnet_amp.amp._amp_initialized:
+        return
+    for module in (mx.nd, mx.sym):
+        _cast_data_only(module, "LeakyReLU", act_type="prelu")
+    if amp == "fp16":
         mxnet_amp.init("float16")
+        return
+    # MXNet's lists, put right where they break a net; tests/engine/test_precision.py has a net for each cure.
+    lists = mxnet_amp.lists.symbol_bf16
+    for module in (mx.nd, mx.sym):
+        _cast_data_only(module, "Deconvolution")
+    lists.WIDEST_TYPE_CASTS.extend(ONE_TYPE)
+    float32 = [name for name in lists.FP32_FUNCS if name != "Deconvolution" and _takes_arrays(name)]
+    mxnet_amp.init(
+        "bfloat16",
+        fp32_ops=[*float32, *FLOAT32_TOO],
+        conditional_fp32_ops=[*lists.CONDITIONAL_FP32_FUNCS, *FLOAT32_FOR_SOME],
+    )
+
+
+def _takes_arrays(name: str) -> bool:
+    """Operators that make arrays out of nothing have no input to cast, and fail for it once hybridized."""
+    types = mx.operator.get_operator_arguments(name).types
+    return not types or any("Symbol" in each for each in types)
+
+
+def _cast_data_only(module: Any, name: str, **only: str) -> None:
+    """What comes in becomes float32, as the weight is.
+
+    MXNet's lists leave PReLU with two types. They cast the weight of a deconvolution too, from float32 to float32,
+    after which its backward pass crashes the process.
+    """
+    operator = getattr(module, name)
+
+    def of_float32(data: Any, *weights: Any, **settings: Any) -> Any:
+        if all(settings.get(key) == value for key, value in only.items()):
+            data = module.amp_cast(data, dtype="float32")
+        return operator(data, *weights, **settings)
+
+    setattr(module, name, of_float32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ LAYERS = [
         "kv.store",
         "models.zoo",
         "models.small",
+        "models.prelu",
         "models.losses",
         "models.initializers",
         "models.graph",
