@@ -1,0 +1,39 @@
+"""The commands of mxtrain as a user gives them; one that fails ends the benchmark with the reason it gave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DEADLINE_SECONDS = 900
+
+
+def run(*line: object) -> None:
+    """In the checkout, quietly."""
+    words = [str(word) for word in line]
+    ended = subprocess.run(
+        words,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # for scripts, and for other environments than ours
+        timeout=DEADLINE_SECONDS,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if ended.returncode != 0:
+        raise SystemExit(f"{' '.join(words)}: exit code {ended.returncode}\n{ended.stderr.strip()}")
+
+
+def fit(out: Path, *flags: object) -> Path:
+    """A run from its beginning; the folder it leaves."""
+    quiet = ("--log", "none", "--log-level", "warning", "--resume", "never")
+    run(sys.executable, "-m", "mxtrain.fit", *flags, *quiet, "--out", out)
+    return out
+
+
+def pack(source: Path, rec: Path) -> Path:
+    run(sys.executable, "-m", "tools.im2rec_wrapper", "pack", source, rec)
+    return rec

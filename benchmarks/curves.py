@@ -1,0 +1,107 @@
+"""Loss curves of runs: reading them, how far they are apart, and one picture of several.
+
+Owns the pictures of every benchmark that compares curves. A curve is the losses of a run's steps, in order.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Curve = npt.NDArray[np.float64]
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by the colour-blind
+
+NUM_COLOURS_KEPT = 128
+
+
+class Panel(NamedTuple):
+    """Curves to lay over each other; the first is what the others are held against."""
+
+    title: str
+    curves: dict[str, Curve]
+    bar: float | None = None  # the largest relative difference that is allowed
+    smooth: int = 1  # steps that a point of a drawn loss is the mean of
+
+
+def records(out: Path, kind: str) -> list[dict[str, Any]]:
+    """What a run has written of that kind: train or eval."""
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def losses(out: Path) -> Curve:
+    """One number a step; none missing, none twice."""
+    train = records(out, "train")
+    steps = [record["step"] for record in train]
+    if steps != list(range(1, len(steps) + 1)):
+        raise ValueError(f"{out / 'metrics.jsonl'}: its steps are not 1 to {len(steps)}")
+    return np.array([record["loss"] for record in train])
+
+
+def relative_difference(curve: Curve, reference: Curve) -> Curve:
+    """Of each step; ValueError where they do not have the same steps."""
+    if curve.shape != reference.shape or not len(reference):
+        raise ValueError(f"curves of {len(curve)} and {len(reference)} steps cannot be compared")
+    apart: Curve = np.abs(curve - reference) / np.abs(reference)
+    return apart
+
+
+def draw(path: Path, panels: list[Panel]) -> None:
+    """For each panel the curves, and below them on a logarithmic scale how far each is from the first."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from PIL import Image
+
+    figure, axes = pyplot.subplots(
+        2,
+        len(panels),
+        figsize=(3.6 * len(panels) + 0.6, 5.4),
+        sharex="col",
+        squeeze=False,
+        gridspec_kw={"height_ratios": (3, 2)},
+    )
+    for (above, below), panel in zip(axes.T, panels):
+        _draw_losses(above, panel)
+        _draw_differences(below, panel)
+    axes[0, 0].set_ylabel("loss")
+    axes[1, 0].set_ylabel("relative difference\nfrom the first")
+    figure.tight_layout()
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=80)
+    pyplot.close(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A third of the bytes.
+    Image.open(drawn).convert("RGB").quantize(NUM_COLOURS_KEPT).save(str(path), optimize=True)
+
+
+def _draw_losses(axis: Any, panel: Panel) -> None:
+    window = np.ones(panel.smooth) / panel.smooth
+    for number, (name, curve) in enumerate(panel.curves.items()):
+        # Curves that are the same hide each other: each is thinner than the one it lies on.
+        width = max(1.0, 1.4 * (len(panel.curves) - number))
+        steps = np.arange(panel.smooth, len(curve) + 1)
+        axis.plot(steps, np.convolve(curve, window, "valid"), COLOURS[number], linewidth=width, label=name)
+    smoothed = f", mean of {panel.smooth} steps" if panel.smooth > 1 else ""
+    axis.set_title(panel.title + smoothed, fontsize=10)
+    axis.legend(fontsize=8, frameon=False)
+    axis.grid(alpha=0.25)
+
+
+def _draw_differences(axis: Any, panel: Panel) -> None:
+    reference, *others = panel.curves.values()
+    for colour, curve in zip(COLOURS[1:], others):
+        apart = np.maximum(relative_difference(curve, reference), 1e-9)  # none at all has no logarithm
+        axis.plot(np.arange(1, len(curve) + 1), apart, colour, linewidth=1.0)
+    axis.set(yscale="log", xlabel="step")
+    axis.grid(alpha=0.25)
+    if panel.bar is not None:
+        axis.axhline(panel.bar, color="black", linestyle="--", linewidth=1, label=f"bar {panel.bar:g}")
+        axis.set_ylim(top=20 * panel.bar)
+        axis.legend(fontsize=8, frameon=False, loc="upper right")
