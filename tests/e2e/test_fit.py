@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
 from tests.e2e.conftest import ROOT, Command
+from tests.e2e.runs import has_step, started, wait_until
 
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--augment", "pad_crop:pad=2+flip"),
@@ -33,10 +30,6 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 def curve(out: Path) -> list[tuple[Any, ...]]:
     return [(r["kind"], r["step"], r.get("loss"), r.get("lr"), r.get("val_loss")) for r in records(out)]
-
-
-def newest_weights(out: Path) -> bytes:
-    return (sorted((out / "checkpoints").iterdir())[-1] / "weights.params").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -100,70 +93,6 @@ def test_predict_names_a_bad_picture(finished: Path, command: Command, tmp_path:
     assert done.returncode == 3 and "text.png" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
-)
-def test_a_signal_ends_after_a_checkpoint(
-    finished: Path, shapes: Path, tmp_path: Path, command: Command, number: int, code: int
-) -> None:
-    out = tmp_path / "run"
-    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out)]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_for_step(out, 3, process)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == code, said
-    assert "Traceback" not in said
-    steps = len([record for record in records(out) if record["kind"] == "train"])
-    assert sorted((out / "checkpoints").iterdir())[-1].name == f"step-{steps:08d}"
-    assert command("mxtrain.fit", *flags(shapes, out)).returncode == 0
-    assert curve(out) == curve(finished)
-    assert newest_weights(out) == newest_weights(finished)
-
-
-def test_kill_and_run_again_is_the_same_to_the_bit(
-    finished: Path, shapes: Path, tmp_path: Path, command: Command
-) -> None:
-    out = tmp_path / "run"
-    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out), "--checkpoint-steps", "3"]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        wait_for_step(out, 5, process)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=20)
-    assert command("mxtrain.fit", *flags(shapes, out)).returncode == 0
-    assert curve(out) == curve(finished)
-    assert newest_weights(out) == newest_weights(finished)
-
-
-def wait_for_step(out: Path, step: int, process: subprocess.Popen[Any], deadline_seconds: float = 60) -> None:
-    """Until metrics.jsonl has that step."""
-    metrics, end = out / "metrics.jsonl", time.monotonic() + deadline_seconds
-    while time.monotonic() < end and process.poll() is None:
-        if metrics.exists() and f'"step": {step},' in metrics.read_text():
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"step {step} was not reached")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_it_starts(shapes: Path, tmp_path: Path, number: int) -> None:
-    """Before the first step there is nothing to save; it ends with the same code and no traceback."""
-    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, tmp_path / "run"), "--epochs", "1000"]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    try:
-        time.sleep(0.7)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 128 + number and "Traceback" not in said, said
-
-
 def test_nobody_listens(finished: Path, shapes: Path, tmp_path: Path) -> None:
     """Closed or broken output streams do not stop a run."""
     for number, streams in enumerate(["2>&-", "2>&1 | head -1", "> /dev/full"]):
@@ -174,31 +103,11 @@ def test_nobody_listens(finished: Path, shapes: Path, tmp_path: Path) -> None:
         assert list((tmp_path / str(number) / "checkpoints").glob("step-00000004")), streams
 
 
-@pytest.mark.system
-def test_a_full_disk_is_said_and_left_tidy(shapes: Path, tmp_path: Path, command: Command) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=True, timeout=20)
-    try:
-        many = ["--keep-last", "99", "--checkpoint-steps", "1"]
-        done = command("mxtrain.fit", *flags(shapes, disk / "run"), *many)
-        assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
-        assert not list((disk / "run" / "checkpoints").glob(".writing-*"))
-        assert list((disk / "run" / "checkpoints").glob("step-*")), "what was saved before is there"
-    finally:
-        subprocess.run(["umount", str(disk)], check=True, timeout=20)
-
-
 def test_one_run_a_folder(shapes: Path, tmp_path: Path, command: Command) -> None:
     out = tmp_path / "run"
-    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out), "--epochs", "1000"]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        wait_for_step(out, 1, process)
+    with started(*flags(shapes, out), "--epochs", "1000") as run:
+        wait_until(lambda: has_step(out, 1), run)
         second = command("mxtrain.fit", *flags(shapes, out))
-    finally:
-        process.kill()
-        process.wait(timeout=20)
     assert second.returncode == 2 and "another mxtrain.fit" in second.stderr
 
 

@@ -1,0 +1,74 @@
+"""A run as a process that can be watched and killed, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+from tests.e2e.conftest import ROOT
+
+DEADLINE_SECONDS = 60
+
+
+@contextlib.contextmanager
+def started(*flags: object) -> Iterator[subprocess.Popen[str]]:
+    """`python -m mxtrain.fit` under way; it does not outlive the block."""
+    line = [sys.executable, "-m", "mxtrain.fit", *map(str, flags)]
+    with subprocess.Popen(
+        line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
+def wait_until(happened: Callable[[], Any], run: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not happened():
+        assert run.poll() is None, run.communicate()[1]
+        assert time.monotonic() < end, f"not within {DEADLINE_SECONDS} s"
+        time.sleep(0.001)
+
+
+def text(out: Path) -> str:
+    path = out / "metrics.jsonl"
+    return path.read_text() if path.exists() else ""
+
+
+def has_step(out: Path, step: int) -> bool:
+    return f'"step": {step},' in text(out)
+
+
+def is_writing(out: Path) -> bool:
+    return any((out / "checkpoints").glob(".writing-*"))
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text(out).splitlines()]
+
+
+def curve(out: Path) -> list[dict[str, Any]]:
+    """The records without what a clock says."""
+    timed = ("seconds", "images_per_second")
+    return [{name: value for name, value in each.items() if name not in timed} for each in records(out)]
+
+
+def newest(out: Path) -> Path:
+    return sorted((out / "checkpoints").glob("step-*"))[-1]
+
+
+def assert_same_end(out: Path, expected: Path) -> None:
+    """Equal records, equal arrays to the bit, and the equal state of everything else."""
+    assert curve(out) == curve(expected)
+    for path in newest(expected).glob("*.params"):
+        assert (newest(out) / path.name).read_bytes() == path.read_bytes(), path.name
+    states = [json.loads((newest(each) / "state.json").read_text()) for each in (out, expected)]
+    for state in states:
+        del state["config"]
+    assert states[0] == states[1]

@@ -1,0 +1,262 @@
+"""However often a run is stopped or killed, and wherever, the same command brings it to the same end."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from tests.e2e import runs
+from tests.e2e.conftest import ROOT, Command
+from tests.e2e.runs import assert_same_end, has_step, is_writing, started, wait_until
+
+NUM_STEPS = 40
+# Seven steps an epoch, the last one short; the end is in the middle of one.
+COMMON = [
+    *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--augment", "pad_crop:pad=2+flip"),
+    *("--batch-size", "10", "--micro-batch", "5", "--epochs", "8", "--max-steps", str(NUM_STEPS)),
+    *("--keep-last", "3", "--log", "none"),
+]
+RICH = [
+    *("--mixup", "0.4", "--amp", "bf16", "--ema", "0.9", "--optimizer", "adamw", "--lr", "0.005"),
+    *("--clip-norm", "1", "--devices", "cpu:0,1"),
+]
+
+
+def flags(shapes: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "--train",
+        str(shapes / "train.rec"),
+        "--val",
+        str(shapes / "val.rec"),
+        "--out",
+        str(out),
+        *COMMON,
+        *more,
+    ]
+
+
+@pytest.fixture(scope="module")
+def straight(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    """The rich run in one go, saved at the ends of epochs only."""
+    out = tmp_path_factory.mktemp("straight") / "run"
+    done = command("mxtrain.fit", *flags(shapes, out, *RICH))
+    assert done.returncode == 0, done.stderr
+    assert [each["step"] for each in runs.records(out) if each["kind"] == "train"] == list(
+        range(1, NUM_STEPS + 1)
+    )
+    return out
+
+
+def kill_again_and_again(out: Path, line: list[str], seed: int) -> None:
+    """SIGKILL at five random times, every other one inside the write of a checkpoint; then to the end."""
+    rng = random.Random(seed)
+    for number, step in enumerate(sorted(rng.sample(range(2, NUM_STEPS - 6), 5))):
+        with started(*line) as run:
+            wait_until(lambda step=step: has_step(out, step), run)  # type: ignore[misc]
+            if number % 2:
+                wait_until(lambda: is_writing(out), run)
+            else:
+                time.sleep(rng.uniform(0, 0.03))
+            run.send_signal(signal.SIGKILL)
+            run.wait(timeout=20)
+            assert run.returncode == -signal.SIGKILL
+
+
+def test_killed_five_times(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+    out = tmp_path / "run"
+    line = flags(shapes, out, *RICH, "--checkpoint-steps", "2")
+    kill_again_and_again(out, line, seed=0)
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 4')  # as a power cut leaves it
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(out, straight)
+
+
+def rewritten(path: Path) -> Callable[[], bool]:
+    """Whether the next process has come to write this file."""
+
+    def stamp() -> int:
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    before = stamp()
+    return lambda: stamp() != before
+
+
+def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+    """Each time it says so, has saved the step it was at, and is gone on with by the next."""
+    out = tmp_path / "run"
+    line = flags(shapes, out, *RICH)
+
+    def stop(reached: Callable[[], bool], number: int, code: int, *more: str) -> dict[str, Any]:
+        with started(*line, *more) as run:
+            wait_until(reached, run)
+            run.send_signal(number)
+            said = run.communicate(timeout=runs.DEADLINE_SECONDS)[1]
+        assert run.returncode == code, said
+        assert "stopped by" in said.splitlines()[-1] and "Traceback" not in said
+        assert not is_writing(out)
+        last = [{"step": 0}, *runs.records(out)][-1]
+        assert last["step"] == 0 or runs.newest(out).name == f"step-{last['step']:08d}"
+        return last
+
+    for number in range(40):
+        (tmp_path / f"long-{number}.rec").symlink_to(shapes / "train.rec")
+    long_evaluation = ("--val", str(tmp_path / "long-*.rec"))
+
+    stop(rewritten(out / "config.yaml"), signal.SIGTERM, SIGTERM)
+    assert stop(rewritten(out / "metrics.jsonl"), signal.SIGINT, SIGINT)["step"] < 6, "at the first step"
+    end_of_epoch = out / "checkpoints" / "step-00000007"
+    last = stop(end_of_epoch.exists, signal.SIGINT, SIGINT, *long_evaluation)
+    assert (last["kind"], last["step"]) == ("train", 7), "the evaluation was cut short"
+    stop(lambda: has_step(out, 14) and is_writing(out), signal.SIGTERM, SIGTERM, "--checkpoint-steps", "1")
+    stop(lambda: has_step(out, 36), signal.SIGUSR1, RESTART_ME)
+    end = out / "checkpoints" / f"step-{NUM_STEPS:08d}"
+    last = stop(end.exists, signal.SIGTERM, SIGTERM, *long_evaluation)
+    assert (last["kind"], last["step"]) == ("train", NUM_STEPS), "the last evaluation was cut short"
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(out, straight)
+
+
+def test_a_second_signal_leaves_at_once(straight: Path, shapes: Path, tmp_path: Path) -> None:
+    """In the middle of what the first one has begun, here an evaluation's last batch or a write, without harm."""
+    out = tmp_path / "run"
+    with started(*flags(shapes, out, *RICH, "--checkpoint-steps", "1", "--val-resize", "9000")) as run:
+        wait_until(lambda: (out / "checkpoints" / "step-00000007").exists(), run)
+        time.sleep(0.1)
+        run.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert run.poll() is None, "it was in the middle of something"
+        sent = time.monotonic()
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=20)[1]
+    assert time.monotonic() - sent < 1 and run.returncode == SIGINT
+    assert "at once" in said and "Traceback" not in said
+    assert runs.newest(out).name == "step-00000007"
+
+
+def test_a_signal_that_comes_twice_is_one_wish(shapes: Path, tmp_path: Path) -> None:
+    """As timeout(1) sends it, to its child and to the group."""
+    out = tmp_path / "run"
+    line = [
+        sys.executable,
+        "-m",
+        "mxtrain.fit",
+        *flags(shapes, out),
+        "--max-steps",
+        "9999",
+        "--epochs",
+        "9999",
+    ]
+    done = subprocess.run(["timeout", "5", *line], cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 124
+    assert "stopped by SIGTERM" in done.stderr.splitlines()[-1]
+    assert runs.newest(out).name == f"step-{runs.records(out)[-1]['step']:08d}"
+
+
+def copy_of(run: Path, tmp_path: Path) -> Path:
+    shutil.copytree(str(run), str(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    straight: Path, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    out = copy_of(straight, tmp_path)
+    newest, before, _ = sorted((out / "checkpoints").glob("step-*"), reverse=True)[:3]
+    weights = newest / "weights.params"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    os.truncate(before / "ema.params", 1000)
+    done = command("mxtrain.fit", *flags(shapes, out, *RICH))
+    assert done.returncode == 0, done.stderr
+    assert f"{weights}: damaged" in done.stderr and f"{before / 'ema.params'}: damaged" in done.stderr
+    assert "going on from" in done.stderr and "step-00000028" in done.stderr
+    assert_same_end(out, straight)
+    assert {path.name for path in (out / "checkpoints").glob("unused-*")} == {
+        "unused-step-00000035",
+        "unused-step-00000040",
+    }
+
+
+def test_going_on_from_a_path(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+    """In another folder, whose metrics begin where the checkpoint ends."""
+    out = tmp_path / "run"
+    start = straight / "checkpoints" / "step-00000035"
+    done = command("mxtrain.fit", *flags(shapes, out, *RICH, "--resume", str(start)))
+    assert done.returncode == 0, done.stderr
+    assert runs.curve(out) == [each for each in runs.curve(straight) if each["step"] > 35]
+    for path in runs.newest(straight).glob("*.params"):
+        assert (runs.newest(out) / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def refused_for_room(done: subprocess.CompletedProcess[str], out: Path, reason: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert f"cannot be written ({reason}); make room" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr and not is_writing(out)
+
+
+def test_no_room_for_a_checkpoint(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+    """A limit on file sizes stands for a full disk. With room again, the same command ends as if nothing had been."""
+    out = copy_of(straight, tmp_path)
+    for path in sorted((out / "checkpoints").glob("step-*"))[-2:]:
+        shutil.rmtree(path)
+    line = [sys.executable, "-m", "mxtrain.fit", *flags(shapes, out, *RICH)]
+    limited = ["bash", "-c", 'ulimit -f 100 && exec "$@"', "-", *line]
+    done = subprocess.run(limited, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=60)
+    refused_for_room(done, out, "File too large")
+    assert runs.newest(out).name == "step-00000028", "nothing lost before it"
+    assert command("mxtrain.fit", *line[3:]).returncode == 0
+    assert_same_end(out, straight)
+
+
+@pytest.mark.system
+def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True, timeout=20)
+    try:
+        line = flags(shapes, disk / "run", *RICH, "--keep-last", "99", "--checkpoint-steps", "1")
+        refused_for_room(command("mxtrain.fit", *line), disk / "run", "No space left on device")
+        assert list((disk / "run" / "checkpoints").glob("step-*")), "what was saved before is there"
+        subprocess.run(["mount", "-o", "remount,size=99m", str(disk)], check=True, timeout=20)
+        done = command("mxtrain.fit", *line)
+        assert done.returncode == 0, done.stderr
+        assert_same_end(disk / "run", straight)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True, timeout=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
+@pytest.mark.parametrize("amp", ["off", "bf16"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "--optimizer sgd --lr 0.05 --momentum 0.9 --cutmix 1",
+        "--optimizer adam --lr 0.005 --mixup 0.2 --cutmix 0.5 --ema 0.99",
+        "--optimizer lamb --lr 0.01 --augment resized_crop+flip+randaugment:n=2,m=9+erase --sampling balanced",
+    ],
+)
+def test_the_matrix(
+    shapes: Path, tmp_path: Path, command: Command, recipe: str, amp: str, devices: str
+) -> None:
+    more = [*recipe.split(), "--amp", amp, "--devices", devices]
+    assert command("mxtrain.fit", *flags(shapes, tmp_path / "straight", *more)).returncode == 0
+    line = flags(shapes, tmp_path / "run", *more, "--checkpoint-steps", "3")
+    kill_again_and_again(tmp_path / "run", line, seed=len(recipe))
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "run", tmp_path / "straight")
