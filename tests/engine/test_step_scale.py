@@ -1,0 +1,195 @@
+"""Loss scaling, clipping and skipping: against numpy, and against runs that never met what was skipped."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain.runtime import mx
+from mxtrain.train import precision, state, step
+from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
+
+Scale = precision.LossScale
+DYNAMIC = Scale(scale=1024.0, dynamic=True, growth_interval=3)
+
+
+class Overflow(mx.autograd.Function):
+    """Hands on what it gets; its gradient is infinite, as where a scaled one leaves float16."""
+
+    def forward(self, losses: Any) -> Any:
+        return losses * 1
+
+    def backward(self, gradient: Any) -> Any:
+        return gradient * np.inf
+
+
+class Loss:
+    """Cross entropy whose gradients overflow on one device while `overflows` is set."""
+
+    def __init__(self, device: Any):
+        self.device, self.overflows = device, False
+        self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def __call__(self, output: Any, label: Any) -> Any:
+        losses = self.cross_entropy(output, label)
+        return Overflow()(losses) if self.overflows and losses.context == self.device else losses
+
+
+def advance(parts: state.Parts, number: int, scale: Scale, num_samples: int = 16) -> step.Outcome:
+    return step.train_step(parts, batches(num_samples, 4, number), lambda batch: None, number, 0.05, scale)
+
+
+def everything(parts: state.Parts) -> dict[str, np.ndarray]:
+    """Weights, running statistics, optimizer states and averages."""
+    found = dict(arrays(parts))
+    for index, value in parts.trainer._updaters[0].states.items():
+        found.update({f"state {index}": value.asnumpy()} if value is not None else {})
+    if parts.ema is not None:
+        found.update({f"average {name}": value.asnumpy() for name, value in parts.ema.averages.items()})
+    return found
+
+
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("store", ["local", "device"])
+@pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
+def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
+    """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""
+    flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {extra}"
+    parts, plain = parts_of(flags), parts_of(flags)
+    loss = Loss(mx.cpu(1))
+    parts = dataclasses.replace(parts, loss=loss)
+    progress, scales = state.Progress(0, DYNAMIC), []
+    for number in range(8):
+        loss.overflows = number in (1, 2, 6)
+        outcome = advance(parts, number, progress.scale)
+        assert outcome.applied is not loss.overflows and np.isfinite(outcome.loss)
+        progress = progress.after(outcome)
+        scales.append(progress.scale.scale)
+        if not loss.overflows:
+            expected = advance(plain, number, Scale())
+            assert (outcome.loss, outcome.gradient_norm) == (expected.loss, expected.gradient_norm)
+    assert scales == [1024, 512, 256, 256, 256, 512, 256, 256]
+    assert (progress.skipped_steps, progress.bad_steps_in_a_row) == (3, 0)
+    assert_equal(everything(parts), everything(plain))
+
+
+@pytest.mark.parametrize("flags", ["", "--devices cpu:0,1", "--micro-batch 16"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_picture_leaves_nothing_behind(flags: str, bad: float) -> None:
+    """Neither in the weights nor in running statistics, which the forward pass has moved already."""
+    parts = parts_of(FLAGS + "--ema 0.9 " + flags)
+    size = 16 if "16" in flags else 4
+    for number in range(2):
+        step.train_step(parts, batches(16, size, number), lambda batch: None, number, 0.05, Scale())
+    before = everything(parts)
+    poisoned = batches(16, size, 2)
+    poisoned[-1].data[0, 0, 0, 0] = bad
+    outcome = step.train_step(parts, poisoned, lambda batch: None, 2, 0.05, Scale())
+    assert not outcome.applied
+    assert_equal(everything(parts), before)
+
+
+def test_skipped_gradients_do_not_count_in_the_next_step() -> None:
+    """Its one micro-batch leaves the second device idle, with the gradients of the step before."""
+    parts, plain = parts_of(FLAGS + "--devices cpu:0,1"), parts_of(FLAGS + "--devices cpu:0,1")
+    loss = Loss(mx.cpu(1))
+    loss.overflows = True
+    assert not advance(dataclasses.replace(parts, loss=loss), 0, Scale()).applied
+    assert advance(parts, 1, Scale(), num_samples=4).applied
+    advance(plain, 1, Scale(), num_samples=4)
+    assert_equal(everything(parts), everything(plain))
+
+
+def test_a_loss_that_is_no_number_is_skipped_though_its_gradients_are_finite() -> None:
+    def loss(output: Any, label: Any) -> Any:
+        return mx.gluon.loss.SoftmaxCrossEntropyLoss()(output, label) * 1 + mx.nd.BlockGrad(
+            mx.nd.log(0 * label - 1)
+        )
+
+    parts = dataclasses.replace(parts_of(FLAGS + "--devices cpu:0,1"), loss=loss)
+    before = everything(parts)
+    assert not advance(parts, 0, Scale()).applied
+    assert_equal(everything(parts), before)
+
+
+def test_bad_steps_are_counted_in_a_row() -> None:
+    """An overflow that a smaller scale may cure is skipped, but not bad."""
+
+    def after(progress: state.Progress, *applied: bool) -> state.Progress:
+        for each in applied:
+            outcome = SimpleNamespace(applied=each, scale=progress.scale.after(each))
+            progress = progress.after(outcome)
+        return progress
+
+    plain = after(state.Progress(0, Scale()), False, False, True, False)
+    assert (plain.skipped_steps, plain.bad_steps_in_a_row, plain.step) == (3, 1, 4)
+    scaled = after(state.Progress(0, Scale(scale=4.0, dynamic=True)), False, False)
+    assert (scaled.scale.scale, scaled.bad_steps_in_a_row) == (1.0, 0)
+    scaled = after(scaled, False, False)
+    assert (scaled.skipped_steps, scaled.bad_steps_in_a_row) == (4, 2)
+
+
+def linear(num_classes: int) -> Any:
+    return mx.gluon.nn.Dense(num_classes)
+
+
+@pytest.mark.parametrize("clip", ["", "--clip-norm 0.7", "--clip-norm 1e6", "--clip-value 0.02"])
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
+@pytest.mark.parametrize("scale", [1.0, 4096.0])
+def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
+    """The mean gradient over 10 samples as 4 + 4 + 2, clipped after it is unscaled, moves the weights at rate 0.05."""
+    flags = f"--batch-size 10 --micro-batch 4 --model {__name__}:linear --momentum 0 --weight-decay 0 "
+    parts = parts_of(flags + f"--devices {devices} {clip}")
+    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer._params)
+    data, label = (
+        np.concatenate([getattr(batch, part) for batch in batches(10, 4, 3)]) for part in ("data", "label")
+    )
+    flat = data.reshape(10, -1).astype("float64")
+    shares = np.exp(flat @ weight.T + bias)
+    errors = shares / shares.sum(axis=1, keepdims=True) - np.eye(CLASSES)[label.astype(int)]
+    gradients = [errors.T @ flat / 10, errors.mean(axis=0)]
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
+
+    outcome = step.train_step(parts, batches(10, 4, 3), lambda batch: None, 0, 0.05, Scale(scale=scale))
+    assert outcome.gradient_norm == pytest.approx(norm, rel=1e-4)
+    kind, limit = (clip.split() or ["", "0"])[0], float((clip.split() or ["", "0"])[1])
+    if kind == "--clip-norm":
+        gradients = [gradient * min(1.0, limit / norm) for gradient in gradients]
+    elif kind == "--clip-value":
+        assert max(abs(gradient).max() for gradient in gradients) > limit
+        gradients = [np.clip(gradient, -limit, limit) for gradient in gradients]
+    for parameter, before, gradient in zip(parts.trainer._params, (weight, bias), gradients):
+        for array in parameter.list_data():
+            np.testing.assert_allclose(array.asnumpy(), before - 0.05 * gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_the_norm_of_many_numbers() -> None:
+    """Adding up squares one by one in float32 would stop at 2**24."""
+    assert precision.norm([mx.nd.ones((5000, 8000)), mx.nd.ones((3,))]) == pytest.approx(
+        40_000_003**0.5, rel=1e-6
+    )
+    assert not precision.all_finite([mx.nd.ones(3), mx.nd.array([1, np.nan])])
+    assert not precision.all_finite([mx.nd.array([[np.inf]]), mx.nd.ones(3)])
+
+
+@pytest.mark.parametrize(
+    ("amp", "wanted", "expected"),
+    [
+        ("off", "auto", Scale()),
+        ("bf16", "auto", Scale()),
+        ("fp16", "auto", Scale(2.0**16, dynamic=True)),
+        ("off", "dynamic", Scale(2.0**16, dynamic=True)),
+        ("fp16", "128", Scale(128.0)),
+    ],
+)
+def test_what_the_flag_means(amp: str, wanted: str, expected: Scale) -> None:
+    assert precision.loss_scale(amp, wanted) == expected
