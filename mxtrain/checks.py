@@ -57,6 +57,7 @@ def _check_numbers(run: Run) -> None:
         "--weight-decay": (optim.weight_decay, 0),
         "--lr-base-batch": (optim.lr_base_batch, 0),
         "--warmup-epochs": (optim.warmup_epochs, 0),
+        "--distill-weight": (optim.distill_weight, 0),
         "--label-smoothing": (optim.label_smoothing, 0),
         "--clip-norm": (optim.clip_norm, 0),
         "--clip-value": (optim.clip_value, 0),
@@ -117,6 +118,12 @@ def _check_model(run: Run) -> None:
     smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if run.optim.distill_weight > 1:
+        raise UsageError(f"--distill-weight {run.optim.distill_weight:g}: give a share from 0 to 1")
+    if not 0 < run.optim.distill_temperature < float("inf"):
+        raise UsageError(
+            f"--distill-temperature {run.optim.distill_temperature:g}: give a number above 0, such as 4"
+        )
     if smoothing and loss not in models.SMOOTHED:
         raise UsageError(
             f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(models.SMOOTHED)}"

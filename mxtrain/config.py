@@ -75,6 +75,11 @@ class Model:
         "orthogonal; or module:callable",
     )
     zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
+    pretrained: str = flag(
+        "",
+        "weights to begin with: a .params file, a run folder or a checkpoint; what does not fit is left out",
+    )
+    teacher: str = flag("", "a run folder or checkpoint whose net this one learns from too")
     freeze: str = flag(
         "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
     )
@@ -125,6 +130,8 @@ class Optim:
         "multistep:at=30/60/80 (epochs) or cosine:cycles=3,floor=0.01; or module:callable",
     )
     warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
+    distill_weight: float = flag(0.5, "the teacher's share of the loss, from 0 to 1")
+    distill_temperature: float = flag(4.0, "by this both nets' outputs are softened for the teacher's share")
     label_smoothing: float = flag(0.0, "this share of each label is spread over all classes")
     clip_norm: float = flag(
         0.0, "shorten the gradient, all parameters as one vector, to this length at most; 0: off"

@@ -52,14 +52,14 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
     """Train; `wishes` fills when a signal asks for the end."""
     from mxtrain import checks, run_folder
     from mxtrain.data import cache, labels
-    from mxtrain.train import resume, schedules
+    from mxtrain.train import origins, resume, schedules
     from mxtrain.train.given import open_source
 
     checks.check(run)
     train = open_source("--train", str(run.data.train), run)
     val = open_source("--val", run.data.val, run) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
-    data = resume.describe(train, class_names)
+    data = {**resume.describe(train, class_names), **origins.describe(run, class_names)}
     with run_folder.held(run) as out:
         resume_from = resume.find(run, data)
         run_folder.describe(run)

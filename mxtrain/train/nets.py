@@ -1,38 +1,45 @@
-"""From a run to its net: with fresh weights to train, or with those of a checkpoint to use."""
+"""From a run to its net: ready to train, or with the weights of a checkpoint to be used."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Sequence
 
 from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.models import initializers, zoo
 from mxtrain.runtime import mx
-from mxtrain.train import freeze, precision, weights
-from mxtrain.train.checkpoint import AVERAGES, WEIGHTS, Checkpoint
+from mxtrain.train import freeze, origins, precision, pretrained, weights
+from mxtrain.train.checkpoint import Checkpoint
 
 
 def contexts(devices: str) -> list[Any]:
     return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
 
 
-def fresh(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
-    """The run's net with random weights, compiled."""
-    precision.enable(run.model.amp)
-    net = zoo.build(run.model.model, num_classes)
-    if run.model.freeze:
-        freeze.freeze(net, run.model.freeze)
-    if run.model.zero_gamma:
-        initializers.zero_gamma(net, run.model.model)
-    initializers.initialize(net, run.model.init, places, run.optim.seed)
-    zoo.compile(net, run.model.model, places, run.data.image_size, num_classes)
+def to_train(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
+    """The run's net as it is before the first step, compiled."""
+    model = run.model
+    precision.enable(model.amp)
+    net = zoo.build(model.model, num_classes)
+    if model.freeze:
+        freeze.freeze(net, model.freeze)
+    if model.zero_gamma:
+        initializers.zero_gamma(net, model.model)
+    initializers.initialize(net, model.init, places, run.optim.seed)
+    zoo.compile(net, model.model, places, run.data.image_size, num_classes)
+    if model.pretrained:
+        pretrained.load(net, origins.weights_file("--pretrained", model.pretrained))
     return net
 
 
-def trained(found: Checkpoint, places: Sequence[Any]) -> Any:
-    """The net of a checkpoint, its averaged weights where it has some, and nothing for further training."""
-    path, state = found
-    net = fresh(config.from_flat(state["config"]), len(state["class_names"]), places)
-    averages = path / AVERAGES
-    weights.load(net, str(averages if averages.is_file() else path / WEIGHTS))
+def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
+    """The net of a checkpoint, its averaged weights where it has some; `like` sets another size and precision."""
+    state = found[1]
+    run = config.from_flat(state["config"])
+    like = like or run
+    # How it began to train is of no concern any more.
+    model = config.Model(model=run.model.model, amp=like.model.amp)
+    net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
+    weights.load(net, str(origins.weights_of(found)))
     return net

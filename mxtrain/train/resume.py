@@ -23,8 +23,9 @@ FREE = {
     *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps"),
-    *("micro_batch", "accumulate"),  # compared by what they come to
+    *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
 }
+ORIGINS = ("pretrained", "teacher")  # what `origins.describe` gives the checksums of
 
 
 def describe(train: AnyRecords, class_names: list[str]) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
         differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")
     if state["class_names"] != data["class_names"]:
         differing.append("other class names, or in another order")
+    differing += [f"other weights for --{name}" for name in ORIGINS if state.get(name) != data.get(name)]
     if differing:
         raise UsageError(
             f"{path}: is another run's ({', '.join(differing)}); give its values, another --out, or --resume never"

@@ -19,11 +19,12 @@ from mxtrain.data import mix
 from mxtrain.errors import Diverged
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
-from mxtrain.train import checkpoint, nets, optimizers, precision, weights
+from mxtrain.train import checkpoint, nets, optimizers, precision, teacher, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.decay import exempt_from_decay
 from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
+from mxtrain.train.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Parts:
     clip_norm: float
     clip_value: float
     ema: Ema | None
+    teacher: Teacher | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Progress:
 def build(run: Run, num_classes: int) -> Parts:
     """Everything a first step needs."""
     places = nets.contexts(run.layout.devices)
-    net = nets.fresh(run, num_classes, places)
+    net = nets.to_train(run, num_classes, places)
     trained = list(weights.parameters(net).values())
     if not run.optim.decay_all:
         exempt_from_decay(trained)
@@ -87,6 +89,7 @@ def build(run: Run, num_classes: int) -> Parts:
         optim.clip_norm,
         optim.clip_value,
         ema,
+        teacher.build(run, places),
     )
 
 

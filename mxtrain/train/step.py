@@ -101,12 +101,12 @@ def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> 
 
 
 def _losses(parts: Parts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:
-    """The loss of every sample; of one that another was mixed into, by the shares of both labels."""
+    """The loss of every sample: by the shares of both labels where two were mixed, and partly a teacher's."""
     losses = parts.loss(output, label)
-    if mixed_in is None:
-        return losses
-    other, share = mixed_in
-    return (1 - share) * losses + share * parts.loss(output, other)
+    if mixed_in is not None:
+        other, share = mixed_in
+        losses = (1 - share) * losses + share * parts.loss(output, other)
+    return losses if parts.teacher is None else parts.teacher.add(losses, output, data)
 
 
 def _waves(batches: Iterable[Any], contexts: Sequence[Any]) -> Iterator[list[tuple[Any, Any]]]:

@@ -34,6 +34,8 @@ LAYERS = [
         "train.given",
         "train.nets",
         "train.freeze",
+        "train.pretrained",
+        "train.teacher",
     ],
     ["runtime"],
 ]
@@ -54,6 +56,7 @@ PURE = [
     "train.arrays",
     "train.checkpoint",
     "train.resume",
+    "train.origins",
     "train.saving",
     "train.decay",
     "train.optimizer_names",
