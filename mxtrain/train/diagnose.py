@@ -70,24 +70,23 @@ def diverged(
         "layer": found and found.layer,
         "way": found and found.way,
         "samples": samples,
+        "records": [name_of(sample) for sample in samples],
         "samples_of_step": of_step,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return Diverged(_line(progress, outcome, found, [name_of(sample) for sample in samples], path))
+    return Diverged(_line(progress, outcome, found, samples, path))
 
 
-def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: list[str], path: Path) -> str:
-    several = (
-        f", as in the {progress.bad_steps_in_a_row - 1} before" if progress.bad_steps_in_a_row > 1 else ""
-    )
+def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: list[int], path: Path) -> str:
+    several = f" in {progress.bad_steps_in_a_row} steps in a row" if progress.bad_steps_in_a_row > 1 else ""
     head = f"step {progress.step}: not finite{several} (loss {outcome.loss:g})"
     if found is None:
         where = "no micro-batch is so by itself, but their gradients add up to more than float32 holds"
     else:
-        shown = ", ".join(samples[:SAMPLES_IN_LINE])
+        shown = ", ".join(map(str, samples[:SAMPLES_IN_LINE]))
         more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
-        where = f"it begins in {found.layer}, {found.way}, for {shown}{more}"
+        where = f"it begins in {found.layer}, {found.way}, for samples {shown}{more}"
     return f"{head}; {where} ({path}); mend that, lower --lr or raise --warmup-epochs, and give another --out"
 
 
@@ -124,10 +123,11 @@ def _origin_backward(parts: Parts, scaled: Any, events: list[Event], size: int) 
         mx.autograd.backward([end for end, _ in reached], heads)
         for array in [array for array in arrays if array._fresh_grad]:
             array._fresh_grad = False
-            if not _is_finite(array.grad):
-                return Origin(_described(event, context), "backward", _bad_rows(array.grad, size))
+            gradient = _in_float32(array.grad)
+            if not _is_finite(gradient):
+                return Origin(_described(event, context), "backward", _bad_rows(gradient, size))
             # grad_req='add' would do it, but silently gives zeros under AMP.
-            sums[id(array)] = array.grad + sums[id(array)] if id(array) in sums else array.grad.copy()
+            sums[id(array)] = gradient + sums[id(array)] if id(array) in sums else gradient.copy()
     return None
 
 
@@ -189,17 +189,17 @@ def _arrays(value: Any) -> list[Any]:
 
 
 def _is_finite(array: Any) -> bool:
-    return bool(np.isfinite(_numbers(array)).all())
+    return bool(np.isfinite(_in_float32(array).asnumpy()).all())
 
 
 def _bad_rows(array: Any, size: int) -> Any:
     """The rows that are not finite; all where the array has no row for each sample."""
-    numbers = _numbers(array)
+    numbers = _in_float32(array).asnumpy()
     if numbers.shape[:1] != (size,):
         return np.arange(size)
     return np.flatnonzero(~np.isfinite(numbers.reshape(size, -1)).all(axis=1))
 
 
-def _numbers(array: Any) -> Any:
-    # NumPy has no bfloat16.
-    return array.astype("float32", copy=False).asnumpy()
+def _in_float32(array: Any) -> Any:
+    """NumPy has no bfloat16, and `astype` fails where a kernel has left an array in a layout of its own."""
+    return mx.nd.amp_cast(array, dtype="float32")

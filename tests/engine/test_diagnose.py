@@ -73,7 +73,7 @@ def test_a_picture(tmp_path: Path, devices: str) -> None:
     made = numbered(16, 4)
     made[2].data[1, 0, 3, 3] = np.nan
     error, record = end(parts_of(FLAGS + f"--devices {devices}"), made, tmp_path)
-    assert "pictures" in str(error) and "record 109 " in str(error)
+    assert "pictures" in str(error) and "samples 109 " in str(error) and record["records"] == ["record 109"]
     assert record["samples"] == [109] and record["samples_of_step"] == list(range(100, 116))
     assert (record["step"], record["way"]) == (3, "forward")
 
@@ -85,7 +85,7 @@ def test_a_weight_in_a_middle_layer(tmp_path: Path) -> None:
     error, record = end(parts, numbered(16, 4), tmp_path)
     assert record["layer"] == "layer 5.body.3 (Conv2D), whose weight is not finite"
     assert record["samples"] == [100, 101, 102, 103] and record["way"] == "forward"
-    assert "5.body.3" in str(error) and "record 102 and 1 more" in str(error)
+    assert "5.body.3" in str(error) and "samples 100, 101, 102 and 1 more" in str(error)
 
 
 def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_gradient(tmp_path: Path) -> None:
     error, record = end(parts_of(FLAGS + f"--model {__name__}:rooted"), made, tmp_path)
     assert record["layer"] == "layer 2 (Root)" and record["way"] == "backward"
     assert record["samples"] == [107] and math.isfinite(record["loss"])
-    assert "record 107 " in str(error)
+    assert "samples 107 " in str(error)
 
 
 def test_a_loss_whose_gradients_are_finite(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""What a step costs besides computing, as shares of its time: `python -m benchmarks.step`.
+
+Each part is timed by itself, in turns with whole steps, and compared by its fastest turn: what else the machine does
+only ever adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import numpy as np
+
+from mxtrain import config, runtime
+
+CLASSES = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="resnet18_v1b")
+    parser.add_argument("--image-size", default=224, type=int)
+    parser.add_argument("--batch-size", default=32, type=int)
+    parser.add_argument("--turns", default=8, type=int)
+    options = parser.parse_args()
+    runtime.load()
+    from mxtrain.train import precision, state
+
+    flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
+    size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
+    parts = state.build(config.parse(f"{flags} {size}".split()), CLASSES)
+    timed = {"a whole step": whole_step(parts, options), **pieces(parts)}
+    fastest = dict.fromkeys(timed, float("inf"))
+    for _ in range(options.turns):
+        for name, call in timed.items():
+            fastest[name] = min(fastest[name], seconds_of(call))
+    for name, seconds in fastest.items():
+        print(f"{name:32} {seconds * 1e3:9.1f} ms {seconds / fastest['a whole step']:8.2%}")
+    assert precision.all_finite([p.list_data()[0] for p in parts.trainer._params])
+
+
+def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
+    from mxtrain.train import precision, step
+
+    rng = np.random.default_rng(0)
+    shape = (options.batch_size, 3, options.image_size, options.image_size)
+    data = rng.standard_normal(shape).astype(np.float32)
+    label = rng.integers(0, CLASSES, options.batch_size).astype(np.float32)
+    batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
+    scale = precision.LossScale()
+    return lambda: step.train_step(parts, [batch], lambda batch: None, 0, 1e-4, scale)
+
+
+def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
+    from mxtrain.train import gradients, precision, statistics
+
+    of_step = gradients.GradientSum(parts.trainer, parts.contexts)
+    first_device = [parameter.grad(parts.contexts[0]) for parameter in of_step.parameters]
+    return {
+        "the norm, which tells finite": lambda: precision.norm(first_device),
+        "a copy of running statistics": lambda: statistics.RunningMean(parts),
+        "--clip-value": lambda: of_step.clip(1.0),
+        "--ema": parts.ema.update,
+    }
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    from mxtrain.runtime import mx
+
+    started = time.perf_counter()
+    call()
+    mx.nd.waitall()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A run whose numbers are lost ends with exit code 4 and one line that says where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mxtrain.errors import DIVERGED, DONE
+from tests.e2e.conftest import Command
+
+SMALL = ["--model", "small_cnn", "--image-size", "16", "--batch-size", "16", "--epochs", "2"]
+FLAGS = [*SMALL, "--log", "none", "--max-bad-steps", "2"]
+
+
+def steps(out: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in records if record["kind"] == "train"]
+
+
+def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -> None:
+    """The first update spoils the weights, the next two steps are skipped."""
+    train = ["--train", shapes / "train.rec", "--out", tmp_path / "run"]
+    done = command("mxtrain.fit", *train, "--lr", "3e38", *FLAGS)
+    assert done.returncode == DIVERGED, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    for word in ("step 3: not finite in 2 steps", "layer 0 (Conv2D)", "forward, for samples", "--lr"):
+        assert word in last, last
+    found = json.loads((tmp_path / "run" / "logs" / "diverged.json").read_text())
+    assert str(tmp_path / "run" / "logs" / "diverged.json") in last
+    assert all("train.rec: record" in name for name in found["records"])
+    assert len(found["samples_of_step"]) == 16 and set(found["samples"]) <= set(found["samples_of_step"])
+    assert [record.get("skipped_steps", 0) for record in steps(tmp_path / "run")] == [0, 1, 2]
+
+
+def test_a_loss_scale_that_is_not_needed(command: Command, shapes: Path, tmp_path: Path) -> None:
+    """Nothing overflows in float32: every step is applied, and says so."""
+    train = ["--train", shapes / "train.rec", "--out", tmp_path / "run"]
+    done = command(
+        "mxtrain.fit", *train, "--lr", "0.01", "--loss-scale", "dynamic", "--clip-norm", "1", *FLAGS
+    )
+    assert done.returncode == DONE, done.stderr
+    for record in steps(tmp_path / "run"):
+        assert record["loss_scale"] == 2.0**16 and record["applied"] and record["gradient_norm"] > 0
