@@ -32,21 +32,21 @@ class AdamW(_Adam):
         self._update_count(index)
         count = self._index_update_count[index]
         rate, decay = self._get_lr(index), self._get_wd(index)
-        first, second = 1.0 - self.beta1**count, math.sqrt(1.0 - self.beta2**count)
         mean, variance = state
-        # MXNet's kernel corrects no bias: weight -= eta * (lr * mean / (sqrt(variance) + epsilon) + wd * weight).
-        mx.nd.contrib.adamw_update(
+        if decay:
+            weight *= 1.0 - rate * decay
+        # The kernel takes means that start at 0 as they are; what corrects them goes into the rate and epsilon.
+        first, second = 1.0 - self.beta1**count, math.sqrt(1.0 - self.beta2**count)
+        mx.nd.adam_update(
             weight,
             grad,
             mean,
             variance,
-            mx.nd.array([self.rescale_grad], ctx=weight.context),
-            lr=second / first,
-            eta=rate,
-            wd=decay,
+            lr=rate * second / first,
             beta1=self.beta1,
             beta2=self.beta2,
             epsilon=self.epsilon * second,
+            rescale_grad=self.rescale_grad,
             clip_gradient=self.clip_gradient or -1.0,
             out=weight,
         )
@@ -155,8 +155,7 @@ class Nag(_Momentum):
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         rate, grad, _ = _begin(self, index, weight, grad)
-        state[:] = self.momentum * state + rate * grad
-        weight[:] -= self.momentum * state + rate * grad
+        mx.nd.nag_mom_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
 
 class Signum(_Momentum):
@@ -164,8 +163,7 @@ class Signum(_Momentum):
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         rate, grad, _ = _begin(self, index, weight, grad)
-        state[:] = self.momentum * state + (1.0 - self.momentum) * grad
-        weight[:] -= rate * state.sign()
+        mx.nd.signum_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
 
 class Lars(_Momentum):
@@ -233,5 +231,7 @@ def _begin(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float, A
     grad = grad * optimizer.rescale_grad
     if optimizer.clip_gradient:
         grad = grad.clip(-optimizer.clip_gradient, optimizer.clip_gradient)
-    grad = grad + optimizer._get_wd(index) * weight
+    decay = optimizer._get_wd(index)
+    if decay:
+        grad = grad + decay * weight
     return optimizer._get_lr(index), grad, optimizer._index_update_count[index]
