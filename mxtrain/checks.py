@@ -190,8 +190,10 @@ def _check_store(run: Run) -> None:
 
 
 def _check_devices(run: Run) -> None:
-    if run.model.amp == "fp16" and run.layout.devices.startswith("cpu"):
-        raise UsageError("--amp fp16 needs a GPU: MXNet has no fp16 kernels on CPU; use --amp bf16")
+    amp, kind = run.model.amp, layout.devices(run.layout.devices)[0][0]
+    if names.AMP_DEVICES.get(amp, kind) != kind:
+        other = {"bf16": "fp16", "fp16": "bf16"}[amp]
+        raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
     check_present(run.layout.devices)
 
 

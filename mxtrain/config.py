@@ -87,7 +87,7 @@ class Model:
         "cross_entropy",
         "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
     )
-    amp: str = flag("off", "mixed precision: off | bf16 | fp16 (GPU)")
+    amp: str = flag("off", "mixed precision: off | bf16 (CPU) | fp16 (GPU)")
     loss_scale: str = flag(
         "auto",
         "factor on the loss, taken out of its gradients again: a number | dynamic | auto (dynamic for fp16, else none)",

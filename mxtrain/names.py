@@ -24,6 +24,7 @@ DIST_STORES = (
     "dist_async_device",
 )
 AMP = ("off", "bf16", "fp16")
+AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 TASKS = ("classification",)
 LOADERS = ("auto", "threads", "processes")

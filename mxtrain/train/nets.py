@@ -39,7 +39,8 @@ def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -
     run = config.from_flat(state["config"])
     like = like or run
     # How it began to train is of no concern any more.
-    model = config.Model(model=run.model.model, amp=like.model.amp)
+    amp = precision.usable(like.model.amp, places[0].device_type)
+    model = config.Model(model=run.model.model, amp=amp)
     net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
     weights.load(net, str(origins.weights_of(found)))
     return net

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any, Sequence
 
+from mxtrain import names
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
@@ -52,6 +53,11 @@ def enable(amp: str) -> None:
         fp32_ops=[*float32, *FLOAT32_TOO],
         conditional_fp32_ops=[*lists.CONDITIONAL_FP32_FUNCS, *FLOAT32_FOR_SOME],
     )
+
+
+def usable(amp: str, kind: str) -> str:
+    """What a net that was trained with `amp` computes with on a cpu or gpu; its weights are float32 anyway."""
+    return amp if names.AMP_DEVICES.get(amp, kind) == kind else "off"
 
 
 def _takes_arrays(name: str) -> bool:

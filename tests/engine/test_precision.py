@@ -13,6 +13,8 @@ import pytest
 
 from mxtrain.models import prelu
 from mxtrain.runtime import mx
+from mxtrain.train import checkpoint, nets, precision, state
+from tests.engine.test_state import CLASSES, DATA, run_of
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,8 +153,6 @@ def outcome(net: Any, is_compiled: bool) -> dict[str, Any]:
 
 def errors_in_bfloat16() -> dict[str, dict[str, float]]:
     """For each net, how far it is from itself in float32; run in a process of its own, which stays patched."""
-    from mxtrain.train import precision
-
     prelu.mend()
     ways = [(name, is_compiled) for name in NETS for is_compiled in (False, True)]
     expected = [outcome(NETS[name](), is_compiled) for name, is_compiled in ways]
@@ -221,3 +221,18 @@ def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
     start = float(net[1].alpha.data().asscalar())
     quotient = (loss(start + 0.01) - loss(start - 0.01)) / 0.02
     assert gradient == pytest.approx(quotient, rel=0.02)
+
+
+def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
+    """There it computes in float32, as its weights are, and patches nothing."""
+    run = run_of(tmp_path)
+    parts = state.build(run, len(CLASSES))
+    path = checkpoint.write(
+        tmp_path, state.snapshot(run, parts, state.Progress(1, precision.LossScale()), DATA)
+    )
+    saved = checkpoint.read_state(path)
+    saved["config"]["amp"] = "fp16"
+    data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
+    net = nets.trained((path, saved), [mx.cpu()])
+    np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
+    assert [precision.usable(amp, "gpu") for amp in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

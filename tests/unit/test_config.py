@@ -199,6 +199,7 @@ REFUSED = [
     ("--label-smoothing 0.1 --loss focal", "cross_entropy"),
     ("--amp bf61", "bf16"),
     ("--amp fp16", "--amp bf16"),
+    ("--amp bf16 --devices gpu:0", "--amp fp16"),
     ("--task classify", "classification"),
     ("--loader thread", "threads"),
     ("--loader-workers -1", "--loader-workers"),
