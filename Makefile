@@ -48,6 +48,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.threads
 	$(BIN)/python -m benchmarks.same_curve
 	$(BIN)/python -m benchmarks.learn
+	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.packing
 	$(BIN)/python -m benchmarks.loader
 

@@ -3,10 +3,10 @@
     python -m benchmarks.checkpoint [--rounds 7] [--optimizers sgd,adam] [--out FOLDER] [--json]
 
 Rounds of steps with one checkpoint begun before the first take turns with equal rounds without; a round goes on
-until the checkpoint is on disk. Lost is what such a round takes longer. The third side waits for the write, as it
-would without the thread. Pictures are small, so that the state is large beside a step: the cost of a checkpoint
-does not depend on them. Give --out on the disk that counts. Exits with 1 where the median loss is above the bar, at
-one checkpoint a minute.
+until the checkpoint is on disk. Lost is what such a round takes longer than its steps would have taken at the pace of
+the round before it. The third side waits for the write, as it would without the thread. Pictures are small, so that the
+state is large beside a step: the cost of a checkpoint does not depend on them. Give --out on the disk that counts, and
+a quiet machine. Exits with 1 where the median loss is above the bar, at one checkpoint a minute.
 """
 
 from __future__ import annotations
@@ -88,19 +88,21 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
             sides["without"].append(train(lambda: None, lambda: False))
             sides["beside"].append(train(save, under_way))
             sides["waiting"].append(train(save_and_wait, lambda: False))
-    of_step = statistics.median(seconds / num_steps for _, seconds, num_steps in sides["without"])
+    of_step = [seconds / num_steps for _, seconds, num_steps in sides["without"]]
     lost = {
-        name: statistics.median(seconds - num_steps * of_step for _, seconds, num_steps in sides[name])
+        name: sorted(
+            seconds - num_steps * step for (_, seconds, num_steps), step in zip(sides[name], of_step)
+        )
         for name in ("beside", "waiting")
     }
     newest = sorted((out / "checkpoints").iterdir())[-1]
     return {
         "megabytes": sum(path.stat().st_size for path in newest.iterdir()) / 1e6,
-        "step_seconds": of_step,
+        "step_seconds": statistics.median(of_step),
         "copy_seconds": statistics.median(stalled for stalled, _, _ in sides["beside"]),
         "lost_seconds": lost["beside"],
         "lost_seconds_waiting": lost["waiting"],
-        "share_lost": lost["beside"] / SECONDS_BETWEEN,
+        "share_lost": statistics.median(lost["beside"]) / SECONDS_BETWEEN,
     }
 
 
@@ -118,16 +120,20 @@ def random_batch() -> Any:
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     lines = [
-        "resnet50_v1b, one checkpoint, seconds of training time\n",
+        "resnet50_v1b, one checkpoint, seconds of training time: median (least to most)\n",
         "| optimizer | MB | lost | of that copying | lost if the step waited | share at one a minute |",
         "|---|---|---|---|---|---|",
     ]
     for optimizer, each in found.items():
         lines.append(
-            f"| {optimizer} | {each['megabytes']:.0f} | {each['lost_seconds']:.2f} | {each['copy_seconds']:.2f} "
-            f"| {each['lost_seconds_waiting']:.2f} | {each['share_lost']:.2%} |"
+            f"| {optimizer} | {each['megabytes']:.0f} | {spread(each['lost_seconds'])} | {each['copy_seconds']:.2f} "
+            f"| {spread(each['lost_seconds_waiting'])} | {each['share_lost']:.2%} |"
         )
     return "\n".join([*lines, f"\nbar: {BAR:.0%}"])
+
+
+def spread(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.2f} ({seconds[0]:.2f} to {seconds[-1]:.2f})"
 
 
 if __name__ == "__main__":

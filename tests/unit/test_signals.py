@@ -1,0 +1,75 @@
+"""One signal is a wish, a second one an end, also while the main thread is away in C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.train import signals
+
+ROOT = Path(__file__).resolve().parents[2]
+CODES = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
+
+
+def until_one(wishes: list[object]) -> None:
+    end = time.monotonic() + 20
+    while not wishes and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_is_a_wish(number: int, code: int) -> None:
+    with signals.wishes() as wishes:
+        assert wishes == []
+        os.kill(os.getpid(), number)
+        until_one(wishes)  # type: ignore[arg-type]
+        assert [wish.exit_code for wish in wishes] == [code]
+
+
+def test_what_was_there_is_put_back() -> None:
+    before = [signal.getsignal(number) for number, _ in CODES]
+    threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with signals.wishes():
+            assert [signal.getsignal(number) for number, _ in CODES] != before
+    assert [signal.getsignal(number) for number, _ in CODES] == before
+    end = time.monotonic() + 20
+    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < end:
+        time.sleep(0.001)
+    assert len(os.listdir("/proc/self/task")) <= threads and len(os.listdir("/proc/self/fd")) <= files
+
+
+AWAY_IN_C = """
+import ctypes
+from mxtrain.train import signals
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+library.pthread_mutex_lock(mutex)
+with signals.wishes():
+    print("ready", flush=True)
+    library.pthread_mutex_lock(mutex)  # for ever, and no signal ends it
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_second_one_is_heard_in_c(number: int, code: int) -> None:
+    line = [sys.executable, "-c", AWAY_IN_C]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, cwd=ROOT, text=True, **streams) as process:  # type: ignore[call-overload]
+        try:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGTERM)
+            time.sleep(3 * signals.ONE_WISH_SECONDS)
+            assert process.poll() is None
+            process.send_signal(number)
+            said = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert said == "mxtrain.fit: left at once, on a second signal\n"
