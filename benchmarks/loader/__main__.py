@@ -22,7 +22,6 @@ from benchmarks.loader import environments, images, table
 from benchmarks.loader.contend import CONTENDERS, Cell, Size, measure
 from benchmarks.threads import cpu_seconds
 
-ENVIRONMENTS = Path("runs/benchmarks/environments")
 FULL, QUICK = Size(2000, 512, 1920), Size(128, 64, 128)
 
 
@@ -61,7 +60,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--setup", action="store_true", help="make the environments that are missing, and end"
     )
-    parser.add_argument("--envs", type=Path, default=ENVIRONMENTS, help="where they are")
+    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where they are")
     parser.add_argument("--folder", type=Path, default=images.FOLDER, help="where the pictures are kept")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Iterable
 
 PINNED = {
     "torch": [
@@ -18,16 +19,17 @@ PINNED = {
     "tensorflow": ["tensorflow-cpu==2.21.0", "numpy==2.4.6"],
     "dali": ["nvidia-dali-cuda120==2.4.0", "numpy==2.4.6"],
 }
+FOLDER = Path("runs/benchmarks/environments")
 OURS = "ours"  # the environment that the benchmark runs in
 DEADLINE_SECONDS = 1800
 
 
-def set_up(folder: Path) -> None:
+def set_up(folder: Path, names: Iterable[str] = tuple(PINNED)) -> None:
     """Make what is missing; half-made ones are made anew."""
-    for name, wheels in PINNED.items():
+    for name in names:
         if interpreter(folder, name) is None:
             _run(sys.executable, "-m", "venv", "--clear", folder / name)
-            _run(_python(folder, name), "-m", "pip", "install", "--quiet", *wheels)
+            _run(_python(folder, name), "-m", "pip", "install", "--quiet", *PINNED[name])
             _ready(folder, name).touch()
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.loader import contend, environments, images, process, table
-from benchmarks.loader.__main__ import ENVIRONMENTS
 from benchmarks.loader.contend import Absent, Cell, Measured, Size
 from benchmarks.loader.contenders.reading import Payloads, random_box
 from mxtrain.data.images import decode
@@ -60,17 +59,19 @@ def test_the_random_box_covers_what_it_should() -> None:
 def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> None:
     """`measure` itself holds shape, type and mean against what they have to be."""
     environment = contend.CONTENDERS[name].environment
-    if environments.interpreter(ENVIRONMENTS.resolve(), environment) is None:
+    if environments.interpreter(environments.FOLDER.resolve(), environment) is None:
         pytest.skip(f"{environment} is not installed: python -m benchmarks.loader --setup")
     cell = Cell("plain", batch, workers=1)
-    outcome = contend.measure(name, packs["plain"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
+    outcome = contend.measure(name, packs["plain"], cell, Size(64, 64, 64), environments.FOLDER.resolve())
     assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
 
 
 def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> None:
     for name, batch in (("mxtrain", "float32"), ("mxtrain_processes", "uint8")):
         cell = Cell("restart", batch, workers=2)
-        outcome = contend.measure(name, packs["restart"], cell, Size(64, 64, 64), ENVIRONMENTS.resolve())
+        outcome = contend.measure(
+            name, packs["restart"], cell, Size(64, 64, 64), environments.FOLDER.resolve()
+        )
         assert isinstance(outcome, Measured), outcome
 
 

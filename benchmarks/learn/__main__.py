@@ -1,0 +1,118 @@
+"""Does it learn, and does it learn what PyTorch learns? Whole runs, each a command of its own.
+
+    python -m benchmarks.learn --setup     an environment with PyTorch; once
+    python -m benchmarks.learn             a quarter of an hour on two quiet cores
+
+- Handwritten digits by the demo's recipe: five folds, so that each digit is held out once.
+- Pictures of 224 pixels in which a linear classifier finds nothing (`shapes.py`), with several seeds.
+
+Both are learnt three times: by mxtrain, by mxtrain with `--amp bf16`, and by PyTorch from the same first weights, with
+the same pixels in the same order. Accuracies are compared by their means, and have to be as near as seeds are to each
+other. The first steps of a net without ReLU and dropout are compared loss by loss. Exit code 1 when a bar is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import commands, curves
+from benchmarks.curves import Panel
+from benchmarks.learn import folds, judge, linear, shapes
+from benchmarks.learn.judge import Results
+from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
+from benchmarks.loader import environments
+
+TASKS = ("digits", "shapes")
+NUM_SEEDS = 3  # of the shapes
+NUM_TRAIN, NUM_VAL = 2400, 300
+DIGITS = ("--config", commands.ROOT / "examples" / "digits.yaml")
+SHAPES = ("--config", commands.ROOT / "benchmarks" / "learn" / "shapes.yaml")
+NUM_FIRST_STEPS = 50
+FIRST_STEPS = (
+    *DIGITS,
+    "--model",
+    "benchmarks.same_curve.nets:with_batch_norm",
+    "--max-steps",
+    NUM_FIRST_STEPS,
+)
+FIRST_STEPS_OF = {"adamw": (), "sgd": ("--optimizer", "sgd", "--lr", 0.02)}
+SMOOTH = 10  # steps
+
+
+def main() -> int:
+    options = _parse()
+    if options.setup:
+        environments.set_up(options.envs, [TORCH])
+        return 0
+    torch = environments.interpreter(options.envs, TORCH)
+    if torch is None:
+        raise SystemExit(f"no PyTorch in {options.envs}: python -m benchmarks.learn --setup")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        digits = folds.make(folder / "digits")
+        first_steps = _first_steps(digits[0], folder, torch)
+        learnt, linear_found = {}, {}
+        if "digits" in options.tasks:
+            learnt["digits"] = _learn(Task("digits", digits, folds.NUM_CLASSES, DIGITS), folder, torch)
+        if "shapes" in options.tasks:
+            pictures = shapes.make(options.folder, NUM_TRAIN, NUM_VAL)
+            seeds = [pictures] * NUM_SEEDS
+            learnt["shapes"] = _learn(Task("shapes", seeds, len(shapes.CLASSES), SHAPES), folder, torch)
+            linear_found = linear.accuracies(*pictures)
+    curves.draw(options.png, [*first_steps, *(_panel(name, results) for name, results in learnt.items())])
+    lines, all_met = judge.bars(first_steps, learnt, linear_found)
+    print(f"{judge.accuracies(learnt, linear_found)}\n\n{lines}\n\n{options.png}: the curves")
+    return 0 if all_met else 1
+
+
+def _first_steps(packs: tuple[Path, Path], folder: Path, torch: Path) -> list[Panel]:
+    """The first losses of mxtrain and of PyTorch, by optimizer."""
+    panels = []
+    for optimizer, flags in FIRST_STEPS_OF.items():
+        task = Task(f"first-steps-{optimizer}", [packs], folds.NUM_CLASSES, (*FIRST_STEPS, *flags))
+        found = {side: train(task, side, 0, folder, torch).losses for side in (OURS, TORCH)}
+        panels.append(Panel(f"first steps, {optimizer}", found, judge.FIRST_STEPS_BAR))
+    return panels
+
+
+def _learn(task: Task, folder: Path, torch: Path) -> Results:
+    """All runs of a task on all sides, which take turns."""
+    results: Results = {OURS: [], BF16: [], TORCH: []}
+    for number in range(len(task.packs)):
+        for side, trained in results.items():
+            trained.append(train(task, side, number, folder, torch))
+            print(f"{task.name} {number}, {side}: {trained[-1].accuracy:.4f}", file=sys.stderr, flush=True)
+    return results
+
+
+def _panel(name: str, results: Results) -> Panel:
+    return Panel(
+        f"{name}, first run", {side: runs[0].losses for side, runs in results.items()}, smooth=SMOOTH
+    )
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learn",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--setup", action="store_true", help="make the environment where it is missing, and end"
+    )
+    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/benchmarks"), help="where the shapes are kept"
+    )
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--png", type=Path, default=Path("runs/benchmarks/learn.png"))
+    options = parser.parse_args()
+    options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,97 @@
+"""What was learnt as Markdown tables, and held against its bars. Pure functions."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Dict, List, NamedTuple
+
+from benchmarks import curves
+from benchmarks.curves import Panel
+from benchmarks.learn.sides import OURS, TORCH, Trained
+
+Results = Dict[str, List[Trained]]  # by side; a run for each fold or seed
+Linear = Dict[str, float]  # accuracy by what the linear classifier is shown
+
+FIRST_STEPS_BAR = 1e-4
+LEAST = {"digits": 0.988, "shapes": 0.8}
+LINEAR_MOST = 0.22  # twice what guessing one of nine finds
+
+
+class Line(NamedTuple):
+    what: str
+    found: str
+    bar: str
+    met: bool
+
+
+def accuracies(learnt: dict[str, Results], linear: Linear) -> str:
+    """Means over the runs, with the worst and the best."""
+    sides = list(next(iter(learnt.values())))
+    lines = [
+        "| accuracy on held-out pictures | " + " | ".join(learnt) + " |",
+        "|---|" + "---:|" * len(learnt),
+    ]
+    for side in sides:
+        entries = (_entry(results[side]) for results in learnt.values())
+        lines.append(f"| {side} | {' | '.join(entries)} |")
+    for shown, accuracy in linear.items():
+        entries = (f"{accuracy:.2%}" if task == "shapes" else "" for task in learnt)
+        lines.append(f"| linear classifier of the {shown} | {' | '.join(entries)} |")
+    return "\n".join(lines)
+
+
+def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -> tuple[str, bool]:
+    """A line for each bar, and whether all are met."""
+    judged = [_of_first_steps(panel) for panel in first_steps]
+    for task, results in learnt.items():
+        judged.append(_of_task(task, results))
+        judged += [_of_side(task, side, results) for side in results if side != OURS]
+    judged += [
+        Line(
+            f"shapes, linear classifier of the {shown}",
+            f"{found:.1%}",
+            f"at most {LINEAR_MOST:.0%}",
+            found <= LINEAR_MOST,
+        )
+        for shown, found in linear.items()
+    ]
+    lines = [
+        f"| {what} | {found} | {bar} | {'pass' if met else 'FAIL'} |" for what, found, bar, met in judged
+    ]
+    header = ["| | found | bar | |", "|---|---:|---:|---|"]
+    return "\n".join([*header, *lines]), all(line.met for line in judged)
+
+
+def _of_first_steps(panel: Panel) -> Line:
+    apart = float(curves.relative_difference(panel.curves[TORCH], panel.curves[OURS]).max())
+    return Line(
+        f"{panel.title}: largest relative difference of a loss, torch from mxtrain",
+        f"{apart:.1e}",
+        f"at most {FIRST_STEPS_BAR:g}",
+        apart <= FIRST_STEPS_BAR,
+    )
+
+
+def _of_task(task: str, results: Results) -> Line:
+    found = _mean(results[OURS])
+    return Line(f"{task}: mean accuracy", f"{found:.2%}", f"at least {LEAST[task]:.1%}", found >= LEAST[task])
+
+
+def _of_side(task: str, side: str, results: Results) -> Line:
+    """Means that are no farther apart than mxtrain's own runs are."""
+    apart, spread = abs(_mean(results[side]) - _mean(results[OURS])), _spread(results[OURS])
+    what = f"{task}, {side}: distance of the mean accuracies; bar: mxtrain's best run less its worst"
+    return Line(what, f"{apart:.2%}", f"at most {spread:.2%}", apart <= spread)
+
+
+def _mean(runs: list[Trained]) -> float:
+    return statistics.mean(run.accuracy for run in runs)
+
+
+def _spread(runs: list[Trained]) -> float:
+    return max(run.accuracy for run in runs) - min(run.accuracy for run in runs)
+
+
+def _entry(runs: list[Trained]) -> str:
+    worst, best = (pick(run.accuracy for run in runs) for pick in (min, max))
+    return f"{_mean(runs):.2%} ({worst:.2%} to {best:.2%})"

@@ -1,0 +1,22 @@
+"""The net of the 224-pixel pictures; `torch_side.py` has the same one, layer for layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxtrain.models.small import Residual
+from mxtrain.runtime import mx
+
+nn = mx.gluon.nn
+
+
+def thin_resnet(num_classes: int) -> Any:
+    """ResNet-10 with a quarter of the channels: quick enough at 224 pixels for a CPU, 0.3 M parameters."""
+    net = nn.HybridSequential(prefix="thinresnet_")
+    with net.name_scope():
+        net.add(nn.Conv2D(16, 7, 2, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+        net.add(nn.MaxPool2D(3, 2, 1))
+        for channels, stride in ((16, 1), (32, 2), (64, 2), (128, 2)):
+            net.add(Residual(channels, stride))
+        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
+    return net

@@ -1,0 +1,40 @@
+"""The same run three ways: mxtrain in float32, mxtrain in bfloat16, and PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+from benchmarks import commands, curves
+from benchmarks.curves import Curve
+
+OURS, BF16, TORCH = "mxtrain", "mxtrain, bf16", "torch"
+
+
+class Task(NamedTuple):
+    """What is learnt: a pair of .rec files and a seed for each run, and the flags that all have."""
+
+    name: str
+    packs: Sequence[tuple[Path, Path]]
+    num_classes: int
+    recipe: tuple[object, ...]
+
+
+class Trained(NamedTuple):
+    losses: Curve
+    accuracy: float  # of what was held out
+
+
+def train(task: Task, side: str, number: int, folder: Path, torch: Path) -> Trained:
+    """Run `number` of a task; PyTorch's needs mxtrain's own in the folder, and starts from its first weights."""
+    train, val = task.packs[number]
+    flags = (*task.recipe, "--train", train, "--val", val, "--seed", number)
+    out, ours = (folder / f"{task.name}-{number}-{which}".replace(", ", "-") for which in (side, OURS))
+    if side == TORCH:
+        weights = out.with_suffix(".npz")
+        commands.run(sys.executable, "-m", "benchmarks.learn.start", weights, task.num_classes, *flags)
+        commands.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
+    else:
+        commands.fit(out, *flags, *(("--amp", "bf16") if side == BF16 else ()))
+    return Trained(curves.losses(out), float(curves.records(out, "eval")[-1]["val_accuracy"]))

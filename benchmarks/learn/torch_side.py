@@ -1,0 +1,164 @@
+"""A run of mxtrain again, in PyTorch: `torch_side.py RUN_FOLDER WEIGHTS.npz OUT`, with torch's Python.
+
+From mxtrain come the config, the pictures in their order as the loader makes them, and the rate of each step; all of
+that knows no mxnet. Net, gradients and optimizer are PyTorch's. Writes OUT/metrics.jsonl as mxtrain does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any, Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks import curves
+from benchmarks.learn.torch_nets import NETS
+from mxtrain import config, layout
+from mxtrain.data import order
+from mxtrain.data.augment import eval_transform, train_transform
+from mxtrain.data.fill import Fill
+from mxtrain.data.loader import Batch, Loader, Request, way_of
+from mxtrain.data.sets import open_set
+from mxtrain.train import checkpoint
+
+
+def main() -> None:
+    theirs, weights, out = map(Path, sys.argv[1:])
+    found = checkpoint.newest(theirs / "checkpoints")
+    assert found is not None
+    run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["class_names"])
+    net = NETS[run.model.model](num_classes)
+    load(net, dict(np.load(weights)))
+    rates = [record["lr"] for record in curves.records(theirs, "train")]
+    out.mkdir(parents=True)
+    with (out / "metrics.jsonl").open("w") as metrics:
+        for step, loss in enumerate(train(run, net, rates), 1):
+            metrics.write(json.dumps({"kind": "train", "step": step, "loss": loss}) + "\n")
+        metrics.write(
+            json.dumps({"kind": "eval", "step": len(rates), "val_accuracy": accuracy(run, net)}) + "\n"
+        )
+
+
+def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
+    """The loss of each step, as it is made."""
+    records = open_set(str(run.data.train))
+    fill = Fill(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
+    update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
+    net.train()
+    with _open(run, fill, requests(run, len(records), len(rates))) as loader:
+        for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
+            net.zero_grad()
+            loss, num_samples = backward(net, loader, batches)
+            for parameter in net.parameters():
+                parameter.grad /= num_samples
+            update(rates[step])
+            yield loss / num_samples
+
+
+def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[float, int]:
+    """Add up the gradients of a step's micro-batches; their summed loss and how many samples they have."""
+    total, num_samples = 0.0, 0
+    for batch in batches:
+        loss = nn.functional.cross_entropy(
+            net(_tensor(batch.data)), _tensor(batch.label).long(), reduction="sum"
+        )
+        loss.backward()
+        total += loss.item()
+        num_samples += len(batch.label)
+        loader.release(batch)
+    return total, num_samples
+
+
+def accuracy(run: config.Run, net: nn.Module) -> float:
+    """Over all held-out pictures."""
+    records = open_set(str(run.data.val))
+    fill = Fill(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
+    parts = order.micro_batches(np.arange(len(records)), 64)
+    asked = [Request(0, position, 0, part) for position, part in enumerate(parts)]
+    net.eval()
+    with torch.no_grad(), _open(run, fill, asked) as loader:
+        correct = 0
+        for batch in loader:
+            correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())
+            loader.release(batch)
+    return correct / len(records)
+
+
+def requests(run: config.Run, num_samples: int, num_steps: int) -> Iterator[Request]:
+    """The micro-batches that train/loop.py asks for."""
+    steps_per_epoch = order.steps_per_epoch(num_samples, run.optim.batch_size)
+    for step in range(num_steps):
+        epoch, step_in_epoch = divmod(step, steps_per_epoch)
+        samples = order.step_samples(
+            order.epoch_order(num_samples, run.optim.seed, epoch), step_in_epoch, run.optim.batch_size
+        )
+        for position, part in enumerate(order.micro_batches(samples, layout.batch_plan(run).micro_batch)):
+            yield Request(step, position, epoch, part)
+
+
+def _open(run: config.Run, fill: Fill, asked: Iterable[Request]) -> Loader:
+    size = run.data.image_size
+    return Loader(fill, (3, size, size), iter(asked), way_of(run.data), "float32")
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def load(net: nn.Module, arrays: dict[str, Any]) -> None:
+    """Both nets are made in the same order, so their arrays are in the same order too."""
+    state = {
+        name: tensor for name, tensor in net.state_dict().items() if not name.endswith("num_batches_tracked")
+    }
+    shapes = [tuple(tensor.shape) for tensor in state.values()]
+    assert shapes == [array.shape for array in arrays.values()], "not the same net"
+    for tensor, array in zip(state.values(), arrays.values()):
+        tensor.copy_(torch.from_numpy(array))
+
+
+def adamw(optim: config.Optim, net: nn.Module) -> Any:
+    """A function that moves the weights once at a rate."""
+    optimizer = torch.optim.AdamW(_groups(optim, net), lr=optim.lr, betas=(optim.momentum, 0.999))
+
+    def update(rate: float) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+
+    return update
+
+
+def sgd(optim: config.Optim, net: nn.Module) -> Any:
+    """MXNet's momentum holds rate x gradient, PyTorch's gradients alone: so the rate goes into the gradients."""
+    optimizer = torch.optim.SGD(_groups(optim, net), lr=1.0, momentum=optim.momentum)
+    decays = [group["weight_decay"] for group in optimizer.param_groups]
+
+    def update(rate: float) -> None:
+        for group, decay in zip(optimizer.param_groups, decays):
+            group["weight_decay"] = rate * decay
+            for parameter in group["params"]:
+                parameter.grad *= rate
+        optimizer.step()
+
+    return update
+
+
+def _groups(optim: config.Optim, net: nn.Module) -> list[dict[str, Any]]:
+    """Biases and norm parameters do not decay."""
+    parameters = list(net.parameters())
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": optim.weight_decay},
+        {"params": [p for p in parameters if p.ndim == 1], "weight_decay": 0.0},
+    ]
+
+
+OPTIMIZERS = {"adamw": adamw, "sgd": sgd}
+
+
+if __name__ == "__main__":
+    main()
