@@ -93,7 +93,7 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
 def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
     """Where one micro-batch stops being finite, None where it is finite from end to end."""
     size, context = len(batch.label), parts.contexts[0]
-    with _cut_up(parts.net) as events:
+    with _cut_up(parts.net, context) as events:
         scaled, (loss, _) = forward(parts, batch, context, step, scale)
     for event in events:
         for array in event.arrays:
@@ -111,16 +111,14 @@ def _origin_backward(parts: Parts, scaled: Any, events: list[Event], size: int) 
     arrays += [p.data(context) for p in parts.net.collect_params().values() if p.grad_req != "null"]
     for array in arrays:
         array._fresh_grad = False  # what the step itself has left
-    sums: dict[int, Any] = {}
-    loss = Event("the loss", None, [], [scaled])
-    for event in [loss, *reversed(events)]:
+    sums = {id(scaled): mx.nd.ones_like(scaled)}
+    for event in [Event("the loss", None, [scaled], [scaled]), *reversed(events)]:
         reached = [
-            pair for pair in zip(event.ends, event.arrays or [scaled]) if id(pair[1]) in sums or event is loss
+            (end, sums[id(array)]) for end, array in zip(event.ends, event.arrays) if id(array) in sums
         ]
         if not reached:
             continue
-        heads = [None if event is loss else sums[id(array)].astype(end.dtype) for end, array in reached]
-        mx.autograd.backward([end for end, _ in reached], heads)
+        mx.autograd.backward(*map(list, zip(*reached)))
         for array in [array for array in arrays if array._fresh_grad]:
             array._fresh_grad = False
             gradient = _in_float32(array.grad)
@@ -132,7 +130,7 @@ def _origin_backward(parts: Parts, scaled: Any, events: list[Event], size: int) 
 
 
 @contextlib.contextmanager
-def _cut_up(net: Any) -> Iterator[list[Event]]:
+def _cut_up(net: Any, context: Any) -> Iterator[list[Event]]:
     """The events of the forward pass inside this block.
 
     MXNet tells the gradients of variables only, so each output is made one, which cuts it off from what it came
@@ -140,12 +138,15 @@ def _cut_up(net: Any) -> Iterator[list[Event]]:
     """
     events: list[Event] = []
     seen: set[int] = set()
+    # Also what no parameter has a part in needs an end.
+    zero = mx.nd.zeros((1,), ctx=context)
+    zero.attach_grad()
 
     def note(name: str, block: Any, value: Any) -> None:
         # A block may hand on what another gave it.
         arrays = [array for array in _arrays(value) if id(array) not in seen]
         seen.update(map(id, arrays))
-        ends = [mx.nd.identity(array) for array in arrays] if block is not None else []
+        ends = [mx.nd.identity(array) + zero for array in arrays] if block is not None else []
         with mx.autograd.pause():
             gradients = [mx.nd.zeros_like(array).astype(array.dtype) for array in arrays]
         mx.autograd.mark_variables(arrays, gradients)

@@ -30,11 +30,27 @@ class Root(mx.gluon.HybridBlock):
         return F.sqrt(F.abs(x))
 
 
+class Nothing(mx.gluon.HybridBlock):
+    """A table that is the same for every input, and is not learnt."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.zeros((1, 3, 1, 1))
+
+
+class Placed(mx.gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Nothing()
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.broadcast_add(x, self.table(x))
+
+
 def rooted(num_classes: int) -> Any:
     """A black picture stays 0 up to the root."""
     net = nn.HybridSequential()
     with net.name_scope():
-        net.add(Residual(3, 1), nn.Conv2D(4, 3, use_bias=False), Root(), nn.GlobalAvgPool2D())
+        net.add(Residual(3, 1), Placed(), nn.Conv2D(4, 3, use_bias=False), Root(), nn.GlobalAvgPool2D())
         net.add(nn.Dense(num_classes))
     return net
 
@@ -93,7 +109,7 @@ def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
     parts = parts_of(FLAGS + f"--model {__name__}:rooted")
     made = numbered(8, 4)
     made[1].data[2] = 1e38
-    weights.parameters(parts.net)["1.weight"].data()[:] = 1
+    weights.parameters(parts.net)["2.weight"].data()[:] = 1
     _, record = end(parts, made, tmp_path)
     assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
 
@@ -103,7 +119,7 @@ def test_a_gradient(tmp_path: Path) -> None:
     made = numbered(16, 4)
     made[1].data[3] = 0
     error, record = end(parts_of(FLAGS + f"--model {__name__}:rooted"), made, tmp_path)
-    assert record["layer"] == "layer 2 (Root)" and record["way"] == "backward"
+    assert record["layer"] == "layer 3 (Root)" and record["way"] == "backward"
     assert record["samples"] == [107] and math.isfinite(record["loss"])
     assert "samples 107 " in str(error)
 
@@ -129,7 +145,7 @@ def test_bfloat16(tmp_path: Path) -> None:
         "parts = t.parts_of(t.FLAGS + '--amp bf16 --model tests.engine.test_diagnose:rooted')\n"
         "made = t.numbered(16, 4); made[1].data[3] = 0\n"
         "record = t.end(parts, made, Path(sys.argv[1]))[1]\n"
-        "assert record['layer'] == 'layer 2 (Root)' and record['samples'] == [107], record\n"
+        "assert record['layer'] == 'layer 3 (Root)' and record['samples'] == [107], record\n"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=str(root), timeout=100)
