@@ -84,8 +84,8 @@ def run(
                     progress, step // steps_per_epoch + 1, rate, outcome, time.monotonic() - started
                 )
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
-                if progress.bad_steps_in_a_row >= run.optim.max_bad_steps:
-                    raise _diverged(run, parts, train, data, progress, outcome)
+                if not outcome.applied:
+                    _tell_or_end(run, parts, train, data, progress, outcome)
 
 
 def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
@@ -139,13 +139,21 @@ def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, 
     return record
 
 
-def _diverged(
+def _tell_or_end(
     run: Run, parts: Parts, train: Any, data: dict[str, Any], progress: Progress, outcome: Outcome
-) -> Diverged:
-    """The last step once more, to find where it goes wrong."""
-    again = _requests(run, train, progress.step - 1, progress.step)
-    with _open_loader(run, train, again, len(data["class_names"])) as batches:
-        return diverged(parts, batches, batches.release, train.where, progress, outcome, Path(run.keep.out))
+) -> None:
+    """The last step was skipped; as one bad step too many, it is taken once more, to find where it goes wrong."""
+    bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
+    if bad >= most:
+        again = _requests(run, train, progress.step - 1, progress.step)
+        with _open_loader(run, train, again, len(data["class_names"])) as batches:
+            out = Path(run.keep.out)
+            raise diverged(parts, batches, batches.release, train.where, progress, outcome, out)
+    if bad:
+        logger.warning("step %d skipped: not finite; %d of %d in a row end the run", progress.step, bad, most)
+    else:
+        scale = outcome.scale.scale
+        logger.info("step %d skipped: gradients overflow; the loss scale is now %g", progress.step, scale)
 
 
 def _refuse_no_loss(loss: float, step: int) -> None:

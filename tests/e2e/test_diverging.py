@@ -24,6 +24,7 @@ def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -
     done = command("mxtrain.fit", *train, "--lr", "3e38", *FLAGS)
     assert done.returncode == DIVERGED, done.stderr
     assert "Traceback" not in done.stderr
+    assert "step 2 skipped: not finite; 1 of 2 in a row end the run" in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     for word in ("step 3: not finite in 2 steps", "layer 0 (Conv2D)", "forward, for samples", "--lr"):
         assert word in last, last
