@@ -55,6 +55,7 @@ def run(
         with _open_loader(run, train, requests, len(data["class_names"])) as loader:
             saved = progress
             while True:
+                # Between two steps, in this order: save, end, evaluate.
                 wish = wishes[0] if wishes else None  # once: a signal may come between two looks
                 epoch = math.ceil(progress.step / steps_per_epoch)
                 ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)

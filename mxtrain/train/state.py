@@ -13,12 +13,14 @@ import logging
 from pathlib import Path
 from typing import Any, Sequence
 
+import mxtrain
 from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
+from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, nets, optimizers, precision, teacher, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.decay import exempt_from_decay
@@ -48,7 +50,7 @@ class Parts:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far the run has come: `step` updates are done."""
+    """How far the run has come: `step` updates are done. Checkpoints hold every field."""
 
     step: int
     scale: LossScale
@@ -107,12 +109,10 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
     if parts.ema is not None:
         files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
     values = {
-        "score": progress.score,
-        "loss_scale": dataclasses.asdict(progress.scale),
-        "skipped_steps": progress.skipped_steps,
-        "bad_steps_in_a_row": progress.bad_steps_in_a_row,
+        **dataclasses.asdict(progress),
         "update_counts": weights.update_counts(parts.trainer),
         "config": config.to_flat(run),
+        "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         **data,
     }
     return Snapshot(progress.step, files, values)
@@ -129,10 +129,5 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)
     checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
-    return Progress(
-        state["step"],
-        LossScale(**state["loss_scale"]),
-        state["score"],
-        state["skipped_steps"],
-        state["bad_steps_in_a_row"],
-    )
+    progress = {field.name: state[field.name] for field in dataclasses.fields(Progress)}
+    return Progress(**{**progress, "scale": LossScale(**progress["scale"])})

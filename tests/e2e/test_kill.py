@@ -120,7 +120,7 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
     last = stop(end_of_epoch.exists, signal.SIGINT, SIGINT, *long_evaluation)
     assert (last["kind"], last["step"]) == ("train", 7), "the evaluation was cut short"
     stop(lambda: has_step(out, 14) and is_writing(out), signal.SIGTERM, SIGTERM, "--checkpoint-steps", "1")
-    stop(lambda: has_step(out, 36), signal.SIGUSR1, RESTART_ME)
+    stop(lambda: has_step(out, 30), signal.SIGUSR1, RESTART_ME)
     end = out / "checkpoints" / f"step-{NUM_STEPS:08d}"
     last = stop(end.exists, signal.SIGTERM, SIGTERM, *long_evaluation)
     assert (last["kind"], last["step"]) == ("train", NUM_STEPS), "the last evaluation was cut short"
@@ -132,7 +132,9 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
 def test_a_second_signal_leaves_at_once(straight: Path, shapes: Path, tmp_path: Path) -> None:
     """In the middle of what the first one has begun, here an evaluation's last batch or a write, without harm."""
     out = tmp_path / "run"
-    with started(*flags(shapes, out, *RICH, "--checkpoint-steps", "1", "--val-resize", "9000")) as run:
+    with started(
+        *flags(shapes, out, *RICH, "--checkpoint-steps", "1", "--val-resize", "9000", "--loader-workers", "1")
+    ) as run:
         wait_until(lambda: (out / "checkpoints" / "step-00000007").exists(), run)
         time.sleep(0.1)
         run.send_signal(signal.SIGTERM)

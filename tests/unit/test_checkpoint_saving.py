@@ -49,9 +49,9 @@ def test_when_one_is_due(tmp_path: Path) -> None:
         assert saver.is_due(1, anyway=True)
     with Saver(keep(tmp_path, checkpoint_steps=3)) as saver:
         assert [step for step in range(1, 10) if saver.is_due(step, anyway=False)] == [3, 6, 9]
-    with Saver(keep(tmp_path, checkpoint_minutes=0.001)) as saver:
+    with Saver(keep(tmp_path, checkpoint_minutes=1)) as saver:
         assert not saver.is_due(1, anyway=False)
-        time.sleep(0.07)
+        saver.last_seconds -= 61
         assert saver.is_due(2, anyway=False)
         saver.save(snapshot(2))
         assert not saver.is_due(3, anyway=False), "the minutes count from the last one"
