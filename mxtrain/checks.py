@@ -58,6 +58,8 @@ def _check_numbers(run: Run) -> None:
         "--lr-base-batch": (optim.lr_base_batch, 0),
         "--warmup-epochs": (optim.warmup_epochs, 0),
         "--distill-weight": (optim.distill_weight, 0),
+        "--overfit": (optim.overfit, 0),
+        "--early-stop": (optim.early_stop, 0),
         "--label-smoothing": (optim.label_smoothing, 0),
         "--clip-norm": (optim.clip_norm, 0),
         "--clip-value": (optim.clip_value, 0),
@@ -118,6 +120,12 @@ def _check_model(run: Run) -> None:
     smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if run.optim.early_stop and not (run.data.val or run.optim.overfit):
+        raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
+    if run.optim.overfit and (run.data.mixup or run.data.cutmix):
+        raise UsageError(
+            f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
+        )
     if run.optim.distill_weight > 1:
         raise UsageError(f"--distill-weight {run.optim.distill_weight:g}: give a share from 0 to 1")
     if not 0 < run.optim.distill_temperature < float("inf"):

@@ -143,6 +143,10 @@ class Optim:
     max_bad_steps: int = flag(
         5, "this many steps in a row whose gradients are not finite end the run; fewer are skipped"
     )
+    overfit: int = flag(
+        0, "train on this many batches again and again, without augmentation, and evaluate on them; 0: off"
+    )
+    early_stop: int = flag(0, "end after this many evaluations without a better score; 0: off; needs --val")
     epochs: int = flag(90, "passes over the training set")
     max_steps: int = flag(0, "stop after this many updates; 0: only epochs count")
     seed: int = flag(0, "the one number that all randomness comes from")

@@ -51,7 +51,7 @@ def plot_schedule(run: config.Run) -> None:
 def fit(run: config.Run, wishes: list[Stop]) -> None:
     """Train; `wishes` fills when a signal asks for the end."""
     from mxtrain import checks, run_folder
-    from mxtrain.data import cache, labels
+    from mxtrain.data import cache, labels, visits
     from mxtrain.train import origins, resume, schedules
     from mxtrain.train.given import open_source
 
@@ -67,6 +67,8 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
         logger.info("%s", layout.batch_plan(run))
         logger.info("%s", schedules.describe(run.optim, *schedules.length(run.optim, len(train))))
         kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
+        if run.optim.overfit:
+            kept_val = visits.Overfitted(run, kept_train)
 
         from mxtrain import runtime
 

@@ -32,9 +32,9 @@ def _open_given(flag: str, path: str, run: Run) -> Any:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
         )
-    if run.data.sampling != "once" or run.data.cache != "none":
+    if run.data.sampling != "once" or run.data.cache != "none" or run.optim.overfit:
         raise UsageError(
-            f"{flag} {path}: returned a DataLoader, which knows no --sampling and no --cache; leave them out"
+            f"{flag} {path}: returned a DataLoader, which knows no --sampling, --cache and --overfit; leave them out"
         )
     if not run.data.num_classes:
         raise UsageError(

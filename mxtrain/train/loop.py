@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from mxtrain.config import Run
-from mxtrain.data import order
-from mxtrain.data.augment import train_transform
+from mxtrain.data import order, visits
+from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.given import GivenBatches
 from mxtrain.data.loader import Loader, Request, way_of
+from mxtrain.data.pixels import Transform
 from mxtrain.errors import Diverged, Stop
 from mxtrain.layout import batch_plan
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import schedules, state
+from mxtrain.train import early_stop, schedules, state
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.diagnose import diverged
 from mxtrain.train.ema import averaged
-from mxtrain.train.evaluate import evaluate
+from mxtrain.train.evaluate import evaluate, resize_of
 from mxtrain.train.handover import dtype_of
 from mxtrain.train.saving import Saver
 from mxtrain.train.state import Parts, Progress
@@ -63,7 +64,8 @@ def run(
                     saver.save(state.snapshot(run, parts, progress, data))
                     saved = progress
                 unscored = ended and val is not None and progress.score is None
-                if progress.step >= num_steps and not unscored:
+                over = early_stop.is_over(progress.best, run.optim.early_stop)
+                if (progress.step >= num_steps or over) and not unscored:
                     break
                 if wish:
                     raise wish
@@ -87,20 +89,21 @@ def run(
                 write(record if not loader.skipped else {**record, "bad_records": len(loader.skipped)})
                 if not outcome.applied:
                     _tell_or_end(run, parts, train, data, progress, outcome)
+    if over and progress.best:
+        logger.info(
+            "--early-stop: no better score than %.4f of step %d", progress.best.score, progress.best.step
+        )
 
 
 def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
     """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
     optim, micro_batch = run.optim, batch_plan(run).micro_batch
     steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
-    labels = records.labels() if run.data.sampling == "balanced" else None
+    samples_of = visits.of_run(run, records)
     for epoch, steps in itertools.groupby(
         range(first_step, num_steps), key=lambda step: step // steps_per_epoch
     ):
-        if labels is None:
-            samples = order.epoch_order(len(records), optim.seed, epoch)
-        else:
-            samples = order.balanced_order(labels, optim.seed, epoch)
+        samples = samples_of(epoch)
         for step in steps:
             of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
             for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
@@ -117,8 +120,15 @@ def _open_loader(run: Run, records: Any, requests: Iterator[Request], num_classe
     if isinstance(records, GivenBatches):
         return records.loader(requests, num_classes)
     size = run.data.image_size
-    fill = Fill(records, train_transform(run.data.augment, size), run.optim.seed, run.data.skip_bad)
+    fill = Fill(records, _transform(run), run.optim.seed, run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
+
+
+def _transform(run: Run) -> Transform:
+    size = run.data.image_size
+    if run.optim.overfit:
+        return eval_transform(size, resize_of(run))
+    return train_transform(run.data.augment, size)
 
 
 def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:

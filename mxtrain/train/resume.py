@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 FREE = {
     *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
-    *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps"),
+    *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
     *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
 }
 ORIGINS = ("pretrained", "teacher")  # what `origins.describe` gives the checksums of

@@ -21,9 +21,10 @@ from mxtrain.errors import Diverged
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, nets, optimizers, precision, teacher, weights
+from mxtrain.train import checkpoint, early_stop, nets, optimizers, precision, teacher, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.decay import exempt_from_decay
+from mxtrain.train.early_stop import Best
 from mxtrain.train.ema import Ema
 from mxtrain.train.precision import LossScale
 from mxtrain.train.teacher import Teacher
@@ -57,14 +58,15 @@ class Progress:
     score: float | None = None
     skipped_steps: int = 0  # whose gradients were not finite
     bad_steps_in_a_row: int = 0  # the last ones, skipped though no smaller loss scale could have saved them
+    best: Best | None = None
 
     def after(self, outcome: Any) -> Progress:
         skipped = self.skipped_steps + (not outcome.applied)
         bad = 0 if outcome.applied else self.bad_steps_in_a_row + (not self.scale.may_fall())
-        return Progress(self.step + 1, outcome.scale, None, skipped, bad)
+        return Progress(self.step + 1, outcome.scale, None, skipped, bad, self.best)
 
     def scored(self, score: float) -> Progress:
-        return dataclasses.replace(self, score=score)
+        return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
 
 
 def build(run: Run, num_classes: int) -> Parts:
@@ -130,4 +132,5 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     logger.info("going on from %s", path)
     checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
     progress = {field.name: state[field.name] for field in dataclasses.fields(Progress)}
-    return Progress(**{**progress, "scale": LossScale(**progress["scale"])})
+    scale, best = LossScale(**progress["scale"]), progress["best"] and Best(*progress["best"])
+    return Progress(**{**progress, "scale": scale, "best": best})

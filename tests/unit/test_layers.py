@@ -57,6 +57,7 @@ PURE = [
     "train.checkpoint",
     "train.resume",
     "train.origins",
+    "train.early_stop",
     "train.saving",
     "train.decay",
     "train.optimizer_names",

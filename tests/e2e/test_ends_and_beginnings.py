@@ -1,0 +1,89 @@
+"""Runs that end early, that learn a few batches by heart, that begin with another run, and that only tell."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Command
+from tests.e2e.test_fit import curve, flags, records
+
+CALM = ["--schedule", "constant", "--lr", "0.003", "--epochs", "30", "--early-stop", "2"]
+
+
+def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, command: Command) -> None:
+    done = command("mxtrain.fit", *flags(shapes, tmp_path / "whole"), *CALM)
+    assert done.returncode == 0, done.stderr
+    assert "--early-stop: no better score than" in done.stderr and "done: val accuracy" in done.stdout
+    scores = [record["val_accuracy"] for record in records(tmp_path / "whole") if record["kind"] == "eval"]
+    assert 3 <= len(scores) < 30
+    assert scores.index(max(scores)) == len(scores) - 3, "two evaluations after the best it ended"
+
+    part = [*flags(shapes, tmp_path / "parts"), *CALM]
+    steps = 4 * (len(scores) - 1)  # one evaluation before the end
+    assert command("mxtrain.fit", *part, "--max-steps", steps).returncode == 0
+    assert command("mxtrain.fit", *part).returncode == 0
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    assert newest_weights(tmp_path / "parts") == newest_weights(tmp_path / "whole")
+
+    again = command("mxtrain.fit", *part)
+    assert again.returncode == 0 and "--early-stop" in again.stderr
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole"), "there was nothing left to do"
+
+
+def newest_weights(out: Path) -> bytes:
+    return (sorted((out / "checkpoints").iterdir())[-1] / "weights.params").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("digits")
+    assert command("examples.digits", folder / "images").returncode == 0
+    assert command("tools.im2rec_wrapper", "pack", folder / "images", folder / "digits.rec").returncode == 0
+    return folder / "digits.rec"
+
+
+def test_a_few_batches_of_digits_are_learnt_by_heart(digits: Path, tmp_path: Path, command: Command) -> None:
+    recipe = "--config examples/digits.yaml --overfit 2 --batch-size 32 --max-steps 60 --log none"
+    done = command("mxtrain.fit", *recipe.split(), "--train", digits, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    trained, judged = (
+        [record for record in records(tmp_path / "run") if record["kind"] == kind]
+        for kind in ("train", "eval")
+    )
+    assert judged[-1]["num_samples"] == 64 and judged[-1]["val_accuracy"] == 1.0
+    assert trained[0]["loss"] > 2 > 0.5 > trained[-1]["loss"]
+
+
+def test_a_student_with_mixed_precision_and_its_teacher(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    school = [*flags(shapes, tmp_path / "school"), "--epochs", "1", "--checkpoint-steps", "2"]
+    assert command("mxtrain.fit", *school).returncode == 0
+    teacher, another = (tmp_path / "school" / "checkpoints" / f"step-0000000{step}" for step in (4, 2))
+    student = [*flags(shapes, tmp_path / "student"), "--amp", "bf16", "--mixup", "0.2", "--epochs", "2"]
+    done = command("mxtrain.fit", *student, "--teacher", teacher, "--max-steps", "4")
+    assert done.returncode == 0, done.stderr
+    moved = teacher.rename(tmp_path / "moved")
+    other = command("mxtrain.fit", *student, "--teacher", another)
+    assert other.returncode == 2 and "other weights for --teacher" in other.stderr
+    done = command("mxtrain.fit", *student, "--teacher", moved)
+    assert done.returncode == 0, done.stderr
+    assert [record["step"] for record in records(tmp_path / "student") if record["kind"] == "eval"] == [4, 8]
+    shutil.rmtree(moved)
+    judged = command("mxtrain.evaluate", "--run", tmp_path / "student", "--json")
+    assert judged.returncode == 0, "a student does not need its teacher any more"
+
+
+def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command: Command) -> None:
+    first = [*flags(shapes, tmp_path / "first"), "--epochs", "1"]
+    assert command("mxtrain.fit", *first).returncode == 0
+    part = ["--pretrained", tmp_path / "first", "--freeze", "[0-9].weight", "--epochs", "1"]
+    done = command("mxtrain.fit", *flags(shapes, tmp_path / "second"), *part)
+    assert done.returncode == 0, done.stderr
+    assert "parameters taken" in done.stderr and "left out" not in done.stderr
+    losses = [records(tmp_path / name)[0]["loss"] for name in ("first", "second")]
+    assert losses[1] < losses[0]
