@@ -25,6 +25,7 @@ from benchmarks.learn.judge import Results
 from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
 from benchmarks.loader import environments
 
+ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")
 NUM_SEEDS = 3  # of the shapes
 NUM_TRAIN, NUM_VAL = 2400, 300
@@ -45,9 +46,9 @@ SMOOTH = 10  # steps
 def main() -> int:
     options = _parse()
     if options.setup:
-        environments.set_up(options.envs, [TORCH])
+        environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    torch = environments.interpreter(options.envs, TORCH)
+    torch = environments.interpreter(options.envs, ENVIRONMENT)
     if torch is None:
         raise SystemExit(f"no PyTorch in {options.envs}: python -m benchmarks.learn --setup")
     with tempfile.TemporaryDirectory() as name:
@@ -80,7 +81,7 @@ def _first_steps(packs: tuple[Path, Path], folder: Path, torch: Path) -> list[Pa
 
 def _learn(task: Task, folder: Path, torch: Path) -> Results:
     """All runs of a task on all sides, which take turns."""
-    results: Results = {OURS: [], BF16: [], TORCH: []}
+    results: Results = {OURS: [], TORCH: [], BF16: []}
     for number in range(len(task.packs)):
         for side, trained in results.items():
             trained.append(train(task, side, number, folder, torch))

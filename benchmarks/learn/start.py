@@ -13,7 +13,7 @@ from mxtrain.train import nets, weights
 def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
-    net = nets.fresh(run, int(num_classes), nets.contexts(run.layout.devices))
+    net = nets.to_train(run, int(num_classes), nets.contexts(run.layout.devices))
     arrays = {name: parameter.list_data()[0].asnumpy() for name, parameter in weights.parameters(net).items()}
     np.savez(path, **arrays)
 

@@ -28,7 +28,8 @@ FULL, QUICK = Size(2000, 512, 1920), Size(128, 64, 128)
 def main() -> int:
     options = _parse()
     if options.setup:
-        environments.set_up(options.envs)
+        needed = {contender.environment for contender in CONTENDERS.values()}
+        environments.set_up(options.envs, sorted(needed - {environments.OURS}))
         return 0
     size, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
     before = cpu_seconds()

@@ -24,14 +24,14 @@ FEW_STEPS = ("--max-steps", 4)
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", learn.FIRST_STEPS_OF)
 def test_torch_makes_the_same_first_steps(optimizer: str, tmp_path: Path) -> None:
-    torch = environments.interpreter(environments.FOLDER.resolve(), TORCH)
+    torch = environments.interpreter(environments.FOLDER.resolve(), learn.ENVIRONMENT)
     if torch is None:
         pytest.skip("torch is not installed: python -m benchmarks.learn --setup")
     recipe = (*learn.FIRST_STEPS, *learn.FIRST_STEPS_OF[optimizer], *FEW_STEPS)
     packs = folds.make(tmp_path / "digits")[0]
     task = Task("digits", [packs, packs], folds.NUM_CLASSES, recipe)
     ours, torchs = (train(task, side, 0, tmp_path, torch) for side in (OURS, TORCH))
-    assert len(torchs.losses) == 4 and abs(ours.accuracy - torchs.accuracy) < 0.02
+    assert len(torchs.losses) == 4
     assert curves.relative_difference(torchs.losses, ours.losses).max() <= FIRST_STEPS_BAR
     other_seed = train(task, OURS, 1, tmp_path, torch)
     assert curves.relative_difference(torchs.losses, other_seed.losses).min() > FIRST_STEPS_BAR
