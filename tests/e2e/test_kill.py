@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import pytest
 
-from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
 from tests.e2e import runs
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.runs import assert_same_end, has_step, is_writing, started, wait_until
@@ -183,6 +183,18 @@ def test_going_on_from_a_path(straight: Path, shapes: Path, tmp_path: Path, comm
     assert runs.curve(out) == [each for each in runs.curve(straight) if each["step"] > 33]
     for path in runs.newest(straight).glob("*.params"):
         assert (runs.newest(out) / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_bad_validation_record_does_not_lose_the_epoch(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    content = bytearray((shapes / "val.rec").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "bad.rec").write_bytes(content)
+    out = tmp_path / "run"
+    done = command("mxtrain.fit", *flags(shapes, out), "--val", tmp_path / "bad.rec")
+    assert done.returncode == DATA and "bad.rec" in done.stderr.splitlines()[-1]
+    assert runs.newest(out).name == "step-00000011" and runs.records(out)[-1]["step"] == 11
 
 
 def refused_for_room(done: subprocess.CompletedProcess[str], out: Path, reason: str) -> None:
