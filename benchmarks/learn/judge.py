@@ -80,8 +80,12 @@ def _of_task(task: str, results: Results) -> Line:
 def _of_side(task: str, side: str, results: Results) -> Line:
     """Means that are no farther apart than mxtrain's own runs are."""
     apart, spread = abs(_mean(results[side]) - _mean(results[OURS])), _spread(results[OURS])
-    what = f"{task}, {side}: distance of the mean accuracies; bar: mxtrain's best run less its worst"
-    return Line(what, f"{apart:.2%}", f"at most {spread:.2%}", apart <= spread)
+    return Line(
+        f"{task}, {side}: how far its mean accuracy is from mxtrain's",
+        f"{apart:.2%}",
+        f"at most {spread:.2%}, mxtrain's best less its worst",
+        apart <= spread,
+    )
 
 
 def _mean(runs: list[Trained]) -> float:
