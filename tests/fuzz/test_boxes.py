@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.test_native import SAMPLINGS, encoded, picture
+from tests.unit.test_native import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "mxtrain" / "data" / "native"
@@ -40,7 +40,26 @@ def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path) -> None:
             for height, width in ((33, 47), (17, 5), (90, 120)):
                 files.append(tmp_path / f"{sampling}-{interval}-{height}.jpg")
                 files[-1].write_bytes(encoded(picture(rng, height, width, 40), 80, sampling, interval))
-    done = subprocess.run([program, str(ROUNDS), *files], capture_output=True, text=True, timeout=120)
+    num_tried, num_decoded = run(program, ROUNDS, files)
+    assert num_tried == ROUNDS * len(files) and num_decoded > num_tried // 10
+
+
+def test_reading_on_behind_the_end_stays_in_memory(program: Path, tmp_path: Path) -> None:
+    """Zeros, also those behind the end, are the longest code there is, and it takes the most bits with it."""
+    longest = tmp_path / "longest.jpg"
+    longest.write_bytes(assembled("0" * 16, {16: b"\x0f"}, {16: b"\x0f"}))
+    assert run(program, 1, [longest]) == (1, 0)
+
+
+def run(program: Path, num_rounds: int, files: list[Path]) -> tuple[int, int]:
+    """How many damaged files it tried, and how many of these it decoded."""
+    done = subprocess.run(
+        [program, str(num_rounds), *files],
+        env={"ASAN_OPTIONS": "malloc_fill_byte=0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     num_tried, num_decoded = map(int, done.stdout.split())
-    assert num_tried == ROUNDS * len(files) and num_decoded > num_tried // 10
+    return num_tried, num_decoded

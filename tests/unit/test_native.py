@@ -41,6 +41,42 @@ def encoded(image: Any, quality: int, sampling: str, interval: int = 0, **option
     return bytes(cv2.imencode(".jpg", image[:, :, ::-1], settings)[1].tobytes())
 
 
+def segment(marker: int, data: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
+
+
+def codes(symbols_of_length: dict[int, bytes]) -> bytes:
+    """A Huffman table as files hold it."""
+    counts = bytes(len(symbols_of_length.get(length, b"")) for length in range(1, 17))
+    return counts + b"".join(symbols for _, symbols in sorted(symbols_of_length.items()))
+
+
+def assembled(
+    bits: str,
+    dc: dict[int, bytes],
+    ac: dict[int, bytes],
+    height: int = 16,
+    width: int = 16,
+    versions: tuple[int, ...] = (1,),
+) -> bytes:
+    """A 4:2:0 JPEG that no encoder makes."""
+    scan = int(bits + "1" * (-len(bits) % 8), 2).to_bytes(-(-len(bits) // 8), "big")
+    jfif = [segment(0xE0, b"JFIF\0" + bytes([version, 1, 0, 0, 1, 0, 1, 0, 0])) for version in versions]
+    components = bytes([1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0])
+    return b"".join(
+        [
+            b"\xff\xd8",
+            *jfif,
+            segment(0xDB, b"\0" + b"\1" * 64),
+            segment(0xC0, struct.pack(">BHHB", 8, height, width, 3) + components),
+            segment(0xC4, b"\x00" + codes(dc) + b"\x10" + codes(ac)),
+            segment(0xDA, bytes([3, 1, 0, 2, 0, 3, 0, 0, 63, 0])),
+            scan.replace(b"\xff", b"\xff\0"),
+            b"\xff\xd9",
+        ]
+    )
+
+
 def boxes(
     rng: np.random.Generator, height: int, width: int, count: int
 ) -> Iterator[tuple[int, int, int, int]]:
@@ -89,10 +125,11 @@ def test_optimised_tables_and_extra_segments_are_understood() -> None:
 
 @needs_native
 def test_coefficients_past_16_bits_wrap_as_libjpegs_do() -> None:
-    """Quantizers far larger than the encoder's: sums overflow, in the same way."""
+    """Quantizers far larger than the encoder's: sums overflow, in the same way; where all is flat, in another."""
     rng = np.random.default_rng(8)
-    for noise in (10, 100):
-        payload = bytearray(encoded(picture(rng, 64, 64, noise), 60, "420"))
+    stripes = np.tile(np.repeat(rng.integers(0, 256, (1, 64, 1), np.uint8), 3, 2), (64, 1, 1))
+    for image in (picture(rng, 64, 64, 10), picture(rng, 64, 64, 100), np.zeros_like(stripes), stripes):
+        payload = bytearray(encoded(image, 60, "420"))
         for at in (place for place in range(len(payload)) if payload[place : place + 2] == b"\xff\xdb"):
             payload[at + 5 : at + 69] = bytes(rng.integers(200, 256, 64, dtype=np.uint8))
         np.testing.assert_array_equal(
@@ -125,6 +162,39 @@ def test_other_jpegs_are_left_to_libjpeg() -> None:
         assert native.crop(payload, 0, 0, 8, 8) is None  # type: ignore[misc]
 
 
+GRAY = ("00" * 6, {1: b"\0"}, {1: b"\0"})  # differences of 0, and blocks that end at once
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(assembled("00" * 6, {1: b"\0\1"}, {1: b"\0"}), id="a code that is all ones"),
+        pytest.param(assembled(*GRAY, versions=(1, 2)), id="another JFIF"),
+        pytest.param(assembled(*GRAY, width=65501), id="wider than libjpeg takes"),
+        pytest.param(assembled(*GRAY, height=65501), id="higher than libjpeg takes"),
+    ],
+)
+def test_what_libjpeg_refuses_is_left_to_it(payload: bytes) -> None:
+    with pytest.raises(ValueError):
+        simplejpeg.decode_jpeg(payload)
+    assert native.crop(payload, 0, 0, 8, 8) is None  # type: ignore[misc]
+
+
+@needs_native
+def test_sums_past_32_bits_are_left_to_libjpeg() -> None:
+    unit = ("0" + "1" * 15 + "0") * 4 + "100" * 2  # luma brighter by 32767 each time
+    payload = assembled(unit * 4094 * 5, {1: b"\x0f", 2: b"\0"}, {1: b"\0"}, height=80, width=65500)
+    assert native.crop(payload, 0, 0, 48, 65500) is not None  # type: ignore[misc]
+    assert native.crop(payload, 0, 0, 80, 65500) is None  # type: ignore[misc]
+
+
+@needs_native
+def test_the_least_that_is_a_jpeg_is_decoded() -> None:
+    payload = assembled(*GRAY)
+    np.testing.assert_array_equal(cropped(payload, (0, 0, 16, 16)), simplejpeg.decode_jpeg(payload))
+
+
 @needs_native
 @pytest.mark.parametrize(
     "box", [(-1, 0, 8, 8), (0, 0, 0, 8), (0, 33, 8, 8), (0, 0, 41, 8), (2**31 - 1, 0, 8, 8)]
@@ -148,7 +218,7 @@ def test_a_damaged_scan_is_decoded_as_libjpeg_does_or_left_to_it() -> None:
         start = scan_at if trial % 4 else 2
         for at in rng.integers(start, len(payload), rng.integers(1, 4)).tolist():
             payload[at] = int(rng.integers(0, 256))
-        found = cropped(bytes(payload), (0, 0, 8, 8)) if size_of(payload) == (48, 64) else None
+        found = cropped(bytes(payload), (0, 0, 8, 8)) if size_of(bytes(payload)) == (48, 64) else None
         if found is None:
             continue
         try:
@@ -160,9 +230,10 @@ def test_a_damaged_scan_is_decoded_as_libjpeg_does_or_left_to_it() -> None:
     assert num_decoded > 100
 
 
-def size_of(payload: bytearray) -> tuple[int, int] | None:
-    at = bytes(payload).find(b"\xff\xc0")
-    return struct.unpack(">HH", payload[at + 5 : at + 9]) if at >= 0 else None  # type: ignore[return-value]
+def size_of(payload: bytes) -> tuple[int, int]:
+    """Height and width; none where damage took the frame's marker."""
+    at = payload.find(b"\xff\xc0")
+    return struct.unpack(">HH", payload[at + 5 : at + 9]) if at >= 0 else (0, 0)  # type: ignore[return-value]
 
 
 @needs_native
@@ -171,11 +242,14 @@ def size_of(payload: bytearray) -> tuple[int, int] | None:
 def test_planes_are_numpys(dtype: Any, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(12)
     image = rng.integers(0, 256, (shape[0] + 2, shape[1] + 4, 3), dtype=np.uint8)[1:-1, 3:-1]
+    views = (image, image[::-1], image[:, ::-1])
     scale, offset = rng.uniform(0.001, 1, 3).tolist(), rng.uniform(-2, 2, 3).tolist()
-    ours, numpys = (np.empty((3, *shape), dtype) for _ in range(2))
-    pixels.write_planes(image, ours, scale, offset)
+    ours, numpys = (np.empty((len(views), 3, *shape), dtype) for _ in range(2))
+    for view, planes in zip(views, ours):
+        pixels.write_planes(view, planes, scale, offset)
     monkeypatch.setattr(native, "planes", None)
-    pixels.write_planes(image, numpys, scale, offset)
+    for view, planes in zip(views, numpys):
+        pixels.write_planes(view, planes, scale, offset)
     np.testing.assert_array_equal(ours, numpys)
 
 

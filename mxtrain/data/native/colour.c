@@ -110,7 +110,7 @@ void to_rgb(const Jpeg *jpeg, const Planes *planes, const Box *box, uint8_t *row
         first_column = planes->first_column * 8;
     int first = box->left / jpeg->horizontal, count = (box->left + box->width - 1) / jpeg->horizontal - first + 1;
     size_t length = (size_t)(box->width + 4);
-    uint16_t *sums = (uint16_t *)(void *)(rows + 2 * length + (2 * length) % 2);
+    uint16_t *sums = (uint16_t *)(void *)(rows + 2 * length);
     for (int row = box->top; row < box->top + box->height; row++, rgb += 3 * (size_t)box->width) {
         const uint8_t *chroma[2];
         int near = row / jpeg->vertical, far = limited(row % 2 ? near + 1 : near - 1, last_row);

@@ -4,8 +4,6 @@
 
 #include "crop.h"
 
-enum { PADDING = 1024 };
-
 /* The units that hold these pixels and, where chroma is spread, the sample of it on either side. */
 static void cover(int start, int length, int sampling, int size, int *first, int *end) {
     int margin = sampling == 2, num_samples = (size + sampling - 1) / sampling;
@@ -21,15 +19,15 @@ int decode_box(const Jpeg *jpeg, const Box *box, uint8_t *rgb) {
     size_t rows = 8 * (size_t)(planes.end_row - planes.first_row),
            columns = 8 * (size_t)(planes.end_column - planes.first_column);
     size_t luma = rows * (size_t)jpeg->vertical * columns * (size_t)jpeg->horizontal, chroma = rows * columns;
-    size_t scratch = 8 * (size_t)box->width;
-    uint8_t *memory = malloc(luma + 2 * chroma + scratch + jpeg->scan_bytes + 2 * PADDING);
+    size_t scratch = 3 * (size_t)box->width + 32;
+    uint8_t *memory = malloc(luma + 2 * chroma + scratch + jpeg->scan_bytes + PADDING);
     if (!memory) return NO_MEMORY;
     for (int component = 0; component < NUM_COMPONENTS; component++) {
         planes.samples[component] = memory + (component ? luma + (size_t)(component - 1) * chroma : 0);
         planes.stride[component] = component ? columns : columns * (size_t)jpeg->horizontal;
     }
     uint8_t *behind = memory + luma + 2 * chroma;
-    int failed = decode_units(jpeg, &planes, behind + scratch + PADDING);
+    int failed = decode_units(jpeg, &planes, behind + scratch);
     if (!failed) to_rgb(jpeg, &planes, box, behind, rgb);
     free(memory);
     return failed;

@@ -21,6 +21,10 @@ enum { OK = 0, NOT_OURS = 1, NO_MEMORY = 2 };
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* What is read past the end of a stretch before that is noticed: a unit of 6 blocks of 64 numbers of 31 bits, and a word.
+   It is all zeros. */
+#define PADDING 1536
+
 /* `LOOKED_UP` bits find a code, and mostly the number behind it, in one step. */
 #define LOOKED_UP 10
 
@@ -54,14 +58,16 @@ typedef struct {
 } Planes;
 
 int parse_jpeg(const uint8_t *bytes, size_t num_bytes, Jpeg *jpeg);
+/* `unstuffed` takes the scan's bytes and the padding. */
 int decode_units(const Jpeg *jpeg, const Planes *planes, uint8_t *unstuffed);
 void inverse_dct(const int16_t *coefficients, const int16_t *quantizers, uint8_t *samples, size_t stride);
 void to_rgb(const Jpeg *jpeg, const Planes *planes, const Box *box, uint8_t *rows, uint8_t *rgb);
 
-/* RGB, `stride` bytes from one row to the next. */
+/* RGB, `stride` bytes from one row to the next, which may lie before it. */
 typedef struct {
     const uint8_t *pixels;
-    size_t height, width, stride;
+    size_t height, width;
+    ptrdiff_t stride;
 } Pixels;
 
 /* Three planes of height x width, one for each colour. */

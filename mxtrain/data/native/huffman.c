@@ -7,7 +7,7 @@
 
 #include "crop.h"
 
-enum { RESTART_0 = 0xD0, END = 0xD9, PADDING = 256 /* more than a block's bits, 64 x 31 */ };
+enum { RESTART_0 = 0xD0, END = 0xD9 };
 
 /* A `lookup` entry: how many bits to step on (6 bits), whether the number behind the code is in it too (bit 6), then 8
    bits: how many zeros come before (with the number) or the symbol (without), and the number in the upper half. */
@@ -69,8 +69,9 @@ static int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
     memset(codes->lookup, 0, sizeof codes->lookup);
     for (int length = 1; length <= 16; length++, code <<= 1) {
         codes->to_symbol[length] = place - code;
+        if (code + counts[length - 1] >= 1 << length) return NOT_OURS; /* too many, or one that is all ones */
         for (int of_length = 0; of_length < counts[length - 1]; of_length++, place++, code++) {
-            if (code >= 1 << length || (!is_ac && symbols[place] > 15)) return NOT_OURS;
+            if (!is_ac && symbols[place] > 15) return NOT_OURS;
             codes->symbols[place] = symbols[place];
             uint32_t num_following = length <= LOOKED_UP ? 1u << (LOOKED_UP - length) : 0;
             for (uint32_t following = 0; following < num_following; following++)
@@ -156,7 +157,7 @@ INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes
             int difference;
             if (is_needed) memset(coefficients, 0, sizeof coefficients);
             if (read_dc(dc, from, &difference) || read_ac(ac, from, coefficients)) return NOT_OURS;
-            predictions[component] += difference;
+            if (__builtin_add_overflow(predictions[component], difference, &predictions[component])) return NOT_OURS;
             if (!is_needed) continue;
             size_t top = (size_t)((row - planes->first_row) * high + block / wide) * 8;
             size_t left = (size_t)((column - planes->first_column) * wide + block % wide) * 8;

@@ -76,11 +76,18 @@ INLINE void transpose(__m128i v[8]) {
 }
 
 void inverse_dct(const int16_t *coefficients, const int16_t *quantizers, uint8_t *samples, size_t stride) {
-    __m128i v[8];
-    for (int row = 0; row < 8; row++)
-        v[row] = _mm_mullo_epi16(_mm_loadu_si128((const __m128i *)(const void *)(coefficients + 8 * row)),
-                                 _mm_loadu_si128((const __m128i *)(const void *)(quantizers + 8 * row)));
-    transform(v, 11);
+    __m128i v[8], vertical = _mm_setzero_si128();
+    for (int row = 0; row < 8; row++) {
+        __m128i of_row = _mm_loadu_si128((const __m128i *)(const void *)(coefficients + 8 * row));
+        if (row) vertical = _mm_or_si128(vertical, of_row);
+        v[row] = _mm_mullo_epi16(of_row, _mm_loadu_si128((const __m128i *)(const void *)(quantizers + 8 * row)));
+    }
+    if (_mm_testz_si128(vertical, vertical)) { /* libjpeg only shifts then: what would saturate wraps */
+        v[0] = _mm_slli_epi16(v[0], 2);
+        for (int row = 1; row < 8; row++) v[row] = v[0];
+    } else {
+        transform(v, 11);
+    }
     transpose(v);
     transform(v, 18);
     transpose(v);

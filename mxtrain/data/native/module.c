@@ -25,7 +25,8 @@ static PyObject *crop(PyObject *module, PyObject *arguments) {
         uint8_t *rgb = (uint8_t *)PyByteArray_AS_STRING(pixels);
         PyThreadState *lock = PyEval_SaveThread();
         failed = decode_box(&jpeg, &box, rgb);
-        PyEval_RestoreThread(lock); if (failed) Py_CLEAR(pixels);
+        PyEval_RestoreThread(lock);
+        if (failed) Py_CLEAR(pixels);
         if (failed == NO_MEMORY) PyErr_NoMemory();
     }
     PyBuffer_Release(&bytes);
@@ -41,7 +42,7 @@ PyDoc_STRVAR(
 
 static int is_shaped(const Py_buffer *image, const Py_buffer *out) {
     return image->ndim == 3 && image->itemsize == 1 && image->shape[2] == 3 && image->strides[2] == 1 &&
-           image->strides[1] == 3 && image->strides[0] >= 0 && out->ndim == 3 && out->shape[0] == 3 &&
+           image->strides[1] == 3 && out->ndim == 3 && out->shape[0] == 3 &&
            out->shape[1] == image->shape[0] && out->shape[2] == image->shape[1] &&
            (out->itemsize == 1 || (out->itemsize == 4 && out->format[0] == 'f'));
 }
@@ -61,7 +62,7 @@ static PyObject *planes(PyObject *module, PyObject *arguments) {
     }
     int is_right = is_shaped(&image, &out);
     if (is_right) {
-        Pixels pixels = {image.buf, (size_t)image.shape[0], (size_t)image.shape[1], (size_t)image.strides[0]};
+        Pixels pixels = {image.buf, (size_t)image.shape[0], (size_t)image.shape[1], image.strides[0]};
         PyThreadState *lock = PyEval_SaveThread();
         if (out.itemsize == 4) to_floats(&pixels, scale, offset, out.buf);
         else to_bytes(&pixels, out.buf);

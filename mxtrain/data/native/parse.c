@@ -5,6 +5,7 @@
 #include "crop.h"
 
 enum { START = 0xD8, END = 0xD9, BASELINE = 0xC0, CODES = 0xC4, SCAN = 0xDA, QUANTIZERS = 0xDB, INTERVAL = 0xDD };
+enum { MAX_SIDE = 65500 /* of libjpeg */ };
 
 static const uint8_t NATURAL[64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
@@ -49,6 +50,7 @@ static int parse_frame(const uint8_t *data, int length, Jpeg *jpeg, Tables *tabl
     int is_sampled_as_usual =
         jpeg->horizontal == 2 ? jpeg->vertical <= 2 : jpeg->horizontal == 1 && jpeg->vertical == 1;
     if (!is_sampled_as_usual || !jpeg->vertical || data[10] != 0x11 || data[13] != 0x11) return NOT_OURS;
+    if (jpeg->height > MAX_SIDE || jpeg->width > MAX_SIDE) return NOT_OURS;
     if (!jpeg->height || jpeg->width <= 4) return NOT_OURS; /* libjpeg does not smooth chroma of 2 samples a row */
     tables->frame = data;
     return OK;
@@ -85,7 +87,8 @@ int parse_jpeg(const uint8_t *bytes, size_t num_bytes, Jpeg *jpeg) {
         else if (marker == CODES) failed = parse_codes(data, length, jpeg);
         else if (marker == BASELINE) failed = parse_frame(data, length, jpeg, &tables);
         else if (marker == INTERVAL) failed = length != 2, jpeg->interval = length == 2 ? big_endian(data) : 0;
-        else if (marker == 0xE0 && length >= 14 && !memcmp(data, "JFIF\0\1", 6)) tables.is_jfif = 1;
+        else if (marker == 0xE0 && length >= 14 && !memcmp(data, "JFIF", 5))
+            tables.is_jfif = 1, failed = data[5] != 1; /* of any other version, libjpeg warns */
         else if (marker == SCAN) {
             jpeg->scan = bytes + at, jpeg->scan_bytes = num_bytes - at;
             return parse_scan(data, length, jpeg, &tables);

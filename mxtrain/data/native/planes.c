@@ -63,7 +63,7 @@ void to_floats(const Pixels *image, const float scale[3], const float offset[3],
     for (int colour = 0; colour < 3; colour++) {
         Thirds thirds = thirds_from(colour);
         for (size_t row = 0; row < image->height; row++, planes += image->width)
-            row_to_floats(image->pixels + row * image->stride, image->width, colour, &thirds, scale[colour],
+            row_to_floats(image->pixels + (ptrdiff_t)row * image->stride, image->width, colour, &thirds, scale[colour],
                           offset[colour], planes);
     }
 }
@@ -72,6 +72,6 @@ void to_bytes(const Pixels *image, uint8_t *planes) {
     for (int colour = 0; colour < 3; colour++) {
         Thirds thirds = thirds_from(colour);
         for (size_t row = 0; row < image->height; row++, planes += image->width)
-            row_to_bytes(image->pixels + row * image->stride, image->width, colour, &thirds, planes);
+            row_to_bytes(image->pixels + (ptrdiff_t)row * image->stride, image->width, colour, &thirds, planes);
     }
 }
