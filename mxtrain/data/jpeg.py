@@ -95,6 +95,8 @@ def _header(payload: Payload) -> tuple[int, int, str]:
         height, width, colorspace, _ = simplejpeg.decode_jpeg_header(payload)
     except ValueError as error:
         raise BadPicture(str(error)) from None
+    except KeyError:  # libjpeg-turbo knows 4:4:1, simplejpeg has no name for it
+        raise BadPicture("its chroma is sampled 4:4:1; encode it again") from None
     return (*_bounded(height, width), colorspace)
 
 

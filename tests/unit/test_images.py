@@ -103,6 +103,14 @@ def test_a_flipped_run_of_bytes_in_a_jpeg_is_refused():
         images.decode(bytes(payload))
 
 
+def test_a_jpeg_sampled_in_an_unheard_of_way_is_refused():
+    settings = [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411]
+    payload = bytearray(cv2.imencode(".jpg", np.zeros((32, 32, 3), np.uint8), settings)[1])
+    payload[payload.index(b"\xff\xc0") + 11] = 0x14  # 1 x 4 for 4 x 1
+    with pytest.raises(BadPicture, match="sampl"):
+        images.decode(bytes(payload))
+
+
 def test_a_jpeg_that_announces_more_pixels_than_memory_holds_is_refused_by_its_header():
     payload = bytearray(saved(picture(), "JPEG"))
     frame = payload.index(b"\xff\xc0")
