@@ -96,7 +96,7 @@ def _header(payload: Payload) -> tuple[int, int, str]:
     except ValueError as error:
         raise BadPicture(str(error)) from None
     except KeyError:  # libjpeg-turbo knows 4:4:1, simplejpeg has no name for it
-        raise BadPicture("its chroma is sampled 4:4:1; encode it again") from None
+        raise BadPicture("its chroma is sampled 4:4:1, which is not supported") from None
     return (*_bounded(height, width), colorspace)
 
 
