@@ -49,6 +49,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.same_curve
 	$(BIN)/python -m benchmarks.learn
+	$(BIN)/python -m benchmarks.remat
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.packing
 	$(BIN)/python -m benchmarks.loader

@@ -83,6 +83,7 @@ class Model:
     freeze: str = flag(
         "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
     )
+    remat: bool = flag(False, "less memory, more time: activations are computed again in the backward pass")
     loss: str = flag(
         "cross_entropy",
         "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 from mxtrain import config, layout
 from mxtrain.config import Run
-from mxtrain.models import initializers, zoo
+from mxtrain.models import initializers, remat, zoo
 from mxtrain.runtime import mx
 from mxtrain.train import freeze, origins, precision, pretrained, weights
 from mxtrain.train.checkpoint import Checkpoint
@@ -30,7 +30,10 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
     zoo.compile(net, model.model, places, run.data.image_size, num_classes)
     if model.pretrained:
         pretrained.load(net, origins.weights_file("--pretrained", model.pretrained))
-    return net
+    if not model.remat:
+        return net
+    size = run.data.image_size
+    return remat.recomputed(net, model.model, (1, zoo.CHANNELS, size, size))
 
 
 def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:

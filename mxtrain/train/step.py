@@ -11,6 +11,7 @@ import itertools
 import math
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
+from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train import precision
 from mxtrain.train.gradients import GradientSum
@@ -50,6 +51,7 @@ def train_step(
             running.before(context)
             scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
             scaled.backward()
+            remat.finish_backward(parts.net, context)
             sums.append(loss_and_hits)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.

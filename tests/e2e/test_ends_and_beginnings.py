@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -87,3 +88,17 @@ def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command
     assert "parameters taken" in done.stderr and "left out" not in done.stderr
     losses = [records(tmp_path / name)[0]["loss"] for name in ("first", "second")]
     assert losses[1] < losses[0]
+
+
+def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path, command: Command) -> None:
+    wanted = ["--amp", "bf16", "--model", "small_resnet", "--epochs", "1"]
+    for name, more in (("plain", []), ("again", ["--remat"])):
+        done = command("mxtrain.fit", *flags(shapes, tmp_path / name), *wanted, *more)
+        assert done.returncode == 0, done.stderr
+    plain, again = (
+        [record["loss"] for record in records(tmp_path / name) if record["kind"] == "train"]
+        for name in ("plain", "again")
+    )
+    assert again == pytest.approx(plain, rel=1e-6)
+    judged = command("mxtrain.evaluate", "--run", tmp_path / "again", "--json")
+    assert json.loads(judged.stdout)["val_loss"] == pytest.approx(records(tmp_path / "again")[-1]["val_loss"])

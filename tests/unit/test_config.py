@@ -35,6 +35,7 @@ FLAGS = [
     "--pretrained",
     "--teacher",
     "--freeze",
+    "--remat",
     "--loss",
     "--amp",
     "--loss-scale",

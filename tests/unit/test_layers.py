@@ -23,6 +23,8 @@ LAYERS = [
         "models.losses",
         "models.initializers",
         "models.graph",
+        "models.segments",
+        "models.remat",
         "train.precision",
         "train.gradients",
         "train.statistics",
