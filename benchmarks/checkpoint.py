@@ -18,13 +18,19 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 BAR = 0.02
 SECONDS_BETWEEN = 60.0
 IMAGE_SIZE, BATCH_SIZE, NUM_CLASSES = 64, 8, 1000
 STEPS_PER_ROUND = 12
 DATA = {"class_names": [], "num_samples": 0}
+
+
+class Round(NamedTuple):
+    stalled_seconds: float
+    seconds: float
+    num_steps: int
 
 
 def main() -> int:
@@ -43,37 +49,53 @@ def main() -> int:
     return 0 if all(each["share_lost"] <= BAR for each in found.values()) else 1
 
 
-def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
-    """Medians over the rounds, in seconds."""
-    from mxtrain import config, runtime
+class Training:
+    """Steps of ResNet-50, and what a checkpoint of them takes."""
 
-    runtime.load()
-    from mxtrain.train import saving, state, step
+    def __init__(self, optimizer: str, out: Path):
+        from mxtrain import config, runtime
 
-    flags = (
-        f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
-    )
-    run = config.parse([*flags.split(), "--optimizer", optimizer])
-    parts = state.build(run, NUM_CLASSES)
-    progress = state.restore(run, parts, None)
-    batch = random_batch()
-    (out / "metrics.jsonl").touch()
+        runtime.load()
+        from mxtrain.train import state
 
-    def train(begin: Callable[[], Any], under_way: Callable[[], bool]) -> tuple[float, float, int]:
-        """Seconds until the first step, seconds of the round, and its steps."""
-        nonlocal progress
+        flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
+        self.run = config.parse([*flags.split(), "--optimizer", optimizer])
+        self.parts = state.build(self.run, NUM_CLASSES)
+        self.progress = state.restore(self.run, self.parts, None)
+        self.batch = random_batch()
+
+    def snapshot(self) -> Any:
+        from mxtrain.train import state
+
+        return state.snapshot(self.run, self.parts, self.progress, DATA)
+
+    def round(self, begin: Callable[[], Any], under_way: Callable[[], bool]) -> Round:
+        """Steps after `begin`, as many as in every round and until nothing is under way."""
+        from mxtrain.train.step import train_step
+
         started, num_steps = time.perf_counter(), 0
         begin()
         stalled = time.perf_counter() - started
         while num_steps < STEPS_PER_ROUND or under_way():
-            outcome = step.train_step(parts, [batch], lambda batch: None, progress.step, 1e-6, progress.scale)
-            progress, num_steps = progress.after(outcome), num_steps + 1
-        return stalled, time.perf_counter() - started, num_steps
+            progress = self.progress
+            outcome = train_step(
+                self.parts, [self.batch], lambda batch: None, progress.step, 1e-6, progress.scale
+            )
+            self.progress, num_steps = progress.after(outcome), num_steps + 1
+        return Round(stalled, time.perf_counter() - started, num_steps)
 
-    with saving.Saver(run.keep) as saver:
+
+def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
+    """Seconds, as medians or as all rounds in order of size."""
+    from mxtrain.train.saving import Saver
+
+    training = Training(optimizer, out)
+    (out / "metrics.jsonl").touch()
+    sides: dict[str, list[Round]] = {"without": [], "beside": [], "waiting": []}
+    with Saver(training.run.keep) as saver:
 
         def save() -> None:
-            saver.save(state.snapshot(run, parts, progress, DATA))
+            saver.save(training.snapshot())
 
         def save_and_wait() -> None:
             save()
@@ -82,24 +104,21 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
         def under_way() -> bool:
             return saver.under_way is not None and not saver.under_way.done()
 
-        train(lambda: None, under_way)  # to warm up
-        sides: dict[str, list[tuple[float, float, int]]] = {"without": [], "beside": [], "waiting": []}
+        training.round(lambda: None, under_way)  # to warm up
         for _ in range(rounds):
-            sides["without"].append(train(lambda: None, lambda: False))
-            sides["beside"].append(train(save, under_way))
-            sides["waiting"].append(train(save_and_wait, lambda: False))
-    of_step = [seconds / num_steps for _, seconds, num_steps in sides["without"]]
+            sides["without"].append(training.round(lambda: None, under_way))
+            sides["beside"].append(training.round(save, under_way))
+            sides["waiting"].append(training.round(save_and_wait, under_way))
+    of_step = [each.seconds / each.num_steps for each in sides["without"]]
     lost = {
-        name: sorted(
-            seconds - num_steps * step for (_, seconds, num_steps), step in zip(sides[name], of_step)
-        )
+        name: sorted(each.seconds - each.num_steps * step for each, step in zip(sides[name], of_step))
         for name in ("beside", "waiting")
     }
     newest = sorted((out / "checkpoints").iterdir())[-1]
     return {
         "megabytes": sum(path.stat().st_size for path in newest.iterdir()) / 1e6,
         "step_seconds": statistics.median(of_step),
-        "copy_seconds": statistics.median(stalled for stalled, _, _ in sides["beside"]),
+        "copy_seconds": statistics.median(each.stalled_seconds for each in sides["beside"]),
         "lost_seconds": lost["beside"],
         "lost_seconds_waiting": lost["waiting"],
         "share_lost": statistics.median(lost["beside"]) / SECONDS_BETWEEN,

@@ -70,12 +70,7 @@ def run(
                 if wish:
                     raise wish
                 if unscored:
-                    with averaged(parts.ema):
-                        found = evaluate(run, parts.net, val, parts.contexts, wishes)
-                    if found is not None:  # a wish cuts it short, and whoever goes on evaluates first
-                        write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
-                        _refuse_no_loss(found["val_loss"], progress.step)
-                        progress = progress.scored(found["val_accuracy"])
+                    progress = _scored(run, parts, val, progress, epoch, wishes, write)
                     continue
 
                 started, step = time.monotonic(), progress.step
@@ -93,6 +88,19 @@ def run(
         logger.info(
             "--early-stop: no better score than %.4f of step %d", progress.best.score, progress.best.step
         )
+
+
+def _scored(
+    run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, wishes: list[Stop], write: Any
+) -> Progress:
+    """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
+    with averaged(parts.ema):
+        found = evaluate(run, parts.net, val, parts.contexts, wishes)
+    if found is None:
+        return progress
+    write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
+    _refuse_no_loss(found["val_loss"], progress.step)
+    return progress.scored(found["val_accuracy"])
 
 
 def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
