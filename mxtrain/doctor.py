@@ -6,7 +6,6 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from typing import Any
 import mxtrain
 from mxtrain import machine
 from mxtrain.arguments import Parser
+from mxtrain.data import native
 from mxtrain.errors import Stop, UsageError, one_line
 
 PROBE_SECONDS = 120
@@ -72,7 +72,7 @@ def examine() -> dict[str, Any]:
         "threads": threads(),
         "gpu": machine.gpus(),
         "shared_memory": machine.shared_memory(),
-        "native_decoder": importlib.util.find_spec("mxtrain.data.native._built") is not None,
+        "native_decoder": native.crop is not None,
         "ports": ports(),
         "wheel_conflicts": machine.wheel_conflicts(),
         "missing_libraries": machine.missing_libraries(),
@@ -159,7 +159,7 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
         advice.append(
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
-    if not facts["native_decoder"]:
+    if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
         advice.append("pictures load 1.5 times as fast with a C compiler: apt-get install gcc, install again")
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:
@@ -218,7 +218,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("threads", [f"{threads['usable_cores']} usable of {threads['logical_cores']} cores{quota}"]),
         ("gpu", gpus or [f"none: {facts['gpu']['reason']}"]),
         ("/dev/shm", [f"{shm['free_bytes'] / 2**20:,.0f} MiB free of {shm['total_bytes'] / 2**20:,.0f} MiB"]),
-        ("loading", ["native decoder built" if facts["native_decoder"] else "no native decoder"]),
+        ("loading", ["native decoder" if facts["native_decoder"] else "no native decoder"]),
         ("ports", [bound, *(f"{name}={value}" for name, value in ports["variables"].items())]),
         ("wheels", facts["wheel_conflicts"] or ["no conflicts"]),
         ("libraries", missing or ["none missing"]),

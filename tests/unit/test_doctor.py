@@ -70,6 +70,10 @@ def test_each_finding_has_its_advice(changes: dict[str, Any], sentence: str) -> 
     assert sentence in advice(**changes)
 
 
+def test_a_compiler_is_no_help_to_a_machine_that_cannot_run_what_it_makes() -> None:
+    assert "compiler" not in advice(native_decoder=False, cpu={"instructions": []})
+
+
 def test_without_mxnet_the_reason_comes_first_and_no_flags_follow() -> None:
     lines = advice(mxnet={"error": "no mxnet is installed"}, trainable=False).splitlines()
     assert lines == ["no mxnet is installed"]

@@ -17,7 +17,7 @@ except ImportError:
 
 Function = Callable[..., Any]
 
-crop: Function | None = getattr(
-    _built, "crop", None
-)  # (payload, top, left, height, width); None: not its kind
-planes: Function | None = getattr(_built, "planes", None)  # (image, out, scale, offset)
+# crop(payload, top, left, height, width) -> RGB in a bytearray; None: not its kind
+crop: Function | None = getattr(_built, "crop", None)
+# planes(image, out, scale, offset)
+planes: Function | None = getattr(_built, "planes", None)
