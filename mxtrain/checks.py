@@ -27,7 +27,8 @@ def check(run: Run) -> None:
     _check_devices(run)
     _check_batch(run)
     _check_resume(run.keep.resume)
-    _check_out(Path(run.keep.out))
+    if not run.keep.dry_run:
+        _check_out(Path(run.keep.out))
 
 
 def check_description(run: Run) -> None:

@@ -166,6 +166,7 @@ class Keep:
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
+    dry_run: bool = flag(False, "print the plan and a table of the parameters, and stop")
     plot_schedule: str = flag("", "draw the rate over all steps of the run into this PNG, and stop")
     log_level: str = flag("info", "what is told on stderr: debug | info | warning")
 

@@ -60,12 +60,19 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
     val = open_source("--val", run.data.val, run) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
     data = {**resume.describe(train, class_names), **origins.describe(run, class_names)}
+    plan = [
+        f"{train.path}: {len(train)} samples, {len(class_names)} classes",
+        str(layout.batch_plan(run)),
+        schedules.describe(run.optim, *schedules.length(run.optim, len(train))),
+    ]
+    if run.keep.dry_run:
+        _tell(run, plan, len(class_names))
+        return
     with run_folder.held(run) as out:
         resume_from = resume.find(run, data)
         run_folder.describe(run)
-        logger.info("%s: %d samples, %d classes", train.path, len(train), len(class_names))
-        logger.info("%s", layout.batch_plan(run))
-        logger.info("%s", schedules.describe(run.optim, *schedules.length(run.optim, len(train))))
+        for line in plan:
+            logger.info("%s", line)
         kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
         if run.optim.overfit:
             kept_val = visits.Overfitted(run, kept_train)
@@ -79,6 +86,17 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
         found = run_folder.last_evaluation(out)
     score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
     print(f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}", flush=True)
+
+
+def _tell(run: config.Run, plan: list[str], num_classes: int) -> None:
+    """What would be trained; no run folder is made."""
+    from mxtrain import run_folder, runtime
+
+    run_folder.start_log(run.keep.log_level)
+    runtime.load(threads=run.layout.threads or None)
+    from mxtrain.train import dry_run
+
+    print("\n".join([*plan, dry_run.describe(run, num_classes)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def held(run: config.Run) -> Iterator[Path]:
             if run.keep.resume == "never":
                 _set_aside(out)
             checkpoint.clean(out / "checkpoints")
-            _start_log(out / "logs" / "fit.log", run.keep.log_level)
+            start_log(run.keep.log_level, out / "logs" / "fit.log")
         yield out
     finally:
         os.close(handle)
@@ -114,13 +114,17 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _start_log(path: Path, level: str) -> None:
-    path.parent.mkdir(exist_ok=True)
+def start_log(level: str, path: Path | None = None) -> None:
+    """From here on the log goes to stderr, and whole to a file if one is given."""
     root = logging.getLogger("mxtrain")
     root.setLevel(logging.DEBUG)
-    to_file, to_terminal = logging.FileHandler(str(path), encoding="utf-8"), logging.StreamHandler()
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    to_terminal = logging.StreamHandler()
     to_terminal.setFormatter(logging.Formatter("%(message)s"))
     to_terminal.setLevel(level.upper())
-    root.handlers = [to_file, to_terminal]
+    root.handlers = [to_terminal]
     root.propagate = False
+    if path is not None:
+        path.parent.mkdir(exist_ok=True)
+        to_file = logging.FileHandler(str(path), encoding="utf-8")
+        to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root.addHandler(to_file)

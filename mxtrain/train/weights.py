@@ -53,7 +53,7 @@ def of_optimizer(trainer: Any) -> Arrays:
     return {
         f"{index}.{place}": array.asnumpy()
         for index, state in trainer._updaters[0].states.items()
-        for place, array in enumerate(_flat(state))
+        for place, array in enumerate(flat(state))
     }
 
 
@@ -67,7 +67,7 @@ def load_optimizer(trainer: Any, path: str, counts: dict[str, int]) -> None:
                 continue
             weight = parameter.list_data()[device]
             state = optimizer.create_state_multi_precision(index, weight)
-            for place, array in enumerate(_flat(state)):
+            for place, array in enumerate(flat(state)):
                 array[:] = arrays[f"{index}.{place}"].as_in_context(array.context)
             updater.states[index] = state
             updater.states_synced[index] = True
@@ -84,10 +84,10 @@ def update_counts(trainer: Any) -> dict[str, int]:
     return {str(index): count for index, count in trainer._optimizer._index_update_count.items()}
 
 
-def _flat(state: Any) -> list[Any]:
+def flat(state: Any) -> list[Any]:
     """The arrays inside an optimizer state: None, an array, or tuples of those."""
     if state is None:
         return []
     if isinstance(state, (list, tuple)):
-        return [array for part in state for array in _flat(part)]
+        return [array for part in state for array in flat(part)]
     return [state]

@@ -102,3 +102,21 @@ def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path
     assert again == pytest.approx(plain, rel=1e-6)
     judged = command("mxtrain.evaluate", "--run", tmp_path / "again", "--json")
     assert json.loads(judged.stdout)["val_loss"] == pytest.approx(records(tmp_path / "again")[-1]["val_loss"])
+
+
+def test_a_dry_run_tells_and_leaves_nothing(shapes: Path, tmp_path: Path, command: Command) -> None:
+    run = [*flags(shapes, tmp_path / "run"), "--dry-run", "--freeze", "0.*"]
+    done = command("mxtrain.fit", *run)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "64 samples, 2 classes",
+        "global batch 16",
+        "learning rate",
+        "0.weight",
+        "frozen",
+        "of adamw",
+    ):
+        assert words in done.stdout
+    wrong = command("mxtrain.fit", *run, "--freeze", "O.*")
+    assert wrong.returncode == 2 and "--freeze O.*" in wrong.stderr
+    assert not list(tmp_path.iterdir())

@@ -74,6 +74,7 @@ FLAGS = [
     "--keep-last",
     "--keep-best",
     "--log",
+    "--dry-run",
     "--plot-schedule",
     "--log-level",
     "--config",

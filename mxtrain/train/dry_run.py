@@ -1,0 +1,76 @@
+"""What a run would train, without training: `--dry-run`'s table of parameters, and the memory they take."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+import numpy as np
+
+from mxtrain.config import Run
+from mxtrain.train import decay, nets, optimizers, statistics, weights
+
+HEAD = ("parameter", "shape", "type", "numbers", "", "")
+
+
+def describe(run: Run, num_classes: int) -> str:
+    """A line for each parameter of the run's net, and one with the sums."""
+    places = nets.contexts(run.layout.devices)
+    net = nets.to_train(run, num_classes, places[:1])
+    named, running = weights.parameters(net), {parameter.name for parameter in statistics.parameters(net)}
+    if not run.optim.decay_all:
+        decay.exempt_from_decay(named.values())
+    rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, *_sums(run, list(named.values()), len(places))])
+
+
+def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
+    trains, decays = _trains(parameter), run.optim.weight_decay * parameter.wd_mult > 0
+    return (
+        name,
+        "x".join(map(str, parameter.shape)),
+        np.dtype(parameter.dtype).name,
+        f"{_numbers(parameter):,}",
+        "trained" if trains else "moves with the data" if parameter.name in running else "frozen",
+        "decays" if trains and decays else "",
+    )
+
+
+def _sums(run: Run, parameters: list[Any], num_devices: int) -> Iterator[str]:
+    trained = [parameter for parameter in parameters if _trains(parameter)]
+    held, gradients = (sum(map(_bytes, those)) for those in (parameters, trained))
+    state = _state_bytes(run, trained)
+    averages = f", averages {_mb(held)} on the first" if run.optim.ema else ""
+    numbers = sum(map(_numbers, parameters))
+    yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
+    yield (
+        f"each device ({num_devices}) holds weights {_mb(held)}, gradients {_mb(gradients)}, "
+        f"state of {run.optim.optimizer} {_mb(state)}{averages}, and what it computes"
+    )
+
+
+def _state_bytes(run: Run, trained: list[Any]) -> int:
+    """Of the real optimizer's state, made for one parameter at a time."""
+    optimizer = optimizers.build(run.optim)
+    total = 0
+    for index, parameter in enumerate(trained):
+        state = optimizer.create_state_multi_precision(index, parameter.list_data()[0])
+        total += sum(array.size * np.dtype(array.dtype).itemsize for array in weights.flat(state))
+    return total
+
+
+def _trains(parameter: Any) -> bool:
+    return bool(parameter.grad_req != "null")
+
+
+def _numbers(parameter: Any) -> int:
+    return int(np.prod(parameter.shape))
+
+
+def _bytes(parameter: Any) -> int:
+    return _numbers(parameter) * np.dtype(parameter.dtype).itemsize
+
+
+def _mb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB"
