@@ -11,6 +11,7 @@ What a machine has is for `machine` to know; what a role does with mxnet afterwa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -21,6 +22,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 import types
 import warnings
 from pathlib import Path
@@ -30,6 +32,7 @@ from mxtrain import machine
 from mxtrain.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
+SETTLE_SECONDS = 0.1
 
 # In this order each finds what it is linked to among those before it.
 CUDA_LIBRARIES = (
@@ -73,7 +76,19 @@ def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
         _require_opencv()
+    atexit.register(_settle, mxnet)
     return mxnet
+
+
+def _settle(mxnet: types.ModuleType) -> None:
+    """Before Python ends, nothing may be under way: MXNet's threads give NumPy's memory back through Python.
+
+    Where that is ending they abort the process, and its exit code is lost.
+    """
+    with contextlib.suppress(mxnet.base.MXNetError):
+        mxnet.nd.waitall()
+    # An operation counts as done a moment before it lets go of its arrays, and nothing tells when it has.
+    time.sleep(SETTLE_SECONDS)
 
 
 def load_gluoncv() -> types.ModuleType:

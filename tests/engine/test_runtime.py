@@ -199,3 +199,20 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
         timeout=60,
     )
     assert (done.stderr, done.returncode) == (stderr, 2 if stderr else 0)
+
+
+def test_an_exit_waits_for_what_is_under_way() -> None:
+    """MXNet's threads would give back NumPy's memory through a Python that is no more, and abort: half the time."""
+    code = """
+import numpy as np
+from mxtrain.runtime import mx
+
+def work():
+    for _ in range(50):
+        array = mx.nd.from_numpy(np.ones((1, 500, 500), np.float32), zero_copy=True)
+        mx.nd.batch_dot(array, array)
+
+work()
+raise SystemExit(4)
+"""
+    assert [run(code).returncode for _ in range(4)] == [4] * 4
