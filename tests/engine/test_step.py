@@ -109,25 +109,6 @@ def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
     assert first == second
 
 
-def test_a_short_micro_batch_counts_its_samples() -> None:
-    """10 samples as 4 + 4 + 2 have the mean loss of 10 samples, computed by hand."""
-    parts = parts_of(FLAGS)
-    before = batches(10, 4, seed=0)
-    expected = []
-    for batch in before:
-        with mx.autograd.record():
-            output = parts.net(mx.nd.array(batch.data))
-        expected.append(parts.loss(output, mx.nd.array(batch.label)).asnumpy())
-    no_dropout = parts_of(FLAGS)
-    for block in (parts.net, no_dropout.net):
-        assert any(type(child).__name__ == "Dropout" for child in block._children.values())
-    outcome = step.train_step(
-        no_dropout, batches(10, 4, 0), lambda batch: None, 0, 0.0, precision.LossScale()
-    )
-    assert outcome.num_samples == 10
-    assert outcome.loss == pytest.approx(np.concatenate(expected).mean(), rel=0.2)
-
-
 def test_every_batch_is_released_once_and_in_time() -> None:
     parts, released, given = parts_of(FLAGS + "--devices cpu:0,1"), [], batches(16, 2, seed=0)
 
