@@ -57,7 +57,7 @@ def measure(flags: list[str], out: Path) -> dict[str, Any]:
     ) as child:
         said = child.stderr.read() if child.stderr else ""
         _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
+        child.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
     if child.returncode:
         raise SystemExit(f"{' '.join(line)}: {said}")
     records = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
