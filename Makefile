@@ -10,7 +10,7 @@ DEMO ?= runs/demo
 
 env: $(READY)
 
-$(READY): pyproject.toml setup.py
+$(READY): pyproject.toml setup.py $(wildcard mxtrain/data/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=23"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cpu,dev]"
