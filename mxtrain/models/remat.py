@@ -126,6 +126,11 @@ def finish_backward(net: Any, context: Any) -> None:
         net.finish_backward(context)
 
 
+def plain(net: Any) -> Any:
+    """The net itself, whether or not it is recomputed."""
+    return net.net if isinstance(net, Recomputed) else net
+
+
 def _segment(parts: Sequence[Any], takes: Any, gives: Any) -> Any:
     """The parts as one graph between float32 arrays, though inside they take and give other types."""
     segment = mx.gluon.nn.HybridSequential(prefix="")

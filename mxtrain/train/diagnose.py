@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from mxtrain.errors import Diverged
+from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, forward
@@ -93,7 +94,7 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
 def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
     """Where one micro-batch stops being finite, None where it is finite from end to end."""
     size, context = len(batch.label), parts.contexts[0]
-    with _cut_up(parts.net, context) as events:
+    with _cut_up(remat.plain(parts.net), context) as events:
         scaled, (loss, _) = forward(parts, batch, context, step, scale)
     for event in events:
         for array in event.arrays:

@@ -94,8 +94,9 @@ def test_a_picture(tmp_path: Path, devices: str) -> None:
     assert (record["step"], record["way"]) == (3, "forward")
 
 
-def test_a_weight_in_a_middle_layer(tmp_path: Path) -> None:
-    parts = parts_of(FLAGS + "--model small_resnet")
+@pytest.mark.parametrize("extra", ["", "--remat", "--mixup 0.4", "--ema 0.9"])
+def test_a_weight_in_a_middle_layer(tmp_path: Path, extra: str) -> None:
+    parts = parts_of(FLAGS + f"--model small_resnet {extra}")
     name = "5.body.3.weight"
     weights.parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
     error, record = end(parts, numbered(16, 4), tmp_path)
