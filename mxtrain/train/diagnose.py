@@ -62,6 +62,7 @@ def diverged(
         if found is None:
             found = origin(parts, batch, progress.step - 1, progress.scale.scale)
             samples = [] if found is None else batch.request.samples[found.rows].tolist()
+        mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
     path = out / "logs" / "diverged.json"
     record = {
@@ -83,7 +84,10 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
     several = f" in {progress.bad_steps_in_a_row} steps in a row" if progress.bad_steps_in_a_row > 1 else ""
     head = f"step {progress.step}: not finite{several} (loss {outcome.loss:g})"
     if found is None:
-        where = "no micro-batch is so by itself, but their gradients add up to more than float32 holds"
+        where = (
+            "computed again, each micro-batch was finite: either their gradients add up to more than float32 "
+            "holds, or a DataLoader gave other samples"
+        )
     else:
         shown = ", ".join(map(str, samples[:SAMPLES_IN_LINE]))
         more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
