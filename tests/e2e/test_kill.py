@@ -72,6 +72,7 @@ def kill_again_and_again(out: Path, line: list[str], seed: int) -> None:
             assert run.returncode == -signal.SIGKILL
 
 
+@pytest.mark.timeout(300)
 def test_killed_five_times(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
     out = tmp_path / "run"
     line = flags(shapes, out, *RICH, "--checkpoint-steps", "2")
@@ -93,6 +94,7 @@ def rewritten(path: Path) -> Callable[[], bool]:
     return lambda: stamp() != before
 
 
+@pytest.mark.timeout(300)
 def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
     """Each time it says so, has saved the step it was at, and is gone on with by the next."""
     out = tmp_path / "run"
@@ -235,6 +237,7 @@ def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Comm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
 @pytest.mark.parametrize("amp", ["off", "bf16"])
 @pytest.mark.parametrize(
