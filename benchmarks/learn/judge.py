@@ -14,6 +14,9 @@ Linear = Dict[str, float]  # accuracy by what the linear classifier is shown
 
 FIRST_STEPS_BAR = 1e-4
 LEAST = {"digits": 0.988, "shapes": 0.9}
+WITHOUT_DROPOUT = (
+    "shapes",
+)  # the same net, weights and pixels: before the first update PyTorch has the same loss
 LINEAR_MOST = 0.22  # twice what guessing one of nine finds
 
 
@@ -45,6 +48,8 @@ def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -
     judged = [_of_first_steps(panel) for panel in first_steps]
     for task, results in learnt.items():
         judged.append(_of_task(task, results))
+        if task in WITHOUT_DROPOUT:
+            judged.append(_of_first_loss(task, results))
         judged += [_of_side(task, side, results) for side in results if side != OURS]
     judged += [
         Line(
@@ -75,6 +80,17 @@ def _of_first_steps(panel: Panel) -> Line:
 def _of_task(task: str, results: Results) -> Line:
     found = _mean(results[OURS])
     return Line(f"{task}: mean accuracy", f"{found:.2%}", f"at least {LEAST[task]:.1%}", found >= LEAST[task])
+
+
+def _of_first_loss(task: str, results: Results) -> Line:
+    pairs = zip(results[TORCH], results[OURS])
+    apart = max(abs(torchs.losses[0] / ours.losses[0] - 1) for torchs, ours in pairs)
+    return Line(
+        f"{task}: relative difference of the first loss, torch from mxtrain",
+        f"{apart:.1e}",
+        f"at most {FIRST_STEPS_BAR:g}",
+        bool(apart <= FIRST_STEPS_BAR),
+    )
 
 
 def _of_side(task: str, side: str, results: Results) -> Line:

@@ -43,7 +43,8 @@ class Residual(nn.Module):
 def thin_resnet(num_classes: int) -> nn.Module:
     blocks = [Residual(*numbers) for numbers in ((16, 16, 1), (16, 32, 2), (32, 64, 2), (64, 128, 2))]
     return nn.Sequential(
-        _unit(3, 16, 7, 4, nn.ReLU()),
+        _unit(3, 16, 7, 2, nn.ReLU()),
+        nn.MaxPool2d(3, 2, 1),
         *blocks,
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),

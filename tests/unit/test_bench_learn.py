@@ -81,7 +81,20 @@ LINEAR = {"pixels": 0.12}
 
 def test_all_bars_are_met_when_they_are() -> None:
     text, all_met = judge.bars(first_steps(1e-6), learnt(), LINEAR)
-    assert all_met and "FAIL" not in text and text.count("| pass |") == 8
+    assert all_met and "FAIL" not in text and text.count("| pass |") == 9
+
+
+def test_another_net_shows_in_the_first_loss() -> None:
+    """Which a net without dropout gives before any update."""
+    found = learnt()
+    found["shapes"][TORCH][1] = Trained(np.full(3, 1.003), found["shapes"][TORCH][1].accuracy)
+    text, all_met = judge.bars(first_steps(0), found, LINEAR)
+    failed = [each for each in text.splitlines() if "FAIL" in each]
+    assert (
+        not all_met
+        and len(failed) == 1
+        and failed[0].startswith("| shapes: relative difference of the first")
+    )
 
 
 @pytest.mark.parametrize(
