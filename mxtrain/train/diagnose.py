@@ -92,7 +92,10 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
         shown = ", ".join(map(str, samples[:SAMPLES_IN_LINE]))
         more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
         where = f"it begins in {found.layer}, {found.way}, for samples {shown}{more}"
-    return f"{head}; {where} ({path}); mend that, lower --lr or raise --warmup-epochs, and give another --out"
+    scale = progress.scale
+    is_fixed = scale.scale != 1.0 and not scale.dynamic
+    cure = "lower --loss-scale" if is_fixed else "raise --warmup-epochs"
+    return f"{head}; {where} ({path}); mend that, lower --lr or {cure}, and give another --out"
 
 
 def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
