@@ -25,6 +25,9 @@ enum { OK = 0, NOT_OURS = 1, NO_MEMORY = 2 };
    It is all zeros. */
 #define PADDING 1536
 
+/* Of each of the zigzag's 64 places, its place in natural order, row by row. */
+extern const uint8_t NATURAL[];
+
 /* `LOOKED_UP` bits find a code, and mostly the number behind it, in one step. */
 #define LOOKED_UP 10
 

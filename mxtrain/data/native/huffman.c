@@ -13,8 +13,8 @@ enum { RESTART_0 = 0xD0, END = 0xD9 };
    bits: how many zeros come before (with the number) or the symbol (without), and the number in the upper half. */
 enum { LENGTH = 63, IS_RESOLVED = 64, BEHIND_BLOCK = 96 /* zeros of an end-of-block: past any run */ };
 
-/* Natural order of the zigzag's places; what runs over the end goes to place 64. */
-static const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
+/* What runs over the end goes to place 64. */
+const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13,
     6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31,
     39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,

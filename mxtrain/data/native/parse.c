@@ -7,12 +7,6 @@
 enum { START = 0xD8, END = 0xD9, BASELINE = 0xC0, CODES = 0xC4, SCAN = 0xDA, QUANTIZERS = 0xDB, INTERVAL = 0xDD };
 enum { MAX_SIDE = 65500 /* of libjpeg */ };
 
-static const uint8_t NATURAL[64] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-};
-
 typedef struct {
     int16_t quantizers[4][64];
     int has_quantizers[4];
