@@ -30,7 +30,9 @@ def describe(run: Run, class_names: list[str]) -> dict[str, Any]:
 
 def weights_file(flag: str, text: str) -> Path:
     """The .params file that a flag means: that file, or the weights inside a run folder or checkpoint."""
-    return Path(text) if Path(text).is_file() else weights_of(found_at(flag, text))
+    if Path(text).is_file():
+        return Path(text)
+    return weights_of(found_at(flag, text, "a .params file, "))
 
 
 def weights_of(found: Checkpoint) -> Path:
@@ -39,7 +41,7 @@ def weights_of(found: Checkpoint) -> Path:
     return averages if averages.is_file() else found[0] / WEIGHTS
 
 
-def found_at(flag: str, text: str) -> Checkpoint:
+def found_at(flag: str, text: str, others: str = "") -> Checkpoint:
     """The checkpoint at this path, or the best one of the run folder there."""
     path = Path(text)
     if (path / MANIFEST).is_file():
@@ -47,7 +49,7 @@ def found_at(flag: str, text: str) -> Checkpoint:
     if not (path / "checkpoints").is_dir():
         what = "neither a run folder nor a checkpoint" if path.exists() else "no such file or folder"
         raise UsageError(
-            f"{flag} {text}: {what}; give an --out of mxtrain.fit, or a folder in its checkpoints/"
+            f"{flag} {text}: {what}; give {others}an --out of mxtrain.fit, or a folder in its checkpoints/"
         )
     best = checkpoint.best(path / "checkpoints")
     if best is None:

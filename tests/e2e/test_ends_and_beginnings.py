@@ -79,6 +79,7 @@ def test_a_student_with_mixed_precision_and_its_teacher(
     assert judged.returncode == 0, "a student does not need its teacher any more"
 
 
+@pytest.mark.slow
 def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command: Command) -> None:
     first = [*flags(shapes, tmp_path / "first"), "--epochs", "1"]
     assert command("mxtrain.fit", *first).returncode == 0
@@ -90,6 +91,7 @@ def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command
     assert losses[1] < losses[0]
 
 
+@pytest.mark.slow
 def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path, command: Command) -> None:
     wanted = ["--amp", "bf16", "--model", "small_resnet", "--epochs", "1"]
     for name, more in (("plain", []), ("again", ["--remat"])):

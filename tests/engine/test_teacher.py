@@ -124,6 +124,8 @@ def test_a_teacher_of_other_classes_is_refused(teacher: Path, names: list[str], 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         origins.found_at("--teacher", str(tmp_path / "missing"))
+    with pytest.raises(UsageError, match=r"no such file or folder; give a \.params file"):
+        origins.weights_file("--pretrained", str(tmp_path / "missing.params"))
     with pytest.raises(UsageError, match="neither a run folder nor a checkpoint"):
         origins.found_at("--teacher", str(tmp_path))
 
