@@ -90,7 +90,7 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
 
 
 def requests(run: config.Run, num_samples: int, num_steps: int) -> Iterator[Request]:
-    """The micro-batches that train/loop.py asks for."""
+    """The micro-batches that train/feed.py asks for."""
     steps_per_epoch = order.steps_per_epoch(num_samples, run.optim.batch_size)
     for step in range(num_steps):
         epoch, step_in_epoch = divmod(step, steps_per_epoch)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = [
     ["fit", "evaluate", "predict", "doctor", "trained"],
     ["train.loop"],
-    ["train.step", "train.state", "train.diagnose", "train.evaluate", "train.dry_run"],
+    ["train.step", "train.state", "train.diagnose", "train.evaluate", "train.feed", "train.dry_run"],
     [
         "kv.store",
         "models.zoo",

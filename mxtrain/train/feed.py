@@ -1,0 +1,85 @@
+"""What a run's steps are fed: which samples make up each micro-batch, and the loader that makes them.
+
+Owns the way from the order of the samples to requests, step by step. What happens to one sample is `data`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import math
+from typing import Any, Iterator
+
+from mxtrain.config import Run
+from mxtrain.data import order, visits
+from mxtrain.data.augment import eval_transform, train_transform
+from mxtrain.data.fill import Fill
+from mxtrain.data.given import GivenBatches
+from mxtrain.data.loader import Loader, Request, way_of
+from mxtrain.data.pixels import Transform
+from mxtrain.layout import batch_plan
+from mxtrain.train.evaluate import resize_of
+from mxtrain.train.handover import dtype_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """The batches of a run's steps, in order; each is given back with `release` when it is used."""
+
+    run: Run
+    num_samples: int
+    loader: Any
+
+    def batches(self, step: int) -> Iterator[Any]:
+        """Those of the next step, which is number `step`; the last one of an epoch may be short."""
+        batch_size = self.run.optim.batch_size
+        first = step % order.steps_per_epoch(self.num_samples, batch_size) * batch_size
+        num_samples = min(batch_size, self.num_samples - first)
+        return itertools.islice(self.loader, math.ceil(num_samples / batch_plan(self.run).micro_batch))
+
+    def release(self, batch: Any) -> None:
+        self.loader.release(batch)
+
+    @property
+    def num_bad_records(self) -> int:
+        """How many were replaced so far."""
+        return len(self.loader.skipped)
+
+
+@contextlib.contextmanager
+def opened(run: Run, records: Any, num_classes: int, first_step: int, num_steps: int) -> Iterator[Feed]:
+    """What steps `first_step` to `num_steps` are fed while the block lasts."""
+    requests = _requests(run, records, first_step, num_steps)
+    with _loader(run, records, requests, num_classes) as loader:
+        yield Feed(run, len(records), loader)
+
+
+def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
+    """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
+    optim, micro_batch = run.optim, batch_plan(run).micro_batch
+    steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
+    samples_of = visits.of_run(run, records)
+    for epoch, steps in itertools.groupby(
+        range(first_step, num_steps), key=lambda step: step // steps_per_epoch
+    ):
+        samples = samples_of(epoch)
+        for step in steps:
+            of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
+            for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
+                yield Request(step, position, epoch, part)
+
+
+def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:
+    if isinstance(records, GivenBatches):
+        return records.loader(requests, num_classes)
+    size = run.data.image_size
+    fill = Fill(records, _transform(run), run.optim.seed, run.data.skip_bad)
+    return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
+
+
+def _transform(run: Run) -> Transform:
+    size = run.data.image_size
+    if run.optim.overfit:
+        return eval_transform(size, resize_of(run))
+    return train_transform(run.data.augment, size)
