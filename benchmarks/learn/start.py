@@ -14,8 +14,7 @@ def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
     net = nets.to_train(run, int(num_classes), nets.contexts(run.layout.devices))
-    arrays = {name: parameter.list_data()[0].asnumpy() for name, parameter in weights.parameters(net).items()}
-    np.savez(path, **arrays)
+    np.savez(path, **weights.of_net(net))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from torch import nn
 
 from benchmarks import curves
 from benchmarks.learn.torch_nets import NETS
-from mxtrain import config, layout
-from mxtrain.data import order
+from mxtrain import config
+from mxtrain.data import visits
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Batch, Loader, Request, way_of
@@ -50,7 +50,7 @@ def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float
     fill = Fill(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    with _open(run, fill, requests(run, len(records), len(rates))) as loader:
+    with _open(run, fill, visits.requests(run, records, 0, len(rates))) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()
             loss, num_samples = backward(net, loader, batches)
@@ -78,27 +78,13 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
     """Over all held-out pictures."""
     records = open_set(str(run.data.val))
     fill = Fill(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
-    parts = order.micro_batches(np.arange(len(records)), 64)
-    asked = [Request(0, position, 0, part) for position, part in enumerate(parts)]
     net.eval()
-    with torch.no_grad(), _open(run, fill, asked) as loader:
+    with torch.no_grad(), _open(run, fill, visits.once(len(records), 64)) as loader:
         correct = 0
         for batch in loader:
             correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())
             loader.release(batch)
     return correct / len(records)
-
-
-def requests(run: config.Run, num_samples: int, num_steps: int) -> Iterator[Request]:
-    """The micro-batches that train/feed.py asks for."""
-    steps_per_epoch = order.steps_per_epoch(num_samples, run.optim.batch_size)
-    for step in range(num_steps):
-        epoch, step_in_epoch = divmod(step, steps_per_epoch)
-        samples = order.step_samples(
-            order.epoch_order(num_samples, run.optim.seed, epoch), step_in_epoch, run.optim.batch_size
-        )
-        for position, part in enumerate(order.micro_batches(samples, layout.batch_plan(run).micro_batch)):
-            yield Request(step, position, epoch, part)
 
 
 def _open(run: config.Run, fill: Fill, asked: Iterable[Request]) -> Loader:

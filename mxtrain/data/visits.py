@@ -1,17 +1,20 @@
-"""Which samples of the training set an epoch visits: `--sampling` and `--overfit`."""
+"""Which samples are visited when: by an epoch (`--sampling`, `--overfit`), a micro-batch, an evaluation."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.data import order
+from mxtrain.data.loader import Request
 from mxtrain.data.order import Ints
 from mxtrain.data.recordio import Floats
 from mxtrain.data.records import Record
+from mxtrain.layout import batch_plan
 
 
 def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
@@ -28,6 +31,27 @@ def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
         return of_epoch
     few = of_epoch(0)[: optim.overfit * optim.batch_size]
     return lambda epoch: np.resize(few, len(records))
+
+
+def requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
+    """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
+    optim, micro_batch = run.optim, batch_plan(run).micro_batch
+    steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
+    samples_of = of_run(run, records)
+    for epoch, steps in itertools.groupby(
+        range(first_step, num_steps), key=lambda step: step // steps_per_epoch
+    ):
+        samples = samples_of(epoch)
+        for step in steps:
+            of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
+            for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
+                yield Request(step, position, epoch, part)
+
+
+def once(num_samples: int, at_once: int) -> list[Request]:
+    """Every sample once, in the order of the records, as an evaluation wants them."""
+    parts = order.micro_batches(np.arange(num_samples), at_once)
+    return [Request(step=0, position=place, epoch=0, samples=part) for place, part in enumerate(parts)]
 
 
 class Overfitted:

@@ -11,9 +11,10 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.config import Run
+from mxtrain.data import visits
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.fill import Fill
-from mxtrain.data.loader import Loader, Request, way_of
+from mxtrain.data.loader import Loader, way_of
 from mxtrain.errors import Stop
 from mxtrain.runtime import mx
 from mxtrain.train.handover import dtype_of, to_context
@@ -34,7 +35,9 @@ def evaluate(
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     sums = np.zeros(3)
-    with Loader(fill, (3, size, size), _requests(len(records)), way_of(run.data), dtype_of(run)) as loader:
+    with Loader(
+        fill, (3, size, size), visits.once(len(records), SAMPLES_AT_ONCE), way_of(run.data), dtype_of(run)
+    ) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             if wishes:
@@ -57,19 +60,6 @@ def evaluate(
         "val_top5_accuracy": float(correct_top5),
         "num_samples": len(records),
     }
-
-
-def _requests(num_samples: int) -> list[Request]:
-    starts = range(0, num_samples, SAMPLES_AT_ONCE)
-    return [
-        Request(
-            step=0,
-            position=place,
-            epoch=0,
-            samples=np.arange(start, min(start + SAMPLES_AT_ONCE, num_samples)),
-        )
-        for place, start in enumerate(starts)
-    ]
 
 
 def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What a run's steps are fed: which samples make up each micro-batch, and the loader that makes them.
+"""What a run's steps are fed: the loader that makes their micro-batches, and how many each step takes.
 
-Owns the way from the order of the samples to requests, step by step. What happens to one sample is `data`'s.
+Which samples make up each is `data/visits.py`'s, what happens to one of them the rest of `data`'s.
 """
 
 from __future__ import annotations
@@ -50,24 +50,9 @@ class Feed:
 @contextlib.contextmanager
 def opened(run: Run, records: Any, num_classes: int, first_step: int, num_steps: int) -> Iterator[Feed]:
     """What steps `first_step` to `num_steps` are fed while the block lasts."""
-    requests = _requests(run, records, first_step, num_steps)
+    requests = visits.requests(run, records, first_step, num_steps)
     with _loader(run, records, requests, num_classes) as loader:
         yield Feed(run, len(records), loader)
-
-
-def _requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
-    """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
-    optim, micro_batch = run.optim, batch_plan(run).micro_batch
-    steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
-    samples_of = visits.of_run(run, records)
-    for epoch, steps in itertools.groupby(
-        range(first_step, num_steps), key=lambda step: step // steps_per_epoch
-    ):
-        samples = samples_of(epoch)
-        for step in steps:
-            of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
-            for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
-                yield Request(step, position, epoch, part)
 
 
 def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:
