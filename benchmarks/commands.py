@@ -1,7 +1,11 @@
-"""The commands of mxtrain as a user gives them; one that fails ends the benchmark with the reason it gave."""
+"""The commands of mxtrain as a user gives them, and of the benchmarks themselves.
+
+One that fails ends the benchmark with the reason it gave.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -9,6 +13,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS = 900
+
+
+def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
+    """Of a benchmark's own flags; --help shows what its module says."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{module}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def run(*line: object) -> None:

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Union
 
+from benchmarks import commands
 from benchmarks.loader import images, process
 from mxtrain.data.records import open_records
 
@@ -178,11 +179,7 @@ def _render_bars(results: Results) -> tuple[str, bool]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.packing",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.parser("packing", __doc__)
     parser.add_argument("--folder", type=Path, default=images.FOLDER, help="where the pictures are kept")
     parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()

@@ -96,11 +96,7 @@ def _panel(name: str, results: Results) -> Panel:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.learn",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.parser("learn", __doc__)
     parser.add_argument(
         "--setup", action="store_true", help="make the environment where it is missing, and end"
     )

@@ -18,6 +18,7 @@ import os
 import sys
 from pathlib import Path
 
+from benchmarks import commands
 from benchmarks.loader import environments, images, table
 from benchmarks.loader.contend import CONTENDERS, Cell, Size, measure
 from benchmarks.threads import cpu_seconds
@@ -53,11 +54,7 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.loader",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.parser("loader", __doc__)
     parser.add_argument(
         "--setup", action="store_true", help="make the environments that are missing, and end"
     )

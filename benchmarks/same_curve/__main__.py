@@ -87,11 +87,7 @@ def table(panels: list[Panel]) -> tuple[str, bool]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.same_curve",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.parser("same_curve", __doc__)
     parser.add_argument(
         "--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET", help=", ".join(NETS)
     )

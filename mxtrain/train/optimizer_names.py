@@ -23,19 +23,15 @@ def _small(default: float) -> Number:
     return Number(default, 1e-16, 1.0)
 
 
+ADAM = {"beta1": _share(0.9), "beta2": _share(0.999), "epsilon": _small(1e-8)}
 OPTIMIZERS: dict[str, dict[str, Number]] = {
     "sgd": {"momentum": _share(0.9)},
     "nag": {"momentum": _share(0.9)},
     "signum": {"momentum": _share(0.9)},
-    "adam": {"beta1": _share(0.9), "beta2": _share(0.999), "epsilon": _small(1e-8)},
-    "adamw": {"beta1": _share(0.9), "beta2": _share(0.999), "epsilon": _small(1e-8)},
-    "nadam": {
-        "beta1": _share(0.9),
-        "beta2": _share(0.999),
-        "epsilon": _small(1e-8),
-        "momentum_decay": Number(0.004, 0.0, 1.0),
-    },
-    "adamax": {"beta1": _share(0.9), "beta2": _share(0.999), "epsilon": _small(1e-8)},
+    "adam": ADAM,
+    "adamw": ADAM,
+    "nadam": {**ADAM, "momentum_decay": Number(0.004, 0.0, 1.0)},
+    "adamax": ADAM,
     "adadelta": {"rho": _share(0.9), "epsilon": _small(1e-5)},
     "adagrad": {"epsilon": _small(1e-7)},
     "rmsprop": {
@@ -47,8 +43,7 @@ OPTIMIZERS: dict[str, dict[str, Number]] = {
     "ftml": {"beta1": _share(0.6), "beta2": _share(0.999), "epsilon": _small(1e-8)},
     "ftrl": {"lamda1": Number(0.01, 0.0, 1e6), "beta": Number(1.0, 1e-6, 1e6)},
     "lamb": {
-        "beta1": _share(0.9),
-        "beta2": _share(0.999),
+        **ADAM,
         "epsilon": _small(1e-6),
         "lower_bound": Number(0.0, 0.0, 1e6),
         "upper_bound": Number(0.0, 0.0, 1e6),

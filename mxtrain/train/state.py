@@ -71,16 +71,15 @@ class Progress:
 
 def build(run: Run, num_classes: int) -> Parts:
     """Everything a first step needs."""
-    places = nets.contexts(run.layout.devices)
+    optim, places = run.optim, nets.contexts(run.layout.devices)
     net = nets.to_train(run, num_classes, places)
     trained = list(weights.parameters(net).values())
-    if not run.optim.decay_all:
+    if not optim.decay_all:
         exempt_from_decay(trained)
-    trainer = open_trainer(trained, optimizers.build(run.optim), run.layout.kvstore)
+    trainer = open_trainer(trained, optimizers.build(optim), run.layout.kvstore)
     plan = layout.batch_plan(run)
-    loss = losses.build(run.model.loss, run.optim.label_smoothing, num_classes)
-    mixing = functools.partial(mix.mix, seed=run.optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
-    optim = run.optim
+    loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
+    mixing = functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
     ema = Ema(net, optim.ema) if optim.ema else None
     return Parts(
         net,
