@@ -7,6 +7,7 @@ when they are packed.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Callable, Union
 
 import cv2
@@ -19,6 +20,12 @@ from mxtrain.data.jpeg import BadPicture, Box, Pixels
 Payload = Union[jpeg.Payload, Pixels]  # pixels are those of an earlier `decode`
 
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_CHUNK = struct.Struct(
+    ">I4s"
+)  # the length of the data, and what they are; a checksum of 4 bytes follows them
+_PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
 # Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
 cv2.setNumThreads(0)
@@ -42,9 +49,10 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
     return jpeg.cut(image, choose(*image.shape[:2]))
 
 
-def _decode_other(payload: Payload) -> Pixels:
+def _decode_other(payload: jpeg.Payload) -> Pixels:
     if not len(payload):
         raise BadPicture("it holds no bytes")
+    _refuse_oversized_png(payload)
     try:
         image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
@@ -53,6 +61,22 @@ def _decode_other(payload: Payload) -> Pixels:
         start = bytes(payload[:8])
         raise BadPicture(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
     return _to_rgb(_to_8_bits(image))
+
+
+def _refuse_oversized_png(payload: jpeg.Payload) -> None:
+    """OpenCV sets aside and clears what a damaged PNG says of its size, up to 2 GiB, before it finds it missing."""
+    if bytes(payload[: len(_PNG)]) != _PNG:
+        return
+    place = len(_PNG)
+    while place + _PNG_CHUNK.size <= len(payload):
+        length, kind = _PNG_CHUNK.unpack_from(payload, place)
+        if length > len(payload) - place - _PNG_CHUNK.size:
+            raise BadPicture(f"its PNG chunk {kind!r} claims {length} bytes, more than the picture has left")
+        if kind == b"IHDR" and length >= 8:
+            width, height = struct.unpack_from(">II", payload, place + _PNG_CHUNK.size)
+            if width * height > _PIXELS_PER_BYTE * len(payload):
+                raise BadPicture(f"it claims {width} x {height} pixels, more than its bytes can hold")
+        place += _PNG_CHUNK.size + length + 4
 
 
 def _to_8_bits(image: Decoded) -> Decoded:

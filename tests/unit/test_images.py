@@ -1,4 +1,7 @@
 import io
+import struct
+import time
+import zlib
 
 import cv2
 import numpy as np
@@ -84,7 +87,7 @@ def test_an_exif_orientation_is_ignored_in_jpeg_and_png():
         (b"", "no bytes"),
         (b"hello, world", "not a picture"),
         (saved(picture(), "GIF", "P"), "not a picture"),
-        (saved(picture(), "PNG")[:-300], "damaged"),
+        (saved(picture(), "PNG")[:-300], "more than the picture has left"),
         (saved(picture(), "JPEG")[:-200], "Premature end"),
         (saved(picture(), "JPEG")[:100], "JPEG"),
         (b"\xff\xd8", "JPEG"),
@@ -101,6 +104,18 @@ def test_a_flipped_run_of_bytes_in_a_jpeg_is_refused():
     payload[9000:9002] = b"\xff\xd9"
     with pytest.raises(BadPicture, match="JPEG"):
         images.decode(bytes(payload))
+
+
+def test_what_a_damaged_png_says_of_its_size_is_not_believed():
+    """OpenCV would clear gigabytes for each of them."""
+    payload = saved(picture(), "PNG")
+    started = time.process_time()
+    with pytest.raises(BadPicture, match=r"chunk b'IDAT' claims 2000000000 bytes"):
+        images.decode(payload.replace(payload[33:41], struct.pack(">I4s", 2_000_000_000, b"IDAT")))
+    wide = payload[:16] + struct.pack(">II", 30_000, 30_000)
+    with pytest.raises(BadPicture, match="30000 x 30000 pixels"):
+        images.decode(wide + struct.pack(">5BI", 8, 2, 0, 0, 0, zlib.crc32(wide[12:])) + payload[33:])
+    assert time.process_time() - started < 0.5
 
 
 def test_a_jpeg_sampled_in_an_unheard_of_way_is_refused():
