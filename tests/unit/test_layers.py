@@ -47,6 +47,7 @@ PURE = [
     "durable",
     "checks",
     "errors",
+    "launch",
     "layout",
     "machine",
     "names",

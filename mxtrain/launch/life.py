@@ -1,0 +1,187 @@
+"""One life of a group of processes: they start together, and when one ends, all end.
+
+Owns starting, waiting and ending, each bounded in time. What the endings mean is `supervise.py`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Iterator
+
+from mxtrain.errors import DONE, RESTART_ME, SIGINT, SIGTERM
+from mxtrain.launch import logs
+from mxtrain.launch.plan import WORKER, Process
+from mxtrain.launch.tether import SUPERVISOR_PID
+
+STOPS = {signal.SIGTERM: SIGTERM, signal.SIGINT: SIGINT, signal.SIGUSR1: RESTART_ME}
+# timeout(1) and others signal their child and then its whole group, which is one wish and not two.
+ONE_WISH_SECONDS = 0.1
+POLL_SECONDS = 0.05
+NUM_LAST_LINES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """How long the others may take to end."""
+
+    death_seconds: float = 5.0  # after a death: they hear of it at once, and have nothing left to do
+    done_seconds: float = 15.0  # after the end of a worker that was done: all are, and on their way out
+    stop_seconds: float = 125.0  # after a wish to stop: one may still be writing a checkpoint
+    kill_seconds: float = 3.0  # from SIGTERM to SIGKILL
+
+    def after(self, code: int, is_wished: bool, has_worker: bool) -> float:
+        """From one's end with `code` on; servers and schedulers have nothing to do when no worker is left."""
+        if has_worker and (code in (SIGINT, SIGTERM) or (is_wished and code == RESTART_ME)):
+            return self.stop_seconds
+        return self.done_seconds if has_worker and code == DONE else self.death_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a process ended: `code` is its exit code, or minus the signal that killed it."""
+
+    process: Process
+    code: int
+    lasted_seconds: float
+    was_pushed: bool  # it did not end by itself
+    was_shown: bool
+    last_lines: tuple[str, ...]
+
+
+@dataclasses.dataclass
+class Wishes:
+    """The signals to the supervisor: the first asks for a checkpoint and the end, a second for the end at once."""
+
+    numbers: list[int] = dataclasses.field(default_factory=list)
+    first_seconds: float = 0.0
+
+    def take(self, number: int, frame: Any) -> None:
+        if not self.numbers:
+            self.first_seconds = time.monotonic()
+        elif time.monotonic() - self.first_seconds < ONE_WISH_SECONDS:
+            return
+        self.numbers.append(number)
+
+    @property
+    def exit_code(self) -> int | None:
+        return STOPS[signal.Signals(self.numbers[0])] if self.numbers else None
+
+
+@contextlib.contextmanager
+def wishes() -> Iterator[Wishes]:
+    """Signals become wishes; Python's sleep goes on after a handler, so they are looked at when it is time."""
+    received = Wishes()
+    before = {number: signal.signal(number, received.take) for number in STOPS}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def live(processes: list[Process], generation: int, patience: Patience, wishes: Wishes) -> list[Ending]:
+    """Start all, and return how each ended, in the order in which they did."""
+    group = _Group(processes, generation)
+    try:
+        group.start()
+        _watch(group, patience, wishes)
+    finally:
+        group.close()
+    return group.endings
+
+
+def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
+    deadline, pushes, num_wishes = float("inf"), [signal.SIGTERM, signal.SIGKILL], 0
+    while group.running:
+        num_ended = len(group.endings)
+        group.look()
+        now = time.monotonic()
+        for ending in group.endings[num_ended:]:
+            deadline = min(
+                deadline, now + patience.after(ending.code, bool(wishes.numbers), group.has_worker())
+            )
+        if len(wishes.numbers) > num_wishes:
+            num_wishes = len(wishes.numbers)
+            if num_wishes == 1:
+                group.forward(wishes.numbers[0])
+                deadline = min(deadline, now + patience.stop_seconds)
+            else:
+                deadline, pushes = now, [signal.SIGKILL]
+        if now >= deadline:
+            if not pushes:
+                return  # what survives SIGKILL hangs in the kernel, and dies when it comes back
+            group.push(pushes.pop(0))
+            deadline = now + patience.kill_seconds
+        if group.running:
+            time.sleep(POLL_SECONDS)
+
+
+class _Group:
+    """The processes of one life; the first worker, or whoever is alone, is heard on the terminal."""
+
+    def __init__(self, processes: list[Process], generation: int):
+        self.running: dict[Process, subprocess.Popen[bytes]] = {}
+        self.endings: list[Ending] = []
+        self._processes, self._generation = processes, generation
+        self._heard: dict[Process, logs.Heard] = {}
+        self._pushed: set[Process] = set()
+        self._workers = [process for process in processes if process.role == WORKER]
+        self._shown = (self._workers or processes)[0]
+        self._started_seconds = time.monotonic()
+
+    def start(self) -> None:
+        """From the main thread: a tethered process dies with the thread that started it."""
+        for process in self._processes:
+            with logs.opened(process, self._generation) as log:
+                self._heard[process] = logs.Heard(process)
+                self.running[process] = subprocess.Popen(
+                    process.argv,
+                    env={**os.environ, **process.environment, SUPERVISOR_PID: str(os.getpid())},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone
+                )
+
+    def has_worker(self) -> bool:
+        return any(process in self._workers for process in self.running)
+
+    def look(self) -> None:
+        """Take down who has ended, and show what has been said."""
+        for process, child in list(self.running.items()):
+            if child.poll() is not None:
+                self._end(process, child.returncode)
+        self._heard[self._shown].show()
+
+    def _end(self, process: Process, code: int) -> None:
+        del self.running[process]
+        lasted_seconds = time.monotonic() - self._started_seconds
+        last_lines = tuple(self._heard[process].last(NUM_LAST_LINES))
+        was_pushed, was_shown = process in self._pushed, process is self._shown
+        self.endings.append(Ending(process, code, lasted_seconds, was_pushed, was_shown, last_lines))
+
+    def forward(self, number: int) -> None:
+        """To the workers, who agree on the step to stop at; where there are none, to all."""
+        for process, child in self.running.items():
+            if process in self._workers or not self._workers:
+                child.send_signal(number)
+
+    def push(self, number: int) -> None:
+        for process, child in self.running.items():
+            self._pushed.add(process)
+            child.send_signal(number)
+
+    def close(self) -> None:
+        """Leave nothing behind, however the watch ended."""
+        self.push(signal.SIGKILL)
+        for process, child in list(self.running.items()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(1)
+            self._end(process, -signal.SIGKILL)
+        for heard in self._heard.values():
+            heard.close()

@@ -1,0 +1,46 @@
+"""A whole job on this machine: what `fit` starts for a dist_* store where no DMLC_* says that it is started."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import Sequence
+
+from mxtrain import checks
+from mxtrain.config import Run
+from mxtrain.errors import UsageError
+from mxtrain.launch import plan
+from mxtrain.launch.supervise import policy, supervise
+
+# Below what Linux gives to outgoing connections, which would take a port between our look and its use.
+PORTS = range(20000, 32000)
+GO_ON = ("--resume", "auto")
+
+
+def run(run: Run, argv: Sequence[str] | None = None) -> int:
+    """Scheduler, servers and workers over loopback, each with these same flags; the job's exit code."""
+    checks.check(run)
+    flags = tuple(sys.argv[1:] if argv is None else argv)
+    logs, token = Path(run.keep.out) / "logs", secrets.token_hex(16)
+
+    def group(generation: int, goes_on: bool) -> list[plan.Process]:
+        cluster = plan.Cluster(plan.LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
+        # --resume never or PATH is said of the beginning; what this job has saved itself is not thrown away.
+        command = plan.fit(flags + (GO_ON if goes_on else ()))
+        return plan.local(cluster, command, logs, token, generation)
+
+    return supervise(group, policy(run))
+
+
+def _free_port() -> int:
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind((plan.LOOPBACK, port))
+            except OSError:
+                continue
+            return port
+    raise UsageError(f"no free port from {PORTS[0]} to {PORTS[-1]} on {plan.LOOPBACK}; end what holds them")

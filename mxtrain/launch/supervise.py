@@ -1,0 +1,198 @@
+"""A group of processes falls and rises as one.
+
+ps-lite can neither replace a server nor take a worker back without changing the curve, so when one process dies all
+end, and the group starts again from its newest checkpoint: after a pause, and only so often without coming further.
+Owns what the endings of a life mean and whether there is another one. How the others learn of a death is the control
+line's business; whoever does not leave by itself is ended by `life.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+from pathlib import Path
+from typing import Callable, Dict, List, Tuple
+
+from mxtrain.config import Run
+from mxtrain.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
+from mxtrain.launch import logs
+from mxtrain.launch.life import POLL_SECONDS, Ending, Patience, Wishes, live, wishes
+from mxtrain.launch.plan import WORKER, Process
+
+GAVE_UP = 1
+FINAL = (USAGE, DATA, DIVERGED)
+LONGEST_PAUSE_SECONDS = 60.0
+
+# The processes of a life, from its number and whether it goes on from a checkpoint that this job has made.
+Group = Callable[[int, bool], List[Process]]
+Checkpoints = Dict[int, Tuple[int, int]]  # what tells a step's checkpoint from one that was there before
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """When to start again, and how long to wait for whom."""
+
+    out: Path
+    max_restarts: int = 3
+    first_pause_seconds: float = 1.0
+    settled_seconds: float = 120.0  # a server alone may see no checkpoints: so long a life has come further
+    patience: Patience = dataclasses.field(default_factory=Patience)
+
+
+def policy(run: Run) -> Policy:
+    return Policy(
+        out=Path(run.keep.out),
+        max_restarts=run.layout.max_restarts,
+        settled_seconds=2 * run.layout.start_timeout,
+        # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
+        patience=Patience(stop_seconds=run.layout.stall_timeout + Patience.death_seconds),
+    )
+
+
+def supervise(group: Group, policy: Policy) -> int:
+    """Live until the job is done, stopped or beyond help; the exit code says which."""
+    older, newest, num_restarts = checkpoints(policy.out), -1, 0
+    lives: list[list[Ending]] = []
+    with wishes() as wished:
+        while True:
+            endings = live(group(len(lives), newest >= 0), len(lives), policy.patience, wished)
+            lives.append(endings)
+            code = judge(endings, wished.exit_code)
+            if code is not None:
+                break
+            before, newest = newest, newest_step(checkpoints(policy.out), older)
+            if newest > before or _is_settled(endings, policy):
+                num_restarts = 0
+            if num_restarts == policy.max_restarts:
+                code = _give_up(endings, policy)
+                break
+            num_restarts += 1
+            _tell(endings, num_restarts, policy)
+            code = _paused(num_restarts, policy, wished)
+            if code is not None:
+                break
+    if code in FINAL:
+        logs.say(describe(cause(endings)))
+    logs.say(summary(lives))
+    return code
+
+
+def judge(endings: list[Ending], wished: int | None) -> int | None:
+    """The exit code with which a life ends the job; None for another life."""
+    deciding = [ending for ending in endings if ending.process.role == WORKER] or endings
+    if all(ending.code == DONE for ending in deciding):
+        return DONE
+    by_themselves = [ending for ending in endings if not ending.was_pushed]
+    final = next((ending.code for ending in by_themselves if ending.code in FINAL), None)
+    if final is not None or wished is not None:
+        return wished if final is None else final
+    # Somebody else's signal to one worker: they agree on a step, and all stop there.
+    return next((ending.code for ending in by_themselves if ending.code in (SIGINT, SIGTERM)), None)
+
+
+def cause(endings: list[Ending]) -> Ending:
+    """Whose ending ended the life: others leave because of it, saying "restart me", or have to be pushed."""
+
+    def rank(ending: Ending) -> int:
+        if ending.was_pushed:
+            return 3
+        return 0 if ending.code in FINAL else {RESTART_ME: 2, DONE: 4}.get(ending.code, 1)
+
+    return min(endings, key=rank)
+
+
+def describe(ending: Ending) -> str:
+    name = ending.process.name
+    if ending.was_pushed:
+        return f"{name} did not end by itself"
+    if ending.code < 0:
+        return f"{name} was killed by {signal.Signals(-ending.code).name}"
+    last = f": {ending.last_lines[-1]}" if ending.last_lines else ""
+    return f"{name} ended with exit code {ending.code}{last}"
+
+
+def checkpoints(out: Path) -> Checkpoints:
+    """By step, from the names of folders alone: whether they are whole is for the workers to find."""
+    found: Checkpoints = {}
+    for path in (out / "checkpoints").glob("step-*"):
+        number = path.name[len("step-") :]
+        try:
+            if number.isdecimal():
+                found[int(number)] = (path.stat().st_ino, path.stat().st_mtime_ns)
+        except OSError:  # an old one that has just been deleted
+            continue
+    return found
+
+
+def newest_step(now: Checkpoints, older: Checkpoints) -> int:
+    """The newest that this job has made; -1 for none."""
+    return max((step for step, identity in now.items() if older.get(step) != identity), default=-1)
+
+
+def _is_settled(endings: list[Ending], policy: Policy) -> bool:
+    has_worker = any(ending.process.role == WORKER for ending in endings)
+    lasted_seconds = max(ending.lasted_seconds for ending in endings)
+    return not has_worker and lasted_seconds > policy.settled_seconds
+
+
+def pause_seconds(num_restarts: int, policy: Policy) -> float:
+    return min(policy.first_pause_seconds * 2.0 ** (num_restarts - 1), LONGEST_PAUSE_SECONDS)
+
+
+def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
+    ending = cause(endings)
+    _repeat(ending)
+    step = max(checkpoints(policy.out), default=None)
+    where = "the beginning" if step is None else f"step {step}"
+    when = time.strftime("%H:%M:%S")
+    logs.say(
+        f"at {when} {describe(ending)}; restart {num_restarts} of {policy.max_restarts} in "
+        f"{pause_seconds(num_restarts, policy):g} s from {where}"
+    )
+
+
+def _give_up(endings: list[Ending], policy: Policy) -> int:
+    """Without restarts of its own the group leaves them to whoever started it."""
+    ending = cause(endings)
+    _repeat(ending)
+    if not policy.max_restarts:
+        logs.say(f"{describe(ending)}; the same command goes on from the newest checkpoint")
+        return RESTART_ME
+    logs.say(
+        f"{describe(ending)}; given up after {policy.max_restarts} restarts without a newer checkpoint "
+        f"(--max-restarts); see {ending.process.log}"
+    )
+    return GAVE_UP
+
+
+def _repeat(ending: Ending) -> None:
+    """The last words of who failed, where the terminal has not had them."""
+    if not ending.was_shown and ending.code != RESTART_ME:
+        logs.repeat(ending.process.name, ending.last_lines)
+
+
+def _paused(num_restarts: int, policy: Policy, wished: Wishes) -> int | None:
+    """Wait for the next life; a signal ends the job, which has nothing to save."""
+    until = time.monotonic() + pause_seconds(num_restarts, policy)
+    while time.monotonic() < until and wished.exit_code is None:
+        time.sleep(POLL_SECONDS)
+    return wished.exit_code
+
+
+def summary(lives: list[list[Ending]]) -> str:
+    """How each process ended at last, over how many lives and seconds."""
+    seconds: dict[str, float] = {}
+    for ending in (ending for endings in lives for ending in endings):
+        seconds[ending.process.name] = seconds.get(ending.process.name, 0.0) + ending.lasted_seconds
+    last = sorted(lives[-1], key=lambda ending: ending.process.name)
+    width = max(len(ending.process.name) for ending in last)
+    lines = [
+        f"  {ending.process.name:{width}}  {_code(ending):>8}  {seconds[ending.process.name]:8.1f} s"
+        for ending in last
+    ]
+    return "\n".join([f"{len(lives)} {'life' if len(lives) == 1 else 'lives'}, and at the end:", *lines])
+
+
+def _code(ending: Ending) -> str:
+    return signal.Signals(-ending.code).name if ending.code < 0 else f"exit {ending.code}"
