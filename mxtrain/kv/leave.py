@@ -1,0 +1,76 @@
+"""How a process of a cluster leaves: at once, with the group's verdict, whatever its main thread hangs in.
+
+Everything here is bounded: stderr may be a pipe whose reader is frozen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import os
+import select
+import tempfile
+import time
+from typing import Any, NoReturn
+
+from mxtrain.errors import (
+    DATA,
+    DIVERGED,
+    RESTART_ME,
+    USAGE,
+    DataError,
+    Diverged,
+    RestartMe,
+    Stop,
+    Stopped,
+    UsageError,
+)
+
+SAY_SECONDS = 0.5
+STOPS = {USAGE: UsageError, DATA: DataError, DIVERGED: Diverged, RESTART_ME: RestartMe}
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How all processes of the job end; `stuck` are those of whom the stacks are wanted."""
+
+    exit_code: int
+    reason: str
+    stuck: tuple[str, ...] = ()
+
+    def as_message(self) -> dict[str, Any]:
+        return {"kind": "verdict", **dataclasses.asdict(self)}
+
+    def as_stop(self) -> Stop:
+        if self.exit_code in STOPS:
+            return STOPS[self.exit_code](self.reason)
+        return Stopped(self.reason, self.exit_code)
+
+
+def of_message(message: dict[str, Any]) -> Verdict:
+    return Verdict(int(message["exit_code"]), str(message["reason"]), tuple(message["stuck"]))
+
+
+def leave(verdict: Verdict, name: str) -> NoReturn:
+    """End this process, whose name is `name`."""
+    deadline = time.monotonic() + SAY_SECONDS
+    try:
+        if verdict.reason:
+            _say(f"mxtrain.fit: {verdict.reason}\n".encode(), deadline)
+        if name in verdict.stuck:
+            _say(_stacks(), deadline)
+    finally:
+        os._exit(verdict.exit_code)
+
+
+def _say(text: bytes, deadline: float) -> None:
+    """Write to stderr as long as it takes something; a pipe that selects as writable has room for PIPE_BUF."""
+    while text and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
+        text = text[os.write(2, text[: select.PIPE_BUF]) :]
+
+
+def _stacks() -> bytes:
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        return file.read()

@@ -1,0 +1,246 @@
+"""A process's own end of the control line: it comes to the roll call, shows signs of life, adds up small numbers.
+
+A thread of its own beats and listens. What it hears ends the process at once (`leave`), whatever the main thread
+hangs in, and so does hearing nothing. `watch` is the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import faulthandler
+import os
+import platform
+import queue
+import select
+import socket
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mxtrain.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError
+from mxtrain.kv import leave, rollcall
+from mxtrain.kv.cluster import Cluster
+from mxtrain.kv.leave import Verdict
+from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed
+from mxtrain.kv.rollcall import Go
+
+CONNECT_SECONDS = 5.0
+AGAIN_SECONDS = 0.1
+FAIL_SECONDS = 1.0
+BUG = 1  # what Python ends with after a traceback
+LOCKED_SILENCES = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """How long is too long, in seconds: until all have come, without a sign of life, without progress."""
+
+    start: float
+    silence: float
+    stall: float
+
+    @property
+    def beat(self) -> float:
+        """Between two signs of life."""
+        return min(1.0, self.silence / 5)
+
+
+def join(cluster: Cluster, card: dict[str, Any], times: Times) -> Member:
+    """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where."""
+    line = _connect(cluster, times.start)
+    member = Member(cluster, line, times)
+    member._say(rollcall.hello(cluster, rollcall.card_of({**_identity(cluster), **card})))
+    member._await_go()
+    return member
+
+
+class Member:
+    """One process in its group; as a context manager it carries an exception to all others."""
+
+    go: Go
+
+    def __init__(self, cluster: Cluster, line: Line, times: Times):
+        self.name = cluster.name
+        self._cluster, self._line, self._times = cluster, line, times
+        self._sending = threading.Lock()
+        self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
+        self._mark: tuple[str, int, float] = ("start", -1, time.monotonic())
+        self._num_sums = 0
+        self._joined = self._finished = False
+        # A forked child would keep the line open after this process's death.
+        os.register_at_fork(after_in_child=line.close)
+        threading.Thread(target=self._watch, name="control line", daemon=True).start()
+
+    @property
+    def number(self) -> int:
+        return self.go.number
+
+    @property
+    def count(self) -> int:
+        return self.go.num_workers
+
+    @property
+    def writes(self) -> bool:
+        return self.go.writes
+
+    @property
+    def local_workers(self) -> int:
+        return self.go.local_workers
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or self._finished:
+            return
+        if isinstance(error, Stop):
+            self.fail(error.exit_code, str(error))
+        traceback.print_exception(kind, error, trace)
+        self.fail(BUG, f"{kind.__name__}: {' '.join(str(error).split())}")
+
+    def tell(self, phase: str, step: int) -> None:
+        """Progress was made; the next beat carries it."""
+        self._mark = (phase, step, time.monotonic())
+
+    def sum(self, values: Any) -> np.ndarray[Any, Any]:
+        """The sum of all workers' `values` in float64, the same bits everywhere; every worker has to call it."""
+        mine = np.ascontiguousarray(values, dtype="<f8")
+        if mine.nbytes > MAX_RAW_BYTES:
+            raise ValueError(f"{mine.nbytes} bytes are too many for the control line; this is for small sums")
+        self._say({"kind": "sum", "number": self._num_sums}, mine.tobytes())
+        total = self._next(2 * self._times.stall + self._times.silence)
+        assert isinstance(total, bytes)
+        self._num_sums += 1
+        self._mark = (*self._mark[:2], time.monotonic())
+        return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
+
+    def finish(self) -> None:
+        """All that this process had to do is done and on disk; returns when that is so everywhere."""
+        self._finished = True
+        self._say({"kind": "finish"})
+        # Bounded by the watch: as long as it is heard, the others are at work.
+        self._next(None)
+
+    def fail(self, exit_code: int, reason: str) -> NoReturn:
+        """End the whole job, this process included, with this code and this reason."""
+        self._say({"kind": "fail", "exit_code": exit_code, "reason": reason})
+        time.sleep(FAIL_SECONDS)  # the watch spreads it, and its answer ends this process before that
+        leave.leave(Verdict(exit_code, f"{self.name}: {reason}"), self.name)
+
+    def _await_go(self) -> None:
+        found = self._next(self._times.start + 2 * self._times.silence)
+        assert isinstance(found, Go)
+        self.go = found
+
+    def _next(self, seconds: float | None) -> bytes | Go | Verdict:
+        """What the watch has for the main thread."""
+        try:
+            found = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s") from None
+        if isinstance(found, Verdict) and found.exit_code:
+            raise found.as_stop()
+        return found
+
+    def _say(self, message: dict[str, Any], raw: bytes = b"") -> None:
+        """Send all of it; bounded by the listening thread, which also learns why a line is closed."""
+        with self._sending, contextlib.suppress(Closed):
+            self._line.send(message, raw)
+            while self._line.unsent:
+                select.select([], [self._line], [], self._times.beat)
+                self._line.flush()
+
+    def _watch(self) -> None:
+        try:
+            verdict = self._listen()
+        except (Closed, ValueError) as problem:
+            where = f"{self._cluster.root}:{self._cluster.port}"
+            verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {where} has gone ({problem})")
+        except Malformed as problem:
+            where = f"{self._cluster.root}:{self._cluster.port}"
+            verdict = Verdict(USAGE, f"what listens at {where} is no scheduler of mxtrain ({problem})")
+        except Exception as error:
+            verdict = Verdict(RESTART_ME, f"{self.name}: the control line broke ({error!r})")
+        faulthandler.cancel_dump_traceback_later()
+        if self._joined and (verdict.exit_code or self._cluster.role == "server"):
+            leave.leave(verdict, self.name)
+        self._inbox.put(verdict)
+        if not self._joined:
+            self._line.close()
+
+    def _listen(self) -> Verdict:
+        """Beat and hear until the end of the job; in the scheduler's own process the watch ends it, unheard here."""
+        heard = beaten = time.monotonic()
+        while True:
+            # Taken before the network is looked at: a process that was frozen first hears what it missed.
+            now = time.monotonic()
+            if now - heard > self._times.silence:
+                return Verdict(
+                    RESTART_ME, f"{self.name}: heard nothing from the scheduler for {now - heard:.1f} s"
+                )
+            if now - beaten >= self._times.beat:
+                self._beat(now)
+                beaten = now
+            if not select.select([self._line], [], [], max(0.0, beaten + self._times.beat - now))[0]:
+                continue
+            for message, raw in self._line.receive():
+                heard = time.monotonic()
+                if message["kind"] == "total":
+                    self._inbox.put(raw)
+                elif message["kind"] == "go":
+                    self._joined = True
+                    self.tell("start", -1)
+                    self._inbox.put(Go(**message["go"]))
+                elif message["kind"] == "verdict":
+                    return leave.of_message(message)
+
+    def _beat(self, now: float) -> None:
+        # Should the main thread hold Python's lock for good, no thread could leave: this one is C's.
+        faulthandler.dump_traceback_later(LOCKED_SILENCES * self._times.silence, exit=True, file=2)
+        if self._sending.acquire(blocking=False):  # else the main thread is sending, a sign of life too
+            try:
+                phase, step, marked = self._mark
+                idle = now - marked if self._joined else 0.0  # the roll call is slow without anybody's fault
+                with contextlib.suppress(Closed):  # reading tells why
+                    self._line.send({"kind": "beat", "phase": phase, "step": step, "idle": idle})
+            finally:
+                self._sending.release()
+
+
+def _identity(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "role": cluster.role,
+        "node": cluster.name,
+        "host": platform.node(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "pid": os.getpid(),
+    }
+
+
+def _connect(cluster: Cluster, seconds: float) -> Line:
+    """A line to the scheduler, who may come later than we."""
+    deadline = time.monotonic() + seconds
+    address = (cluster.root, cluster.port)
+    while True:
+        remaining = deadline - time.monotonic()
+        try:
+            connection = socket.create_connection(address, timeout=max(0.1, min(CONNECT_SECONDS, remaining)))
+        except OSError as error:
+            problem = error.strerror or str(error)
+        else:
+            # Trying a port of the ephemeral range again and again can end in a connection with oneself.
+            if connection.getsockname() != connection.getpeername():
+                return Line(connection, MAX_RAW_BYTES)
+            connection.close()
+        if remaining <= 0:
+            stop = RestartMe if cluster.generation else UsageError
+            raise stop(
+                f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); is it "
+                "started, and are DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT its own?"
+            )
+        time.sleep(AGAIN_SECONDS)
