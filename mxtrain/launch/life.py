@@ -10,6 +10,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Any, Iterator
 
@@ -137,12 +138,14 @@ class _Group:
     def start(self) -> None:
         """From the main thread: a tethered process dies with the thread that started it."""
         for process in self._processes:
-            with logs.opened(process, self._generation) as log:
+            with logs.opened(process, self._generation) as log, tempfile.TemporaryFile() as stdin:
+                stdin.write(process.stdin.encode())
+                stdin.seek(0)
                 self._heard[process] = logs.Heard(process)
                 self.running[process] = subprocess.Popen(
                     process.argv,
                     env={**os.environ, **process.environment, SUPERVISOR_PID: str(os.getpid())},
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone

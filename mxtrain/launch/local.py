@@ -17,7 +17,6 @@ from mxtrain.launch.supervise import policy, supervise
 
 # Below what Linux gives to outgoing connections, which would take a port between our look and its use.
 PORTS = range(20000, 32000)
-GO_ON = ("--resume", "auto")
 
 
 def run(run: Run, argv: Sequence[str] | None = None) -> int:
@@ -28,9 +27,7 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
 
     def group(generation: int, goes_on: bool) -> list[plan.Process]:
         cluster = plan.Cluster(plan.LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
-        # --resume never or PATH is said of the beginning; what this job has saved itself is not thrown away.
-        command = plan.fit(flags + (GO_ON if goes_on else ()))
-        return plan.local(cluster, command, logs, token, generation)
+        return plan.local(cluster, plan.fit(flags + (plan.GO_ON if goes_on else ())), logs, token, generation)
 
     return supervise(group, policy(run))
 

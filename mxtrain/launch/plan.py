@@ -8,19 +8,23 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Mapping, Sequence
 
 SCHEDULER, SERVER, WORKER = ROLES = ("scheduler", "server", "worker")
 LOOPBACK = "127.0.0.1"
+NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the order of workers
+GO_ON = ("--resume", "auto")  # never or PATH is said of a job's beginning, not of what it has saved itself
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Process:
-    """One process; `environment` is what it has besides its supervisor's."""
+    """One process; `environment` is what it has besides its supervisor's, `stdin` what it may read."""
 
     name: str
     argv: tuple[str, ...]
     environment: dict[str, str]
     log: Path
+    stdin: str = ""
 
     @property
     def role(self) -> str:
@@ -37,13 +41,13 @@ class Cluster:
     num_servers: int
 
 
-def fit(flags: tuple[str, ...]) -> tuple[str, ...]:
+def fit(flags: Sequence[str]) -> tuple[str, ...]:
     """The one command of every role."""
     return (sys.executable, "-m", "mxtrain.fit", *flags)
 
 
-def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path) -> Process:
-    """One process, as a dmlc tracker would start it."""
+def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path, more: Mapping[str, str]) -> Process:
+    """One process as a dmlc tracker would start it, with `more` in its environment."""
     environment = {
         "DMLC_ROLE": name.split("-")[0],
         "DMLC_PS_ROOT_URI": cluster.root,
@@ -52,19 +56,18 @@ def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path) -> Proc
         "DMLC_NUM_SERVER": str(cluster.num_servers),
         "PYTHONUNBUFFERED": "1",  # a log holds all that was printed, however the process ended
     }
-    return Process(name, argv, environment, logs / f"{name}.log")
+    return Process(name, argv, {**environment, **more}, logs / f"{name}.log")
 
 
-def local(cluster: Cluster, argv: tuple[str, ...], logs: Path, token: str, generation: int) -> list[Process]:
-    """All processes of a job on this machine, reached over loopback alone."""
-    names = [
+def names(cluster: Cluster) -> list[str]:
+    return [
         SCHEDULER,
         *(f"{SERVER}-{number}" for number in range(cluster.num_servers)),
         *(f"{WORKER}-{number}" for number in range(cluster.num_workers)),
     ]
+
+
+def local(cluster: Cluster, argv: tuple[str, ...], logs: Path, token: str, generation: int) -> list[Process]:
+    """All processes of a job on this machine, reached over loopback alone."""
     own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, "MXTRAIN_GENERATION": str(generation)}
-    processes = [role(cluster, name, argv, logs) for name in names]
-    return [
-        dataclasses.replace(process, environment={**process.environment, **own, "MXTRAIN_NODE": process.name})
-        for process in processes
-    ]
+    return [role(cluster, name, argv, logs, {**own, NODE: name}) for name in names(cluster)]

@@ -33,7 +33,7 @@ Checkpoints = Dict[int, Tuple[int, int]]  # what tells a step's checkpoint from 
 class Policy:
     """When to start again, and how long to wait for whom."""
 
-    out: Path
+    checkpoints: Callable[[], Checkpoints]
     max_restarts: int = 3
     first_pause_seconds: float = 1.0
     settled_seconds: float = 120.0  # a server alone may see no checkpoints: so long a life has come further
@@ -42,7 +42,7 @@ class Policy:
 
 def policy(run: Run) -> Policy:
     return Policy(
-        out=Path(run.keep.out),
+        checkpoints=lambda: checkpoints(Path(run.keep.out)),
         max_restarts=run.layout.max_restarts,
         settled_seconds=2 * run.layout.start_timeout,
         # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
@@ -52,7 +52,7 @@ def policy(run: Run) -> Policy:
 
 def supervise(group: Group, policy: Policy) -> int:
     """Live until the job is done, stopped or beyond help; the exit code says which."""
-    older, newest, num_restarts = checkpoints(policy.out), -1, 0
+    older, newest, num_restarts = policy.checkpoints(), -1, 0
     lives: list[list[Ending]] = []
     with wishes() as wished:
         while True:
@@ -61,7 +61,7 @@ def supervise(group: Group, policy: Policy) -> int:
             code = judge(endings, wished.exit_code)
             if code is not None:
                 break
-            before, newest = newest, newest_step(checkpoints(policy.out), older)
+            before, newest = newest, newest_step(policy.checkpoints(), older)
             if newest > before or _is_settled(endings, policy):
                 num_restarts = 0
             if num_restarts == policy.max_restarts:
@@ -143,7 +143,7 @@ def pause_seconds(num_restarts: int, policy: Policy) -> float:
 def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
     ending = cause(endings)
     _repeat(ending)
-    step = max(checkpoints(policy.out), default=None)
+    step = max(policy.checkpoints(), default=None)
     where = "the beginning" if step is None else f"step {step}"
     when = time.strftime("%H:%M:%S")
     logs.say(
