@@ -87,7 +87,7 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
         # No generation: each host's supervisor counts for itself.
         more = {**slot, "MXTRAIN_RESTARTS": str(num_restarts)}
         argv = plan.fit(flags + (plan.GO_ON if goes_on else ()))
-        return [plan.role(cluster, name, argv, logs, more)]
+        return [plan.role(cluster, name, argv, logs, **more)]
 
     return supervise(group, policy(run))
 

@@ -13,6 +13,7 @@ from mxtrain import checks
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
 from mxtrain.launch import plan
+from mxtrain.launch.plan import GO_ON, LOOPBACK
 from mxtrain.launch.supervise import policy, supervise
 
 # Below what Linux gives to outgoing connections, which would take a port between our look and its use.
@@ -26,8 +27,8 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
     logs, token = Path(run.keep.out) / "logs", secrets.token_hex(16)
 
     def group(generation: int, goes_on: bool) -> list[plan.Process]:
-        cluster = plan.Cluster(plan.LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
-        return plan.local(cluster, plan.fit(flags + (plan.GO_ON if goes_on else ())), logs, token, generation)
+        cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
+        return plan.local(cluster, plan.fit(flags + (GO_ON if goes_on else ())), logs, token, generation)
 
     return supervise(group, policy(run))
 
@@ -36,8 +37,8 @@ def _free_port() -> int:
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe:
             try:
-                probe.bind((plan.LOOPBACK, port))
+                probe.bind((LOOPBACK, port))
             except OSError:
                 continue
             return port
-    raise UsageError(f"no free port from {PORTS[0]} to {PORTS[-1]} on {plan.LOOPBACK}; end what holds them")
+    raise UsageError(f"no free port from {PORTS[0]} to {PORTS[-1]} on {LOOPBACK}; end what holds them")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Sequence
 
 SCHEDULER, SERVER, WORKER = ROLES = ("scheduler", "server", "worker")
 LOOPBACK = "127.0.0.1"
@@ -46,7 +46,7 @@ def fit(flags: Sequence[str]) -> tuple[str, ...]:
     return (sys.executable, "-m", "mxtrain.fit", *flags)
 
 
-def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path, more: Mapping[str, str]) -> Process:
+def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path, **more: str) -> Process:
     """One process as a dmlc tracker would start it, with `more` in its environment."""
     environment = {
         "DMLC_ROLE": name.split("-")[0],
@@ -70,4 +70,4 @@ def names(cluster: Cluster) -> list[str]:
 def local(cluster: Cluster, argv: tuple[str, ...], logs: Path, token: str, generation: int) -> list[Process]:
     """All processes of a job on this machine, reached over loopback alone."""
     own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, "MXTRAIN_GENERATION": str(generation)}
-    return [role(cluster, name, argv, logs, {**own, NODE: name}) for name in names(cluster)]
+    return [role(cluster, name, argv, logs, **own, **{NODE: name}) for name in names(cluster)]
