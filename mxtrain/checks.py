@@ -52,6 +52,11 @@ def _check_numbers(run: Run) -> None:
         "--threads": (run.layout.threads, 0),
         "--num-workers": (run.layout.num_workers, 1),
         "--num-servers": (run.layout.num_servers, 1),
+        "--min-workers": (run.layout.min_workers, 0),
+        "--start-timeout": (run.layout.start_timeout, 1),
+        "--silence-timeout": (run.layout.silence_timeout, 1),
+        "--stall-timeout": (run.layout.stall_timeout, 1),
+        "--max-restarts": (run.layout.max_restarts, 0),
         "--epochs": (optim.epochs, 1),
         "--max-steps": (optim.max_steps, 0),
         "--seed": (optim.seed, 0),
@@ -185,9 +190,8 @@ def _check_names(run: Run) -> None:
 def _check_store(run: Run) -> None:
     store = run.layout.kvstore
     if store in names.DIST_STORES:
-        raise UsageError(
-            f"--kvstore {store}: this version trains on one machine; use --kvstore device and --devices"
-        )
+        _check_cluster(run)
+        return
     if store not in names.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
     for flag, count in (("--num-workers", run.layout.num_workers), ("--num-servers", run.layout.num_servers)):
@@ -196,6 +200,16 @@ def _check_store(run: Run) -> None:
     role = os.environ.get("DMLC_ROLE", "")
     if role:
         raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
+
+
+def _check_cluster(run: Run) -> None:
+    placed = run.layout
+    if "async" in placed.kvstore:
+        raise UsageError(f"--kvstore {placed.kvstore}: not in this version; use --kvstore dist_sync")
+    if placed.min_workers > placed.num_workers:
+        raise UsageError(
+            f"--min-workers {placed.min_workers} is more than --num-workers {placed.num_workers}; give that or less"
+        )
 
 
 def _check_devices(run: Run) -> None:

@@ -99,10 +99,17 @@ class Model:
 class Layout:
     """Who computes what. None of these moves the loss curve."""
 
-    kvstore: str = flag("device", "where gradients are summed: local | device")
+    kvstore: str = flag("device", "where gradients are summed: local | device | dist_sync | dist_async")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
     num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
+    min_workers: int = flag(
+        0, "go on with this many workers where others do not come (back) in time; 0: with all of them only"
+    )
+    start_timeout: float = flag(60.0, "seconds in which all processes of a cluster must have come")
+    silence_timeout: float = flag(10.0, "seconds without a sign of life after which a process is given up")
+    stall_timeout: float = flag(120.0, "seconds without progress after which a worker is given up")
+    max_restarts: int = flag(3, "times that a cluster starts again without having come further")
     threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")
 
 
@@ -140,6 +147,9 @@ class Optim:
     clip_value: float = flag(0.0, "cut every number of the gradient to this size at most; 0: off")
     ema: float = flag(
         0.0, "evaluate and keep a moving average of the weights with this decay, as in 0.9999; 0: off"
+    )
+    compress: str = flag(
+        "none", "gradients on their way to the servers of dist_sync: none | 2bit, or 2bit:threshold=0.5"
     )
     max_bad_steps: int = flag(
         5, "this many steps in a row whose gradients are not finite end the run; fewer are skipped"

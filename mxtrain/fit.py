@@ -1,31 +1,70 @@
 """`python -m mxtrain.fit`: train a net.
 
-The command's order is its purpose: everything that can be refused is refused before mxnet is loaded.
+The command's order is its purpose: everything that can be refused is refused before mxnet is loaded. Over a dist_*
+store the same command is started once for every process of the cluster, and finds in its environment which it is;
+where it finds nothing it brings up a cluster on this machine.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import traceback
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Callable, NamedTuple, NoReturn, Sequence
 
-from mxtrain import config, layout
+from mxtrain import config, layout, names
 from mxtrain.errors import Stop, one_line
+from mxtrain.kv import cluster as clusters
+from mxtrain.kv.cluster import Cluster
+from mxtrain.launch import tether
 from mxtrain.train import signals
 
 logger = logging.getLogger("mxtrain.fit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def command() -> None:
-        run = config.parse(argv)
-        if run.keep.plot_schedule:
-            plot_schedule(run)
-            return
-        with signals.wishes() as wishes:
-            fit(run, wishes)
+    tether.tether()
+    if os.environ.get("DMLC_ROLE"):
+        _as_node(lambda: command(argv))
+    return one_line("mxtrain.fit", lambda: command(argv))
 
-    return one_line("mxtrain.fit", command)
+
+def command(argv: Sequence[str] | None) -> None:
+    run = config.parse(argv)
+    if run.keep.plot_schedule:
+        plot_schedule(run)
+        return
+    if run.keep.dry_run:
+        dry_run(run)
+        return
+    cluster = clusters.of_environment(os.environ, run) if run.layout.kvstore in names.DIST_STORES else None
+    if run.layout.kvstore in names.DIST_STORES and cluster is None:
+        from mxtrain.launch import local
+
+        raise SystemExit(local.run(run, sys.argv[1:] if argv is None else argv))
+    if cluster is None or cluster.role == "worker":
+        with signals.wishes() as wishes:
+            fit(run, wishes, cluster)
+    else:
+        serve(run, cluster)
+
+
+def _as_node(command: Callable[[], None]) -> NoReturn:
+    """Run a process of a cluster, and end it at once: ps-lite's own end waits for the others, however long."""
+    code = 1
+    try:
+        code = one_line("mxtrain.fit", command)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
 
 
 def plot_schedule(run: config.Run) -> None:
@@ -48,30 +87,55 @@ def plot_schedule(run: config.Run) -> None:
     print(f"{run.keep.plot_schedule}: {title}", flush=True)
 
 
-def fit(run: config.Run, wishes: list[Stop]) -> None:
-    """Train; `wishes` fills when a signal asks for the end."""
-    from mxtrain import checks, run_folder
-    from mxtrain.data import cache, labels, visits
-    from mxtrain.train import origins, resume, schedules
+class Sources(NamedTuple):
+    """What a run reads, and how a checkpoint knows it again."""
+
+    train: Any
+    val: Any | None
+    data: dict[str, Any]
+
+
+def opened(run: config.Run) -> Sources:
+    """The run's data sets, once the run itself is known to be possible here."""
+    from mxtrain import checks
+    from mxtrain.data import labels
+    from mxtrain.train import origins, resume
     from mxtrain.train.given import open_source
 
     checks.check(run)
     train = open_source("--train", str(run.data.train), run)
     val = open_source("--val", run.data.val, run) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
-    data = {**resume.describe(train, class_names), **origins.describe(run, class_names)}
-    plan = [
-        f"{train.path}: {len(train)} samples, {len(class_names)} classes",
+    return Sources(train, val, {**resume.describe(train, class_names), **origins.describe(run, class_names)})
+
+
+def planned(run: config.Run, sources: Sources) -> list[str]:
+    """What is going to happen, in lines."""
+    from mxtrain.train import schedules
+
+    train = sources.train
+    return [
+        f"{train.path}: {len(train)} samples, {len(sources.data['class_names'])} classes",
         str(layout.batch_plan(run)),
         schedules.describe(run.optim, *schedules.length(run.optim, len(train))),
     ]
-    if run.keep.dry_run:
-        _tell(run, plan, len(class_names))
-        return
-    with run_folder.held(run) as out:
-        resume_from = resume.find(run, data)
-        run_folder.describe(run)
-        for line in plan:
+
+
+def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> None:
+    """Train, as a worker of `cluster` if there is one; `wishes` fills when a signal asks for the end."""
+    from mxtrain import run_folder
+    from mxtrain.data import cache, visits
+    from mxtrain.kv import membership
+    from mxtrain.train import card, resume
+
+    with membership.told(run, cluster):
+        sources = opened(run)
+        words = card.of_worker(run, *sources) if cluster else {}
+    train, val, data = sources
+    with membership.joined(run, cluster, words) as (settled, group), run_folder.held(settled, group) as out:
+        resume_from = resume.find(settled, data)
+        run_folder.describe(run, group)
+        for line in planned(settled, sources):
             logger.info("%s", line)
         kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
         if run.optim.overfit:
@@ -79,24 +143,47 @@ def fit(run: config.Run, wishes: list[Stop]) -> None:
 
         from mxtrain import runtime
 
-        runtime.load(threads=run.layout.threads or None)
+        runtime.load(group.local_workers, run.layout.threads or None)
         from mxtrain.train import loop
 
-        loop.run(run, kept_train, kept_val, data, resume_from, wishes)
-        found = run_folder.last_evaluation(out)
-    score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
-    print(f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}", flush=True)
+        loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group)
+        found = run_folder.last_evaluation(out) if group.writes else None
+    if group.number == 0:
+        score = (
+            f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
+        )
+        print(
+            f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}", flush=True
+        )
 
 
-def _tell(run: config.Run, plan: list[str], num_classes: int) -> None:
+def serve(run: config.Run, cluster: Cluster) -> None:
+    """Be the scheduler or a server of `cluster`, until its workers have ended."""
+    from mxtrain import run_folder
+    from mxtrain.kv import membership
+
+    run_folder.start_log(run.keep.log_level)
+    with membership.helping(run, cluster) as member:
+        from mxtrain import runtime
+
+        runtime.load(threads=1)
+        from mxtrain.kv import server
+
+        server.serve(member)
+
+
+def dry_run(run: config.Run) -> None:
     """What would be trained; no run folder is made."""
+    sources = opened(run)
+
     from mxtrain import run_folder, runtime
 
     run_folder.start_log(run.keep.log_level)
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import dry_run
 
-    print("\n".join([*plan, dry_run.describe(run, num_classes)]), flush=True)
+    lines = [*planned(run, sources), dry_run.describe(run, len(sources.data["class_names"]))]
+    print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

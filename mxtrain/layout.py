@@ -51,6 +51,12 @@ def devices(text: str) -> tuple[tuple[str, int], ...]:
     return found
 
 
+def positions(run: Run, num_micro_batches: int, worker: int) -> list[int]:
+    """Those of a step's micro-batches that a worker computes: they are dealt to the replicas in turn."""
+    num_devices = len(devices(run.layout.devices))
+    return [p for p in range(num_micro_batches) if p // num_devices % run.layout.num_workers == worker]
+
+
 def batch_plan(run: Run) -> BatchPlan:
     """The cut of the global batch; flags that contradict each other are refused with numbers that fit."""
     batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate

@@ -20,15 +20,20 @@ from typing import Any, Iterator
 import mxtrain
 from mxtrain import config, durable, machine
 from mxtrain.errors import UsageError
+from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
 
 PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs")
 
 
 @contextlib.contextmanager
-def held(run: config.Run) -> Iterator[Path]:
-    """The run's folder, for this process alone, with the log going there too."""
+def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
+    """The run's folder, for this process alone, with the log going there too; of workers on a disk one holds it."""
     out = Path(run.keep.out)
+    if not group.writes:
+        start_log(run.keep.log_level)
+        yield out
+        return
     handle = _lock(out)
     try:
         with _named(out):
@@ -41,8 +46,10 @@ def held(run: config.Run) -> Iterator[Path]:
         os.close(handle)
 
 
-def describe(run: config.Run) -> None:
+def describe(run: config.Run, group: Group = ALONE) -> None:
     """Write down what is run, and with what."""
+    if not group.writes:
+        return
     out = Path(run.keep.out)
     with _named(out):
         durable.replace(out / "config.yaml", config.to_yaml(run))

@@ -1,4 +1,4 @@
-"""One config, computed by different devices: is it the same loss curve?
+"""One config, computed by different devices and workers: is it the same loss curve?
 
     python -m benchmarks.same_curve
 
@@ -24,12 +24,14 @@ RECIPE = (
     f"--warmup-epochs 0.5 --epochs 3 --max-steps {NUM_STEPS}"
 ).split()
 
-# How the same step is computed; the first is what the others are held against. Workers get their line here.
+# How the same step is computed; the first is what the others are held against.
 MAPPINGS: dict[str, tuple[str, ...]] = {
     "1 device, accumulate 4": ("--devices", "cpu", "--accumulate", "4"),
     "2 devices, accumulate 2": ("--devices", "cpu:0,1", "--accumulate", "2"),
     "3 devices, one with 2": ("--devices", "cpu:0,1,2", "--micro-batch", "16"),
     "4 devices": ("--devices", "cpu:0,1,2,3", "--accumulate", "1", "--kvstore", "local"),
+    "2 workers, accumulate 2": ("--kvstore", "dist_sync", "--num-workers", "2", "--accumulate", "2"),
+    "4 workers, 2 servers": ("--kvstore", "dist_sync", "--num-workers", "4", "--num-servers", "2"),
 }
 # Where neither a batch's statistics nor its masks count, the cut into micro-batches must not count either.
 WHOLE: dict[str, tuple[str, ...]] = {"1 device, all at once": ("--devices", "cpu", "--accumulate", "1")}

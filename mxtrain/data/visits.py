@@ -8,13 +8,13 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
+from mxtrain import layout
 from mxtrain.config import Run
 from mxtrain.data import order
 from mxtrain.data.loader import Request
 from mxtrain.data.order import Ints
 from mxtrain.data.recordio import Floats
 from mxtrain.data.records import Record
-from mxtrain.layout import batch_plan
 
 
 def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
@@ -33,9 +33,9 @@ def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
     return lambda epoch: np.resize(few, len(records))
 
 
-def requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterator[Request]:
-    """Every micro-batch from `first_step` on, in order; going on in the middle of an epoch is slicing."""
-    optim, micro_batch = run.optim, batch_plan(run).micro_batch
+def requests(run: Run, records: Any, first_step: int, num_steps: int, worker: int = 0) -> Iterator[Request]:
+    """A worker's micro-batches from `first_step` on, in order; going on in the middle of an epoch is slicing."""
+    optim, micro_batch = run.optim, layout.batch_plan(run).micro_batch
     steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
     samples_of = of_run(run, records)
     for epoch, steps in itertools.groupby(
@@ -44,13 +44,14 @@ def requests(run: Run, records: Any, first_step: int, num_steps: int) -> Iterato
         samples = samples_of(epoch)
         for step in steps:
             of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
-            for position, part in enumerate(order.micro_batches(of_step, micro_batch)):
-                yield Request(step, position, epoch, part)
+            parts = order.micro_batches(of_step, micro_batch)
+            for position in layout.positions(run, len(parts), worker):
+                yield Request(step, position, epoch, parts[position])
 
 
-def once(num_samples: int, at_once: int) -> list[Request]:
-    """Every sample once, in the order of the records, as an evaluation wants them."""
-    parts = order.micro_batches(np.arange(num_samples), at_once)
+def once(num_samples: int, at_once: int, worker: int = 0, num_workers: int = 1) -> list[Request]:
+    """A worker's share of every sample once, in the order of the records, as an evaluation wants them."""
+    parts = order.micro_batches(np.arange(num_samples), at_once)[worker::num_workers]
     return [Request(step=0, position=place, epoch=0, samples=part) for place, part in enumerate(parts)]
 
 

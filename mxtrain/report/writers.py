@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
 from mxtrain import durable
 from mxtrain.errors import UsageError
+from mxtrain.kv.group import ALONE, Group
 
 logger = logging.getLogger(__name__)
 
@@ -140,13 +141,15 @@ class TensorBoard:
 
 @contextlib.contextmanager
 def open_sinks(
-    names: str, out: Path, num_steps: int, first_step: int, is_scored: bool = True
+    names: str, out: Path, num_steps: int, first_step: int, is_scored: bool = True, group: Group = ALONE
 ) -> Iterator[Callable[[Record], None]]:
     """A function that writes a record to metrics.jsonl and to what `--log` names.
 
-    `first_step` steps are done, and evaluated if `is_scored`.
+    `first_step` steps are done, and evaluated if `is_scored`. Of several workers one tells, and one writes to a disk.
     """
-    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)]
+    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.writes else []
+    if group.number > 0:
+        names = "none"
     if "console" in names.split(","):
         sinks.append(Console(num_steps, first_step))
     if "tensorboard" in names.split(","):

@@ -40,7 +40,7 @@ class Snapshot:
 
 def write(folder: Path, snapshot: Snapshot) -> Path:
     """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there."""
-    final = folder / f"step-{snapshot.step:08d}"
+    final = path_of(folder, snapshot.step)
     aside = folder / (WRITING + final.name)
     state = {"version": VERSION, "step": snapshot.step, **snapshot.state}
     try:
@@ -117,6 +117,20 @@ def newest(folder: Path) -> Checkpoint | None:
             "(which keeps them) or another --out"
         )
     return found
+
+
+def whole_steps(folder: Path) -> list[int]:
+    """The newest step whose checkpoint is whole, and those before it that look so, oldest first."""
+    found = newest(folder)
+    if found is None:
+        return []
+    last: int = found[1]["step"]
+    states = [_glance(path) for path in _steps(folder)]
+    return [*(state["step"] for state in states if state is not None and state["step"] < last), last]
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
 
 
 def best(folder: Path) -> Checkpoint | None:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from mxtrain.errors import Diverged
+from mxtrain.kv.group import Group
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train.state import Parts, Progress
@@ -52,7 +53,10 @@ def diverged(
     outcome: Outcome,
     out: Path,
 ) -> Diverged:
-    """How to end a run whose last step, made of `batches`, was not finite; all of it goes into `out`/logs."""
+    """How to end a run whose last step, made of `batches`, was not finite; all of it goes into `out`/logs.
+
+    Of several workers one speaks, the first that finds something in its share of the step.
+    """
     found: Origin | None = None
     of_step: list[int] = []
     samples: list[int] = []
@@ -64,6 +68,7 @@ def diverged(
             samples = [] if found is None else batch.request.samples[found.rows].tolist()
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
+    _wait_unless_speaker(parts.group, found is not None)
     path = out / "logs" / "diverged.json"
     record = {
         "step": progress.step,
@@ -78,6 +83,13 @@ def diverged(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return Diverged(_line(progress, outcome, found, samples, path))
+
+
+def _wait_unless_speaker(group: Group, has_found: bool) -> None:
+    """Until the reason comes that the speaker ends everybody with."""
+    finders = group.sum(np.eye(group.count)[group.number] * has_found)
+    if int(np.argmax(finders)) != group.number:
+        group.sum([0])
 
 
 def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: list[int], path: Path) -> str:

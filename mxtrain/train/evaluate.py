@@ -16,6 +16,7 @@ from mxtrain.data.augment import eval_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, way_of
 from mxtrain.errors import Stop
+from mxtrain.kv.group import ALONE, Group
 from mxtrain.runtime import mx
 from mxtrain.train.handover import dtype_of, to_context
 
@@ -28,20 +29,25 @@ def resize_of(run: Run) -> int:
 
 
 def evaluate(
-    run: Run, net: Any, records: Any, contexts: Sequence[Any], wishes: Sequence[Stop] = ()
+    run: Run,
+    net: Any,
+    records: Any,
+    contexts: Sequence[Any],
+    wishes: Sequence[Stop] = (),
+    group: Group = ALONE,
 ) -> dict[str, Any] | None:
-    """Loss, accuracy and top-5 accuracy over all of `records`; None once there is a wish to end."""
+    """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end."""
+    requests = visits.once(len(records), SAMPLES_AT_ONCE, group.number, group.count)
     size = run.data.image_size
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-    sums = np.zeros(3)
-    with Loader(
-        fill, (3, size, size), visits.once(len(records), SAMPLES_AT_ONCE), way_of(run.data), dtype_of(run)
-    ) as loader:
+    sums: Any = np.zeros(3)
+    with Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run)) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             if wishes:
                 break
+            group.tell("evaluation", batch.request.position)
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
@@ -51,9 +57,10 @@ def evaluate(
                 sums += _collect(loader, *under_way.popleft())
         while under_way:
             sums += _collect(loader, *under_way.popleft())
-    if wishes:
+    *sums, num_wishes = group.sum([*sums, len(wishes)])
+    if num_wishes:
         return None
-    loss, correct, correct_top5 = sums / len(records)
+    loss, correct, correct_top5 = (total / len(records) for total in sums)
     return {
         "val_loss": float(loss),
         "val_accuracy": float(correct),

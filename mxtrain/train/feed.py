@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import math
 from typing import Any, Iterator
 
+from mxtrain import layout
 from mxtrain.config import Run
 from mxtrain.data import order, visits
 from mxtrain.data.augment import eval_transform, train_transform
@@ -18,7 +18,6 @@ from mxtrain.data.fill import Fill
 from mxtrain.data.given import GivenBatches
 from mxtrain.data.loader import Loader, Request, way_of
 from mxtrain.data.pixels import Transform
-from mxtrain.layout import batch_plan
 from mxtrain.train.evaluate import resize_of
 from mxtrain.train.handover import dtype_of
 
@@ -29,14 +28,16 @@ class Feed:
 
     run: Run
     num_samples: int
+    worker: int
     loader: Any
 
     def batches(self, step: int) -> Iterator[Any]:
-        """Those of the next step, which is number `step`; the last one of an epoch may be short."""
+        """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
         batch_size = self.run.optim.batch_size
         first = step % order.steps_per_epoch(self.num_samples, batch_size) * batch_size
         num_samples = min(batch_size, self.num_samples - first)
-        return itertools.islice(self.loader, math.ceil(num_samples / batch_plan(self.run).micro_batch))
+        of_step = -(-num_samples // layout.batch_plan(self.run).micro_batch)
+        return itertools.islice(self.loader, len(layout.positions(self.run, of_step, self.worker)))
 
     def release(self, batch: Any) -> None:
         self.loader.release(batch)
@@ -48,11 +49,13 @@ class Feed:
 
 
 @contextlib.contextmanager
-def opened(run: Run, records: Any, num_classes: int, first_step: int, num_steps: int) -> Iterator[Feed]:
-    """What steps `first_step` to `num_steps` are fed while the block lasts."""
-    requests = visits.requests(run, records, first_step, num_steps)
+def opened(
+    run: Run, records: Any, num_classes: int, first_step: int, num_steps: int, worker: int = 0
+) -> Iterator[Feed]:
+    """What a worker's steps `first_step` to `num_steps` are fed while the block lasts."""
+    requests = visits.requests(run, records, first_step, num_steps, worker)
     with _loader(run, records, requests, num_classes) as loader:
-        yield Feed(run, len(records), loader)
+        yield Feed(run, len(records), worker, loader)
 
 
 def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:

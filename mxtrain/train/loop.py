@@ -14,8 +14,9 @@ from typing import Any
 
 from mxtrain.config import Run
 from mxtrain.errors import Diverged, Stop
+from mxtrain.kv.group import ALONE, Group
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import early_stop, feed, schedules, state
+from mxtrain.train import early_stop, feed, schedules, signals, state
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.diagnose import diverged
 from mxtrain.train.ema import averaged
@@ -29,30 +30,41 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    run: Run, train: Any, val: Any | None, data: dict[str, Any], resume: Checkpoint | None, wishes: list[Stop]
+    run: Run,
+    train: Any,
+    val: Any | None,
+    data: dict[str, Any],
+    resume: Checkpoint | None,
+    wishes: list[Stop],
+    group: Group = ALONE,
 ) -> None:
-    """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint."""
+    """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint.
+
+    All workers of `group` do the same at the same time; those that write keep what comes of it.
+    """
     out = Path(run.keep.out)
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
-    parts = state.build(run, len(data["class_names"]))
+    parts = state.build(run, len(data["class_names"]), group)
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
         logger.info(
             "nothing left to do: all %d steps are done; more --epochs would go on from here", num_steps
         )
 
-    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None)
-    feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps)
+    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
+    feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps, group.number)
     with sinks as write, Saver(run.keep) as saver, feeding as fed:
         saved = progress
         while True:
             # Between two steps, in this order: save, end, evaluate.
-            wish = wishes[0] if wishes else None  # once: a signal may come between two looks
+            group.tell("step", progress.step)
+            wish, is_time = signals.agreed(group, wishes, saver.is_time())
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
-            if progress != saved and saver.is_due(progress.step, anyway=ended or wish is not None):
-                saver.save(state.snapshot(run, parts, progress, data))
+            if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
+                state.compare(parts, progress.step)
+                saver.save(state.snapshot(run, parts, progress, data) if group.writes else None)
                 saved = progress
             unscored = ended and val is not None and progress.score is None
             over = early_stop.is_over(progress.best, run.optim.early_stop)
@@ -83,7 +95,7 @@ def _scored(
 ) -> Progress:
     """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
     with averaged(parts.ema):
-        found = evaluate(run, parts.net, val, parts.contexts, wishes)
+        found = evaluate(run, parts.net, val, parts.contexts, wishes, parts.group)
     if found is None:
         return progress
     write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
@@ -121,7 +133,9 @@ def _tell_or_end(
     bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad >= most:
         step, out = progress.step - 1, Path(run.keep.out)
-        with feed.opened(run, train, len(data["class_names"]), step, progress.step) as again:
+        with feed.opened(
+            run, train, len(data["class_names"]), step, progress.step, parts.group.number
+        ) as again:
             batches = again.batches(step)
             raise diverged(parts, batches, again.release, train.where, progress, outcome, out)
     if bad:

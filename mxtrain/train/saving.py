@@ -28,19 +28,24 @@ class Saver:
         self.under_way: concurrent.futures.Future[None] | None = None
         self.last_seconds = time.monotonic()
 
+    def is_time(self) -> bool:
+        """Whether the minutes are over, by the clock of this worker."""
+        return 0 < self.keep.checkpoint_minutes <= (time.monotonic() - self.last_seconds) / 60
+
     def is_due(self, step: int, anyway: bool) -> bool:
         """Whether to save now; if so, the write before has ended. Raises what went wrong in that one."""
-        every, minutes = self.keep.checkpoint_steps, (time.monotonic() - self.last_seconds) / 60
-        due = anyway or (every > 0 and step % every == 0) or 0 < self.keep.checkpoint_minutes <= minutes
+        every = self.keep.checkpoint_steps
+        due = anyway or (every > 0 and step % every == 0)
         if due or (self.under_way is not None and self.under_way.done()):
             self.wait()
         return due
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Begin to write."""
+    def save(self, snapshot: Snapshot | None) -> None:
+        """Begin to write; None where another worker does."""
         self.wait()
         self.last_seconds = time.monotonic()
-        self.under_way = self.thread.submit(self._write, snapshot)
+        if snapshot is not None:
+            self.under_way = self.thread.submit(self._write, snapshot)
 
     def wait(self) -> None:
         """Until nothing is under way."""

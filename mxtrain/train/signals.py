@@ -14,6 +14,7 @@ import time
 from typing import Any, Iterator
 
 from mxtrain.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
+from mxtrain.kv.group import Group
 
 MEANING: dict[int, Stop] = {
     signal.SIGTERM: Stopped(
@@ -42,6 +43,14 @@ def wishes() -> Iterator[list[Stop]]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         os.close(writing)
+
+
+def agreed(group: Group, wishes: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
+    """The wish that any worker has, and whether it is time for any: all of them learn the same at the same step."""
+    first = wishes[0] if wishes else None  # once: a signal may come between two looks
+    known = list(MEANING.values())
+    *wished, times = group.sum([*(stop is first for stop in known), is_time])
+    return next((stop for stop, num_workers in zip(known, wished) if num_workers), None), bool(times)
 
 
 def _nothing(number: int, frame: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -17,11 +18,12 @@ import mxtrain
 from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
-from mxtrain.errors import Diverged
+from mxtrain.errors import Diverged, RestartMe
+from mxtrain.kv.group import ALONE, Group
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, early_stop, nets, optimizers, precision, teacher, weights
+from mxtrain.train import checkpoint, early_stop, nets, optimizers, precision, statistics, teacher, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.decay import exempt_from_decay
 from mxtrain.train.early_stop import Best
@@ -47,6 +49,7 @@ class Parts:
     clip_value: float
     ema: Ema | None
     teacher: Teacher | None
+    group: Group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,14 +72,14 @@ class Progress:
         return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
 
 
-def build(run: Run, num_classes: int) -> Parts:
+def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
     """Everything a first step needs."""
     optim, places = run.optim, nets.contexts(run.layout.devices)
     net = nets.to_train(run, num_classes, places)
     trained = list(weights.parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
-    trainer = open_trainer(trained, optimizers.build(optim), run.layout.kvstore)
+    trainer = open_trainer(trained, optimizers.build(optim), run.layout.kvstore, statistics.parameters(net))
     plan = layout.batch_plan(run)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     mixing = functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
@@ -93,7 +96,23 @@ def build(run: Run, num_classes: int) -> Parts:
         optim.clip_value,
         ema,
         teacher.build(run, places),
+        group,
     )
+
+
+def compare(parts: Parts, step: int) -> None:
+    """Refuse to go on where workers have drifted apart, which only a fault of the network or of memory can do."""
+    group = parts.group
+    if group.count == 1:
+        return
+    checksum = 0
+    for array in weights.of_net(parts.net).values():
+        checksum = zlib.crc32(array, checksum)
+    if group.sum([checksum])[0] != checksum * group.count:
+        raise RestartMe(
+            f"step {step}: worker {group.number}'s weights are not those of the others; going on from the newest "
+            "checkpoint, before they parted"
+        )
 
 
 def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Snapshot:
@@ -129,7 +148,8 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)
-    checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
+    if parts.group.writes:
+        checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
     progress = {field.name: state[field.name] for field in dataclasses.fields(Progress)}
     scale, best = LossScale(**progress["scale"]), progress["best"] and Best(*progress["best"])
     return Progress(**{**progress, "scale": scale, "best": best})

@@ -28,18 +28,19 @@ def parameters(net: Any) -> list[Any]:
 
 
 class RunningMean:
-    """Every micro-batch starts from the step's first statistics; `settle` takes the mean of where they ended."""
+    """Every micro-batch starts from the step's first statistics; `settle` takes the mean of where they all ended."""
 
     def __init__(self, parts: Any):
         self.contexts = parts.contexts
         self.parameters = parameters(parts.net)
         # One micro-batch on one device leaves its own mean.
-        self.alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1
+        self.alone = (
+            parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.trainer.buckets is None
+        )
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
         # The engine does not see the writes of a static graph, so no copy may still be under way.
         mx.nd.waitall()
         self.totals: dict[Any, list[Any]] = {}
-        self.weight = 0
 
     def before(self, context: Any) -> None:
         if context in self.totals:
@@ -54,14 +55,21 @@ class RunningMean:
         else:
             for total, value in zip(self.totals[context], ended):
                 total += value
-        self.weight += weight
 
-    def settle(self) -> None:
+    def total(self) -> list[Any]:
+        """Over this worker's micro-batches, by their samples, on the first device: what the workers add up."""
         if self.alone:
-            return
-        for place, parameter in enumerate(self.parameters):
-            parts = [totals[place].as_in_context(self.contexts[0]) for totals in self.totals.values()]
-            mean = sum(parts[1:], parts[0]) / self.weight
+            return []
+        first = self.contexts[0]
+        if not self.totals:  # a worker without a share of this step
+            return [mx.nd.zeros_like(start) for start in self.start[first]]
+        of_devices = [[each.as_in_context(first) for each in totals] for totals in self.totals.values()]
+        return [sum(parts[1:], parts[0]) for parts in zip(*of_devices)]
+
+    def settle(self, totals: list[Any], weight: float) -> None:
+        """Take the mean for the step's statistics, of `totals` over all workers and the samples behind them."""
+        for parameter, total in zip(self.parameters, totals):
+            mean = total / weight
             for context in self.contexts:
                 parameter.data(context)[:] = mean.as_in_context(context)
 

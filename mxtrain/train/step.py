@@ -1,7 +1,7 @@
 """One optimizer update, from its micro-batches to the new weights.
 
 Reads top to bottom: every micro-batch is seeded, run forward and backward and added up; then gradients are reduced
-over the devices, checked, and applied. Who computes which micro-batch moves no number but the last bits.
+over devices and workers, checked, and applied. Who computes which micro-batch moves no number but the last bits.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def train_step(
     rate: float,
     scale: LossScale,
 ) -> Outcome:
-    """Move the weights once, by the mean gradient over all samples of `batches`; each is released when used."""
+    """Move the weights once, by the mean gradient over all workers' samples; our `batches` are released when used."""
     gradients, running = GradientSum(parts.trainer, parts.contexts), RunningMean(parts)
     sums: list[Any] = []
-    num_samples = 0
+    of_worker = 0
     for wave in _waves(batches, parts.contexts):
         for batch, context in wave:
             gradients.before(context)
@@ -58,20 +58,18 @@ def train_step(
         mx.nd.waitall()
         for batch, context in wave:
             running.after(context, len(batch.label))
-            num_samples += len(batch.label)
+            of_worker += len(batch.label)
             release(batch)
-    loss, correct = (sum(float(value.asscalar()) for value in values) for values in zip(*sums))
-    first_device = gradients.settle()
-    if not math.isfinite(loss):
-        # Through the gradients, whose sum all replicas see, all of them come to know.
-        first_device[0][:] = math.nan
+    first_device, statistics = gradients.settle(), running.total()
 
-    parts.trainer.allreduce_grads()
+    parts.trainer.reduce(statistics)
+    sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
+    loss, correct, num_samples = parts.group.sum([*sums_of_worker, of_worker]).tolist()
     unscale = 1.0 / (scale.scale * num_samples)
     norm = precision.norm(first_device) * unscale
-    applied = math.isfinite(norm)
+    applied = math.isfinite(norm) and math.isfinite(loss)
     if applied:
-        running.settle()
+        running.settle(statistics, num_samples)
         if parts.clip_value:
             gradients.clip(parts.clip_value / unscale)
         shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
@@ -84,7 +82,7 @@ def train_step(
         running.undo()
     mx.nd.waitall()
     return Outcome(
-        loss / num_samples, correct / num_samples, num_samples, norm, applied, scale.after(applied)
+        loss / num_samples, correct / num_samples, int(num_samples), norm, applied, scale.after(applied)
     )
 
 

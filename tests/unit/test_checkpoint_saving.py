@@ -50,11 +50,11 @@ def test_when_one_is_due(tmp_path: Path) -> None:
     with Saver(keep(tmp_path, checkpoint_steps=3)) as saver:
         assert [step for step in range(1, 10) if saver.is_due(step, anyway=False)] == [3, 6, 9]
     with Saver(keep(tmp_path, checkpoint_minutes=1)) as saver:
-        assert not saver.is_due(1, anyway=False)
+        assert not saver.is_time()
         saver.last_seconds -= 61
-        assert saver.is_due(2, anyway=False)
+        assert saver.is_time()
         saver.save(snapshot(2))
-        assert not saver.is_due(3, anyway=False), "the minutes count from the last one"
+        assert not saver.is_time(), "the minutes count from the last one"
 
 
 def test_whoever_saves_does_not_wait_for_the_write(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
+import numpy as np
 import pytest
 
 from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.kv.group import ALONE
 from mxtrain.train import signals
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,3 +93,27 @@ def test_two_at_once_are_one_wish() -> None:
         process.send_signal(signal.SIGINT)
         time.sleep(3 * signals.ONE_WISH_SECONDS)
         assert process.poll() is None
+
+
+class Two:
+    """A worker whose only colleague puts in `theirs`."""
+
+    number, count, writes, local_workers = 0, 2, True, 2
+
+    def __init__(self, *theirs: float):
+        self.theirs = theirs
+
+    def sum(self, values: Any) -> Any:
+        return np.add(values, self.theirs)
+
+    def tell(self, phase: str, step: int) -> None: ...
+
+
+def test_workers_end_together_whoever_was_asked_to() -> None:
+    terminate, interrupt, _ = signals.MEANING.values()
+    assert signals.agreed(ALONE, [], False) == (None, False)
+    assert signals.agreed(ALONE, [interrupt], True) == (interrupt, True)
+    assert signals.agreed(Two(0, 0, 0, 0), [], False) == (None, False)
+    assert signals.agreed(Two(0, 0, 0, 1), [], False) == (None, True)
+    assert signals.agreed(Two(0, 1, 0, 0), [], False) == (interrupt, False)
+    assert signals.agreed(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), "one for all"

@@ -72,3 +72,30 @@ def test_what_is_overfitted_is_what_is_judged() -> None:
     judged.will_need(np.array([0, 7]))
     assert pictures.seen == [judged.read(0), judged.read(7)]
     assert judged.where(1) == f"pictures: sample {judged.read(1)}"
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 3])
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("first_step", [0, 2, 3])
+def test_workers_divide_every_step_among_themselves(
+    num_workers: int, num_devices: int, first_step: int
+) -> None:
+    """Whoever computes a micro-batch, it is the same one; every sample of a step is somebody's, and only his."""
+    devices = ",".join(map(str, range(num_devices)))
+    cut, pictures = "--batch-size 7 --micro-batch 2 --seed 5", Pictures(17)
+    run = run_of(f"{cut} --devices cpu:{devices} --kvstore dist_sync --num-workers {num_workers}")
+    alone = list(visits.requests(run_of(cut), pictures, first_step, 6))
+    shares = [list(visits.requests(run, pictures, first_step, 6, worker)) for worker in range(num_workers)]
+    dealt = sorted((request for share in shares for request in share), key=lambda r: (r.step, r.position))
+    assert [(r.step, r.position, r.epoch, r.samples.tolist()) for r in dealt] == [
+        (r.step, r.position, r.epoch, r.samples.tolist()) for r in alone
+    ]
+    for worker, share in enumerate(shares):
+        assert all(r.position // num_devices % num_workers == worker for r in share)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
+def test_workers_evaluate_each_sample_once(num_workers: int) -> None:
+    shares = [visits.once(150, 64, worker, num_workers) for worker in range(num_workers)]
+    seen = [sample for share in shares for request in share for sample in request.samples.tolist()]
+    assert sorted(seen) == list(range(150))

@@ -1,0 +1,88 @@
+"""A worker's way into its cluster and out of it.
+
+Owns what becomes of a `Run` at the roll call, and what the other nodes are told when this one ends. Whatever goes
+wrong here ends everybody: `watch.py` sees to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+from mxtrain import layout
+from mxtrain.config import Run
+from mxtrain.errors import Stop
+from mxtrain.kv import member, watch
+from mxtrain.kv.cluster import Cluster, engine_environment
+from mxtrain.kv.group import ALONE, Group
+from mxtrain.kv.member import Member, Times
+from mxtrain.kv.rollcall import Go
+from mxtrain.train import card, checkpoint, signals
+
+
+def times(run: Run) -> Times:
+    return Times(run.layout.start_timeout, run.layout.silence_timeout, run.layout.stall_timeout)
+
+
+@contextlib.contextmanager
+def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
+    """A block before the roll call: that this node cannot take part, and why, is for all of them to know."""
+    try:
+        yield
+    except Stop as stop:
+        if cluster is not None:
+            with contextlib.suppress(Stop):  # what comes back is the same reason
+                member.join(cluster, {"failed": [stop.exit_code, str(stop)]}, times(run))
+        raise
+
+
+@contextlib.contextmanager
+def joined(run: Run, cluster: Cluster | None, words: dict[str, Any]) -> Iterator[tuple[Run, Group]]:
+    """The run as the roll call has settled it, and its workers, while the block lasts; alone where `cluster` is None.
+
+    `words` are what the others have to know of this worker, as `card.of_worker` puts it.
+    """
+    if cluster is None:
+        yield run, ALONE
+        return
+    with member.join(cluster, words, times(run)) as worker:  # what is raised in here ends all others too
+        take_part(cluster, worker.go)
+        try:
+            yield settled(run, worker.go), worker
+        except Stop as stop:
+            if stop in signals.MEANING.values():  # all workers have agreed on it, and save together
+                worker.finish()
+            raise
+        worker.finish()
+
+
+@contextlib.contextmanager
+def helping(run: Run, cluster: Cluster) -> Iterator[Member]:
+    """A scheduler or server among the others; the scheduler also holds their control lines."""
+    if cluster.role == "scheduler":
+        watch.oversee(cluster, times(run), run.layout.min_workers)
+    with member.join(cluster, {"versions": card.versions()}, times(run)) as helper:
+        take_part(cluster, helper.go)
+        yield helper
+
+
+def take_part(cluster: Cluster, go: Go) -> None:
+    """Leave in the environment what ps-lite looks for there."""
+    for name, value in engine_environment(cluster, go).items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
+def settled(run: Run, go: Go) -> Run:
+    """With as many workers as came, the same micro-batches nevertheless, and the checkpoint that all of them have."""
+    optim = dataclasses.replace(run.optim, micro_batch=layout.batch_plan(run).micro_batch, accumulate=0)
+    placed = dataclasses.replace(run.layout, num_workers=go.num_workers, num_servers=go.num_servers)
+    keep = run.keep
+    if go.resume_step >= 0:
+        path = checkpoint.path_of(Path(keep.out) / "checkpoints", go.resume_step)
+        keep = dataclasses.replace(keep, resume=str(path))
+    return dataclasses.replace(run, optim=optim, layout=placed, keep=keep)

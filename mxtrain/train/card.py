@@ -1,0 +1,75 @@
+"""What a worker says of itself when a cluster's roll is called: what has to be equal everywhere, and what its disk has.
+
+Owns which flags and files the workers of one run may not differ in. Who compares them is `kv/rollcall.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mxtrain
+from mxtrain import config, machine
+from mxtrain.config import Run
+from mxtrain.train import checkpoint
+
+# Where a worker finds things, and how it makes its batches, is its own affair.
+OWN_FLAGS = {
+    *("train", "val", "out", "cache", "cache_dir", "loader", "loader_workers", "prefetch_mb", "threads"),
+    *(
+        "pretrained",
+        "teacher",
+        "log",
+        "log_level",
+        "max_restarts",
+        "num_workers",
+        "min_workers",
+        "start_timeout",
+    ),
+}
+FOLDER_ID = ".folder"
+
+
+def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> dict[str, Any]:
+    """`data` is what describes the training set in a checkpoint."""
+    out = Path(run.keep.out)
+    flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
+    sets = {"train": _fingerprint(train), "val": val and _fingerprint(val)}
+    return {
+        "versions": versions(),
+        "config": flags,
+        "data": {**sets, **{name: data[name] for name in ("pretrained", "teacher")}},
+        "folder": _folder_id(out),
+        # Where --resume says where to begin there is nothing to agree on.
+        "checkpoints": checkpoint.whole_steps(out / "checkpoints") if run.keep.resume == "auto" else [],
+    }
+
+
+def versions() -> dict[str, Any]:
+    """All that servers and the scheduler have to tell. Another OpenCV gives other pixels, so wheels count."""
+    return {"mxtrain": mxtrain.__version__, **machine.installed_wheels()}
+
+
+def _fingerprint(records: Any) -> str:
+    """The same on every host that has the same files; their bytes are each host's to check."""
+    digest = hashlib.sha256(np.ascontiguousarray(getattr(records, "keys", ())).tobytes())
+    digest.update(repr((records.class_names, [path.stat().st_size for path in records.files])).encode())
+    return f"{len(records)} samples, {digest.hexdigest()[:12]}"
+
+
+def _folder_id(out: Path) -> str:
+    """A random name that stays with the folder: who reads the same one shares its disk."""
+    path = out / FOLDER_ID
+    aside = out / f"{FOLDER_ID}-{uuid.uuid4().hex}"
+    if not path.exists():
+        aside.write_text(uuid.uuid4().hex, encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            os.link(aside, path)  # unlike a rename it does not replace what another worker was faster with
+        aside.unlink()
+    return path.read_text(encoding="utf-8")

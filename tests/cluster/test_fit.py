@@ -1,0 +1,113 @@
+"""`fit` over a parameter server: one command, the same curve as one process, the same to the bit after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cluster.processes import roles
+from tests.e2e.conftest import Command
+from tests.e2e.runs import has_step, started, wait_until
+
+FLAGS = [
+    *("--model", "benchmarks.same_curve.nets:with_both", "--image-size", "16", "--val-resize", "16"),
+    *("--augment", "pad_crop:pad=2", "--batch-size", "32", "--micro-batch", "8", "--epochs", "3"),
+    *("--max-steps", "54", "--lr", "0.01", "--threads", "1"),
+]
+CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
+OPTIMIZERS = {
+    "sgd": ["--optimizer", "sgd"],
+    "adam": ["--optimizer", "adam"],
+    "adamw": ["--optimizer", "adamw"],
+}
+BAR = 1e-5
+
+
+def flags(digits: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "--train",
+        str(digits / "train.rec"),
+        "--val",
+        str(digits / "val.rec"),
+        "--out",
+        str(out),
+        *FLAGS,
+        *more,
+    ]
+
+
+def records(out: Path, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in found if record["kind"] == kind]
+
+
+def losses(out: Path) -> np.ndarray:
+    trained = records(out, "train")
+    assert [record["step"] for record in trained] == list(range(1, 55))
+    return np.array([record["loss"] for record in trained])
+
+
+def weights(out: Path) -> bytes:
+    return (out / "checkpoints" / "step-00000054" / "weights.params").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    """What two workers come to in one go."""
+    out = tmp_path_factory.mktemp("whole")
+    done = command("mxtrain.fit", *flags(digits, out, *CLUSTER))
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_two_workers_make_the_curve_of_one_process(
+    digits: Path, tmp_path: Path, command: Command, optimizer: str
+) -> None:
+    more = OPTIMIZERS[optimizer]
+    done = command("mxtrain.fit", *flags(digits, tmp_path / "one", *more, "--log", "none"))
+    assert done.returncode == 0, done.stderr
+    done = command("mxtrain.fit", *flags(digits, tmp_path / "two", *more, *CLUSTER))
+    assert done.returncode == 0, done.stderr
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert (np.abs(one - two) / np.abs(one)).max() < BAR
+    for alone, shared in zip(records(tmp_path / "one", "eval"), records(tmp_path / "two", "eval")):
+        assert alone["num_samples"] == shared["num_samples"]
+        assert alone["val_accuracy"] == shared["val_accuracy"]
+        assert alone["val_loss"] == pytest.approx(shared["val_loss"], rel=1e-5)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("role", ["scheduler", "server-0", "worker-0", "worker-1"])
+def test_a_cluster_one_of_which_is_killed_comes_back_and_makes_the_same_curve_to_the_bit(
+    digits: Path, whole: Path, tmp_path: Path, role: str
+) -> None:
+    with started(*flags(digits, tmp_path, *CLUSTER, "--checkpoint-steps", "5")) as run:
+        wait_until(lambda: has_step(tmp_path, 13), run)
+        os.kill(roles(run.pid)[role], signal.SIGKILL)
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert role in said and "SIGKILL" in said and "restart 1 of 3" in said
+    assert losses(tmp_path).tolist() == losses(whole).tolist()
+    assert weights(tmp_path) == weights(whole)
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, whole: Path, tmp_path: Path) -> None:
+    line = flags(digits, tmp_path, *CLUSTER)
+    with started(*line) as run:
+        wait_until(lambda: has_step(tmp_path, 3), run)
+        os.kill(run.pid, signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == 130, said
+    with started(*line) as run:
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert losses(tmp_path).tolist() == losses(whole).tolist()

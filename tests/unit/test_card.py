@@ -1,0 +1,75 @@
+"""What a worker says of itself at the roll call."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxtrain import config
+from mxtrain.data import record_writer
+from mxtrain.data.records import open_records
+from mxtrain.train import card, checkpoint
+from mxtrain.train.checkpoint import Snapshot
+
+DATA = {"pretrained": None, "teacher": None}
+
+
+def rec(path: Path, num_samples: int) -> Path:
+    with record_writer.RecordWriter(path) as writer:
+        for key in range(num_samples):
+            writer.write(key, float(key % 2), b"picture")
+    return path
+
+
+def run_of(out: Path, *flags: str) -> config.Run:
+    return config.parse(["--kvstore", "dist_sync", "--num-workers", "2", "--out", str(out), *flags])
+
+
+def card_of(out: Path, records: Any, *flags: str) -> dict[str, Any]:
+    return card.of_worker(run_of(out, *flags), records, None, DATA)
+
+
+def saved(out: Path, *steps: int) -> None:
+    for step in steps:
+        files = {"weights.params": {"a": np.ones(3, np.float32)}}
+        checkpoint.write(out / "checkpoints", Snapshot(step, files, {"score": None}))
+
+
+def test_the_same_data_elsewhere_has_the_same_card(tmp_path: Path) -> None:
+    here, there = (tmp_path / name for name in ("here", "there"))
+    for folder in (here, there):
+        folder.mkdir()
+        rec(folder / "a.rec", 6)
+    cards = [
+        card_of(folder, open_records(folder / "a.rec"), "--loader-workers", "1") for folder in (here, there)
+    ]
+    assert cards[0]["data"] == cards[1]["data"] and cards[0]["config"] == cards[1]["config"]
+    assert cards[0]["folder"] != cards[1]["folder"]
+    other = card_of(here, open_records(rec(tmp_path / "b.rec", 7)))
+    assert other["data"] != cards[0]["data"]
+    assert card_of(here, open_records(here / "a.rec"), "--lr", "0.2")["config"] != cards[0]["config"]
+
+
+def test_all_who_share_a_disk_read_one_name(tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: card._folder_id(tmp_path), range(40)))
+    assert len(set(found)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [".folder"]
+
+
+def test_what_it_could_go_on_from(tmp_path: Path) -> None:
+    saved(tmp_path, 3, 6, 9)
+    records = open_records(rec(tmp_path / "a.rec", 2))
+    assert card_of(tmp_path, records)["checkpoints"] == [3, 6, 9]
+    for resume in ("never", str(tmp_path / "checkpoints" / "step-00000003")):
+        assert card_of(tmp_path, records, "--resume", resume)["checkpoints"] == []
+
+
+def test_a_damaged_checkpoint_is_none_of_them(tmp_path: Path) -> None:
+    saved(tmp_path, 3, 6, 9)
+    path = tmp_path / "checkpoints" / "step-00000009" / "weights.params"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert card_of(tmp_path, open_records(rec(tmp_path / "a.rec", 2)))["checkpoints"] == [3, 6]
