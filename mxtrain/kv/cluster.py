@@ -101,6 +101,10 @@ def engine_environment(cluster: Cluster, go: Go) -> dict[str, str | None]:
     }
 
 
+def is_name(name: str, role: str) -> bool:
+    return role in ROLES and re.fullmatch(role + r"(-\d{1,6})?", name, re.ASCII) is not None
+
+
 def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
@@ -122,7 +126,7 @@ def _compare(flag: str, given: int, variable: str, count: int) -> None:
 
 def _name(environ: Mapping[str, str], role: str) -> str:
     name = environ.get("MXTRAIN_NODE") or role
-    if not re.fullmatch(rf"{role}(-\d{{1,6}})?", name):
+    if not is_name(name, role):
         raise UsageError(f"MXTRAIN_NODE={name}: the name of a {role} is {role}-0, {role}-1 and so on")
     return name
 

@@ -60,7 +60,7 @@ def leave(verdict: Verdict, name: str) -> NoReturn:
         if name in verdict.stuck:
             _say(_stacks(), deadline)
     finally:
-        os._exit(verdict.exit_code)
+        os._exit(verdict.exit_code & 0xFF)
 
 
 def _say(text: bytes, deadline: float) -> None:

@@ -11,7 +11,7 @@ import re
 from typing import Any, Iterable, Sequence
 
 from mxtrain.errors import RESTART_ME, USAGE
-from mxtrain.kv.cluster import ROLES, Cluster
+from mxtrain.kv.cluster import ROLES, Cluster, is_name
 from mxtrain.kv.leave import Verdict
 
 CURES = {
@@ -67,8 +67,10 @@ def card_of(content: Any) -> Card:
         kind = {"int": int, "str": str, "tup": tuple, "dic": dict}[str(field.type)[:3]]
         if type(getattr(card, field.name)) is not kind:
             raise ValueError(f"a card whose {field.name} is of the wrong kind")
-    if card.role not in ROLES or not all(type(step) is int and step >= 0 for step in card.checkpoints):
-        raise ValueError("a card of no known role, or with odd checkpoints")
+    if not is_name(card.node, card.role) or not (card.host.isprintable() and len(card.host) < 256):
+        raise ValueError("a card of nobody")
+    if not all(type(step) is int and step >= 0 for step in card.checkpoints):
+        raise ValueError("a card with odd checkpoints")
     if card.failed and [type(each) for each in card.failed] != [int, str]:
         raise ValueError("a card with an odd failure")
     return card
@@ -140,7 +142,7 @@ def failure(cards: Sequence[Card]) -> Verdict | None:
     """Why one of those who came cannot take part."""
     for card in cards:
         if card.failed:
-            return Verdict(card.failed[0] or 1, f"{card.node}: {card.failed[1]}")
+            return Verdict(card.failed[0] or 1, f"{card.node}: {' '.join(card.failed[1].split())}")
     return None
 
 
