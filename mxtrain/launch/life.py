@@ -35,11 +35,11 @@ class Patience:
     stop_seconds: float = 125.0  # after a wish to stop: one may still be writing a checkpoint
     kill_seconds: float = 3.0  # from SIGTERM to SIGKILL
 
-    def after(self, code: int, is_wished: bool, has_worker: bool) -> float:
+    def after(self, code: int, is_wished: bool, is_at_work: bool) -> float:
         """From one's end with `code` on; servers and schedulers have nothing to do when no worker is left."""
-        if has_worker and (code in (SIGINT, SIGTERM) or (is_wished and code == RESTART_ME)):
+        if is_at_work and (code in (SIGINT, SIGTERM) or (is_wished and code == RESTART_ME)):
             return self.stop_seconds
-        return self.done_seconds if has_worker and code == DONE else self.death_seconds
+        return self.done_seconds if is_at_work and code == DONE else self.death_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
         now = time.monotonic()
         for ending in group.endings[num_ended:]:
             deadline = min(
-                deadline, now + patience.after(ending.code, bool(wishes.numbers), group.has_worker())
+                deadline, now + patience.after(ending.code, bool(wishes.numbers), group.is_at_work())
             )
         if len(wishes.numbers) > num_wishes:
             num_wishes = len(wishes.numbers)
@@ -122,6 +122,11 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
             time.sleep(POLL_SECONDS)
 
 
+def deciding(processes: list[Process]) -> list[Process]:
+    """Whose work the job is: the workers; where none is among these, all."""
+    return [process for process in processes if process.role == WORKER] or processes
+
+
 class _Group:
     """The processes of one life; the first worker, or whoever is alone, is heard on the terminal."""
 
@@ -131,8 +136,8 @@ class _Group:
         self._processes, self._generation = processes, generation
         self._heard: dict[Process, logs.Heard] = {}
         self._pushed: set[Process] = set()
-        self._workers = [process for process in processes if process.role == WORKER]
-        self._shown = (self._workers or processes)[0]
+        self._deciding = deciding(processes)
+        self._shown = self._deciding[0]
         self._started_seconds = time.monotonic()
 
     def start(self) -> None:
@@ -151,8 +156,8 @@ class _Group:
                     start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone
                 )
 
-    def has_worker(self) -> bool:
-        return any(process in self._workers for process in self.running)
+    def is_at_work(self) -> bool:
+        return any(process in self._deciding for process in self.running)
 
     def look(self) -> None:
         """Take down who has ended, and show what has been said."""
@@ -169,9 +174,9 @@ class _Group:
         self.endings.append(Ending(process, code, lasted_seconds, was_pushed, was_shown, last_lines))
 
     def forward(self, number: int) -> None:
-        """To the workers, who agree on the step to stop at; where there are none, to all."""
+        """To the workers, who agree on the step to stop at."""
         for process, child in self.running.items():
-            if process in self._workers or not self._workers:
+            if process in self._deciding:
                 child.send_signal(number)
 
     def push(self, number: int) -> None:

@@ -11,6 +11,7 @@ import os
 import time
 from typing import BinaryIO, Sequence
 
+from mxtrain.errors import UsageError
 from mxtrain.launch.plan import Process
 
 STDOUT, STDERR = 1, 2
@@ -28,10 +29,13 @@ def say(line: str) -> None:
 
 def opened(process: Process, generation: int) -> BinaryIO:
     """The log, to append to, with a line that says where this life begins."""
-    process.log.parent.mkdir(parents=True, exist_ok=True)
-    log = process.log.open("ab", buffering=0)
     when = time.strftime("%Y-%m-%d %H:%M:%S")
-    log.write(f"--- {process.name}, life {generation}, {when}: {' '.join(process.argv)}\n".encode())
+    try:
+        process.log.parent.mkdir(parents=True, exist_ok=True)
+        log = process.log.open("ab", buffering=0)
+        log.write(f"--- {process.name}, life {generation}, {when}\n".encode())
+    except OSError as error:
+        raise UsageError(f"{process.log}: {error.strerror}; make room, or give another --out") from None
     return log
 
 

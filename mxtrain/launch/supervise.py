@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Tuple
 from mxtrain.config import Run
 from mxtrain.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
 from mxtrain.launch import logs
-from mxtrain.launch.life import POLL_SECONDS, Ending, Patience, Wishes, live, wishes
+from mxtrain.launch.life import POLL_SECONDS, Ending, Patience, Wishes, deciding, live, wishes
 from mxtrain.launch.plan import WORKER, Process
 
 GAVE_UP = 1
@@ -80,8 +80,8 @@ def supervise(group: Group, policy: Policy) -> int:
 
 def judge(endings: list[Ending], wished: int | None) -> int | None:
     """The exit code with which a life ends the job; None for another life."""
-    deciding = [ending for ending in endings if ending.process.role == WORKER] or endings
-    if all(ending.code == DONE for ending in deciding):
+    at_work = deciding([ending.process for ending in endings])
+    if all(ending.code == DONE for ending in endings if ending.process in at_work):
         return DONE
     by_themselves = [ending for ending in endings if not ending.was_pushed]
     final = next((ending.code for ending in by_themselves if ending.code in FINAL), None)

@@ -1,0 +1,410 @@
+"""A group of processes falls and rises as one: real processes, real signals, real exit codes.
+
+Stand-ins play the roles, since what is looked at is how they end and not what they do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+
+from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
+from mxtrain.launch import supervise
+from mxtrain.launch.life import Ending, Patience
+from mxtrain.launch.plan import Process
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["scheduler", "server-0", "worker-0", "worker-1"]
+
+# What a role does in each life is a line of Python; `wait` is what a process does that is at work.
+ROLE = """
+import os, signal, sys, time
+from pathlib import Path
+from mxtrain.launch.tether import tether
+tether()
+name, life, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
+def wait(): time.sleep(30); sys.exit(9)
+def stop(code):
+    def leave(number, frame):
+        print(f"{name} got {signal.Signals(number).name}", flush=True); sys.exit(code)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1): signal.signal(number, leave)
+    (out / f"{name}.ready").touch(); wait()
+def save(step): (out / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+def kill(number): os.kill(os.getpid(), number)
+def others_leave():
+    time.sleep(0.3); print("worker-1 has gone silent", file=sys.stderr); sys.exit(75)
+print(f"{name} lives {life}", flush=True)
+exec(sys.argv[1])
+"""
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from mxtrain.launch.life import Patience
+from mxtrain.launch.plan import Process
+from mxtrain.launch.supervise import Policy, checkpoints, supervise
+out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
+def group(life, goes_on):
+    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out), "GOES_ON": str(goes_on)}
+    return [
+        Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
+        for name, code in zip(names, codes)
+    ]
+patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4)
+policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience)
+sys.exit(supervise(group, policy))
+"""
+
+
+class Job:
+    """A supervisor in a process of its own, as on a command line."""
+
+    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int):
+        line = [sys.executable, "-c", SUPERVISOR, str(out), ROLE, " ".join(codes), str(max_restarts)]
+        self.out = out
+        self.process = subprocess.Popen(
+            [*line, *codes.values()],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ended(self, seconds: float = 30) -> tuple[int, str, str]:
+        stdout, stderr = self.process.communicate(timeout=seconds)
+        return self.process.returncode, stdout, stderr
+
+    def log(self, name: str) -> str:
+        return (self.out / "logs" / f"{name}.log").read_text()
+
+    def pids(self) -> list[int]:
+        """Of all processes of this job but the supervisor: its children, or what is left of them."""
+        marker = f"OUT={self.out}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if marker in path.read_bytes():
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        return found
+
+    def pid(self, name: str) -> int:
+        marker = f"MXTRAIN_NODE={name}\0".encode()
+        (pid,) = [pid for pid in self.pids() if marker in Path(f"/proc/{pid}/environ").read_bytes()]
+        return pid
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Start a job; what a role does is `wait()` unless it is said."""
+    jobs: list[Job] = []
+
+    def start(max_restarts: int = 3, names: list[str] = NAMES, **codes: str) -> Job:
+        said = {name.replace("_", "-"): code for name, code in codes.items()}
+        (tmp_path / "run").mkdir(exist_ok=True)
+        jobs.append(Job(tmp_path / "run", {name: said.get(name, "wait()") for name in names}, max_restarts))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.kill()
+        job.process.communicate(timeout=10)
+        until(lambda job=job: not job.pids(), "a process is left behind")
+
+
+def until(is_so: Callable[[], Any], otherwise: str, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+def is_ready(job: Job, *names: str) -> Callable[[], bool]:
+    return lambda: all((job.out / f"{name}.ready").exists() for name in names)
+
+
+def test_a_job_ends_when_all_are_done(start: Callable[..., Job]) -> None:
+    job = start(**dict.fromkeys(["scheduler", "server_0", "worker_0", "worker_1"], "print('half', end='')"))
+    code, stdout, stderr = job.ended()
+    assert code == 0
+    assert stdout == "worker-0 | worker-0 lives 0\nworker-0 | half\n"
+    assert job.log("worker-1").splitlines()[1:] == ["worker-1 lives 0", "half"]
+    assert "1 life, and at the end:" in stderr
+    assert [line.split()[:3] for line in stderr.splitlines()[-4:]] == [[name, "exit", "0"] for name in NAMES]
+
+
+@pytest.mark.parametrize("victim", NAMES)
+def test_when_one_is_killed_all_start_again(start: Callable[..., Job], victim: str) -> None:
+    codes = {name.replace("-", "_"): "life or others_leave()" for name in NAMES}
+    job = start(**{**codes, victim.replace("-", "_"): "life or kill(9)"})
+    code, _, stderr = job.ended()
+    assert code == 0
+    assert f"{victim} was killed by SIGKILL; restart 1 of 3 in 0.1 s from the beginning" in stderr
+    for name in NAMES:
+        lines = job.log(name).splitlines()
+        assert [line for line in lines if line.startswith("---")] == [lines[0], lines[-2]]
+        assert lines[0].startswith(f"--- {name}, life 0, ") and lines[-1] == f"{name} lives 1"
+    assert [line.split()[:3] for line in stderr.splitlines()[-4:]] == [[name, "exit", "0"] for name in NAMES]
+
+
+def test_who_does_not_leave_is_ended(start: Callable[..., Job]) -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); life or wait()"
+    job = start(scheduler="life or wait()", server_0=deaf, worker_0=deaf, worker_1="life or sys.exit(1)")
+    code, _, stderr = job.ended()
+    assert code == 0
+    assert "worker-1 ended with exit code 1: worker-1 lives 0; restart 1 of 3" in stderr
+
+
+def test_a_frozen_process_is_ended_for_the_reason_that_the_others_give(start: Callable[..., Job]) -> None:
+    leave = "life or others_leave()"
+    job = start(scheduler=leave, server_0=leave, worker_0=leave, worker_1="life or kill(signal.SIGSTOP)")
+    code, _, stderr = job.ended()
+    assert code == 0
+    assert "ended with exit code 75: worker-1 has gone silent; restart 1 of 3" in stderr
+
+
+def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> None:
+    job = start(
+        max_restarts=2, worker_0="save(40) if not life else None; wait()", worker_1="time.sleep(0.2); 1 / 0"
+    )
+    code, stdout, stderr = job.ended()
+    assert code == supervise.GAVE_UP
+    assert "restart 1 of 2 in 0.1 s from step 40" in stderr and "restart 2 of 2 in 0.2 s" in stderr
+    assert "worker-1 ended with exit code 1: ZeroDivisionError: division by zero; given up after 2" in stderr
+    assert "worker-1 | Traceback (most recent call last):\n" in stdout
+    assert job.log("worker-1").count("--- worker-1, life") == 3
+
+
+def test_a_newer_checkpoint_forgives(start: Callable[..., Job]) -> None:
+    (job_0, job_1) = (
+        "save(10 * life) if life < 4 else None; print(os.environ['GOES_ON']); life > 3 or wait()",
+        "time.sleep(0.3); life > 3 or kill(9)",
+    )
+    done = "life > 3 or wait()"
+    job = start(max_restarts=1, worker_0=job_0, worker_1=job_1, scheduler=done, server_0=done)
+    code, _, stderr = job.ended()
+    assert code == 0
+    assert stderr.count("restart 1 of 1 in 0.1 s") == 4
+    said = [line for line in job.log("worker-0").splitlines() if line in ("True", "False")]
+    assert said == ["False", "True", "True", "True", "True"]
+
+
+def test_a_checkpoint_of_another_job_is_not_progress(start: Callable[..., Job], tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints" / "step-00000070").mkdir(parents=True)
+    job = start(max_restarts=1, worker_0="print(os.environ['GOES_ON']); kill(9)")
+    code, stdout, stderr = job.ended()
+    assert code == supervise.GAVE_UP
+    assert "restart 1 of 1 in 0.1 s from step 70" in stderr
+    assert "True" not in stdout and stdout.count("False") == 2
+
+
+@pytest.mark.parametrize("code", [2, 3, 4])
+def test_what_no_restart_can_cure_ends_the_job(start: Callable[..., Job], code: int) -> None:
+    job = start(worker_1=f"print('train.rec: record 7 is damaged', file=sys.stderr); sys.exit({code})")
+    ended, _, stderr = job.ended()
+    assert ended == code
+    assert f"worker-1 ended with exit code {code}: train.rec: record 7 is damaged\n" in stderr
+    assert "restart" not in stderr
+
+
+def test_without_restarts_of_its_own_it_leaves_them_to_others(start: Callable[..., Job]) -> None:
+    code, _, stderr = start(max_restarts=0, server_0="kill(9)").ended()
+    assert code == RESTART_ME
+    assert "server-0 was killed by SIGKILL; the same command goes on" in stderr
+
+
+STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS)
+def test_a_signal_is_passed_to_the_workers_once(start: Callable[..., Job], number: int, code: int) -> None:
+    job = start(worker_0=f"stop({code})", worker_1=f"stop({code})", server_0="stop(0)")
+    until(is_ready(job, "worker-0", "worker-1", "server-0"), "they did not start")
+    job.process.send_signal(number)
+    ended, _, stderr = job.ended()
+    assert ended == code
+    assert "restart" not in stderr
+    for name in ("worker-0", "worker-1"):
+        assert job.log(name).count(f"got {signal.Signals(number).name}") == 1
+    assert number == signal.SIGTERM or f"got {signal.Signals(number).name}" not in job.log("server-0")
+
+
+SLOW_STOP = """
+def leave(*_): time.sleep(1.6); print("saved", flush=True); sys.exit(143)
+signal.signal(signal.SIGTERM, leave); (out / f"{name}.ready").touch(); wait()
+"""
+
+
+def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., Job]) -> None:
+    job = start(worker_0=SLOW_STOP, worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    job.process.send_signal(signal.SIGTERM)  # at once: the same wish, as timeout(1) sends it
+    assert job.ended()[0] == SIGTERM
+    assert job.log("worker-0").endswith("saved\n")
+
+
+def test_a_second_signal_ends_all_at_once(start: Callable[..., Job]) -> None:
+    job = start(worker_0=SLOW_STOP, worker_1=SLOW_STOP)
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    job.process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    assert job.ended()[0] == SIGTERM
+    assert time.monotonic() - began < 1
+    assert "saved" not in job.log("worker-0")
+
+
+def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., Job]) -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); (out / f'{name}.ready').touch(); wait()"
+    job = start(worker_0=deaf, worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.ended(10)[0] == SIGTERM
+
+
+def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> None:
+    job = start(max_restarts=20, names=["worker-0"], worker_0="Path(out / f'{life}').touch(); kill(9)")
+    until((job.out / "4").exists, "no life 4")
+    until(lambda: not job.pids(), "its processes live")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.ended(5)[0] == SIGTERM
+    assert "life 5" not in job.log("worker-0")
+
+
+def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(143)", worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    for name in ("worker-0", "worker-1"):
+        os.kill(job.pid(name), signal.SIGTERM)
+    code, _, stderr = job.ended()
+    assert code == SIGTERM and "restart" not in stderr
+
+
+def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(130)", worker_1="stop(130)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    assert all(os.getsid(pid) == pid for pid in job.pids())
+    assert len(job.pids()) == len(NAMES)
+
+
+def test_nothing_survives_a_killed_supervisor(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(143)", worker_1="stop(143)", server_0="stop(0)", scheduler="stop(0)")
+    until(is_ready(job, *NAMES), "they did not start")
+    job.process.kill()
+    job.process.wait(5)
+    until(lambda: not job.pids(), "a process outlives its supervisor", seconds=2)
+
+
+def test_a_frozen_supervisor_holds_up_nobody(start: Callable[..., Job]) -> None:
+    much = "(out / f'{name}.ready').touch(); time.sleep(0.5); [print('x' * 999) for _ in range(1000)]"
+    job = start(**{name.replace("-", "_"): much for name in NAMES})
+    until(is_ready(job, *NAMES), "they did not start")
+    job.process.send_signal(signal.SIGSTOP)
+    until(
+        lambda: all(job.log(name).count("\n") == 1002 for name in NAMES), "a process waits for its supervisor"
+    )
+    job.process.send_signal(signal.SIGCONT)
+    code, stdout, _ = job.ended()
+    assert code == 0
+    assert stdout.count("worker-0 | xxx") == 1000
+
+
+def test_a_terminal_that_is_gone_ends_nothing(start: Callable[..., Job]) -> None:
+    job = start(**{name.replace("-", "_"): "time.sleep(0.5); print('more')" for name in NAMES})
+    job.process.stdout.close()  # type: ignore[union-attr]
+    job.process.stderr.close()  # type: ignore[union-attr]
+    assert job.process.wait(20) == 0
+
+
+def test_a_server_that_hangs_at_the_end_spoils_nothing(start: Callable[..., Job]) -> None:
+    assert start(worker_0="", worker_1="", scheduler="").ended()[0] == 0
+
+
+def test_a_worker_that_hangs_at_the_end_is_asked_again(start: Callable[..., Job]) -> None:
+    job = start(worker_0="", worker_1="life or wait()", scheduler="", server_0="")
+    code, _, stderr = job.ended()
+    assert code == 0
+    assert "worker-1 did not end by itself; restart 1 of 3" in stderr
+
+
+def test_a_role_alone_is_kept_up_too(start: Callable[..., Job]) -> None:
+    job = start(names=["server-3"], server_3="sys.exit(75) if not life else stop(143)")
+    until(is_ready(job, "server-3"), "no second life")
+    job.process.send_signal(signal.SIGTERM)
+    code, stdout, stderr = job.ended()
+    assert code == SIGTERM
+    assert "server-3 | server-3 lives 1\n" in stdout and "restart 1 of 3" in stderr
+
+
+def test_a_command_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> None:
+    sleeper = ("sleep", "30")
+    processes = [
+        Process("scheduler", sleeper, {"OUT": str(tmp_path)}, tmp_path / "scheduler.log"),
+        Process("worker-0", ("/does/not/exist",), {}, tmp_path / "worker-0.log"),
+    ]
+    policy = supervise.Policy(dict)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(FileNotFoundError):
+        supervise.supervise(lambda life, goes_on: processes, policy)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert subprocess.run(["pgrep", "-P", str(os.getpid()), "sleep"], capture_output=True).stdout == b""
+
+
+def test_a_process_reads_what_it_is_given(tmp_path: Path) -> None:
+    process = Process("scheduler", ("cat",), {}, tmp_path / "scheduler.log", stdin="a secret\n")
+    assert supervise.supervise(lambda life, goes_on: [process], supervise.Policy(dict)) == 0
+    assert process.log.read_text().endswith("\na secret\n")
+
+
+def test_a_process_whose_supervisor_has_gone_leaves() -> None:
+    line = [sys.executable, "-c", "from mxtrain.launch.tether import tether; tether(); print('lives')"]
+    for supervisor, code, said in (
+        ("1", RESTART_ME, ""),
+        (str(os.getpid()), 0, "lives\n"),
+        ("", 0, "lives\n"),
+    ):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "MXTRAIN_SUPERVISOR_PID": supervisor}
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stdout) == (code, said)
+
+
+def ending(name: str, code: int, was_pushed: bool = False) -> Ending:
+    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_pushed, False, ("why",))
+
+
+def test_the_cause_is_who_died_and_not_who_left_for_it() -> None:
+    killed, left, failed = ending("worker-1", -9), ending("worker-0", 75), ending("server-0", DATA)
+    pushed, done = ending("scheduler", -15, was_pushed=True), ending("worker-2", 0)
+    assert supervise.cause([left, killed, pushed]) is killed
+    assert supervise.cause([left, killed, failed]) is failed
+    assert supervise.cause([pushed, done, left]) is left
+    assert supervise.cause([done, pushed]) is pushed
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    policy = supervise.Policy(dict)
+    assert [supervise.pause_seconds(n, policy) for n in (1, 2, 3, 6, 7, 8, 99)] == [1, 2, 4, 32, 60, 60, 60]
+
+
+def test_patience_depends_on_how_one_ended() -> None:
+    patience = Patience(death_seconds=1, done_seconds=2, stop_seconds=3)
+    for code, is_wished, is_at_work, seconds in (
+        (-9, False, True, 1),
+        (1, True, True, 1),
+        (75, False, True, 1),
+        (75, True, True, 3),
+        (143, False, True, 3),
+        (143, False, False, 1),
+        (0, False, True, 2),
+        (0, True, False, 1),
+    ):
+        assert patience.after(code, is_wished, is_at_work) == seconds, (code, is_wished, is_at_work)
