@@ -47,7 +47,7 @@ class Times:
     @property
     def beat(self) -> float:
         """Between two signs of life."""
-        return min(1.0, self.silence / 5)
+        return min(1.0, self.silence / 5, self.stall / 5)
 
 
 def join(cluster: Cluster, card: dict[str, Any], times: Times) -> Member:
@@ -176,6 +176,7 @@ class Member:
     def _listen(self) -> Verdict:
         """Beat and hear until the end of the job; in the scheduler's own process the watch ends it, unheard here."""
         heard = beaten = time.monotonic()
+        self._guard()
         while True:
             # Taken before the network is looked at: a process that was frozen first hears what it missed.
             now = time.monotonic()
@@ -199,9 +200,12 @@ class Member:
                 elif message["kind"] == "verdict":
                     return leave.of_message(message)
 
-    def _beat(self, now: float) -> None:
-        # Should the main thread hold Python's lock for good, no thread could leave: this one is C's.
+    def _guard(self) -> None:
+        """Should the main thread hold Python's lock for good, no thread of Python's could leave; this one is C's."""
         faulthandler.dump_traceback_later(LOCKED_SILENCES * self._times.silence, exit=True, file=2)
+
+    def _beat(self, now: float) -> None:
+        self._guard()
         if self._sending.acquire(blocking=False):  # else the main thread is sending, a sign of life too
             try:
                 phase, step, marked = self._mark

@@ -125,9 +125,10 @@ def missing(cluster: Cluster, cards: Sequence[Card]) -> list[str]:
         num_missing = num_wanted(cluster, role) - len(of_role(cards, role))
         slots = [role] if role == "scheduler" else [f"{role}-{n}" for n in range(num_wanted(cluster, role))]
         empty = [slot for slot in slots if slot not in {card.node for card in cards}]
-        found += (
-            empty if len(empty) == num_missing else [f"{num_missing} more {role}" + "s" * (num_missing > 1)]
-        )
+        if len(empty) == num_missing:
+            found += empty
+        elif num_missing:
+            found.append(f"{num_missing} more {role}" + "s" * (num_missing > 1))
     return found
 
 
