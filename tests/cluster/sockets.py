@@ -1,0 +1,39 @@
+"""What a process listens on, as Linux has it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+LISTENING = "0A"
+
+
+class Listener(NamedTuple):
+    address: str
+    port: int
+
+
+def listeners(pid: int) -> list[Listener]:
+    """The TCP ports of a process, IPv4 and IPv6, as `ss -ltnp` shows them."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                inodes.add(target[len("socket:[") : -1])
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[column] for column in (1, 3, 9))
+            if state == LISTENING and inode in inodes:
+                address, port = local.split(":")
+                words = struct.pack(
+                    f"={len(address) // 8}I",
+                    *(int(address[at : at + 8], 16) for at in range(0, len(address), 8)),
+                )
+                found.append(Listener(str(ipaddress.ip_address(words)), int(port, 16)))
+    return found

@@ -1,0 +1,121 @@
+"""What strangers can do to a running job: nothing from outside this machine, and from inside it not run a thing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.jobs import ended, job, wait_for
+from tests.cluster.sockets import listeners
+
+LOOPBACK = "127.0.0.1"
+
+
+def train_on(group: Any, folder: Path) -> None:
+    """A worker whose optimizer is on the servers, at work until it is ended."""
+    from mxtrain.runtime import mx
+
+    store = mx.kv.create("dist_async")
+    store.init(0, mx.nd.ones((4,)))
+    if group.number == 0:
+        store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5))
+    group.sum(0)
+    weight = mx.nd.zeros((4,))
+    while True:
+        store.push(0, mx.nd.zeros((4,)))
+        store.pull(0, out=weight)
+        weight.wait_to_read()
+        group.tell("training", 0)
+        (folder / "trained").touch()
+        time.sleep(0.01)
+
+
+def fail_to_update(group: Any, folder: Path) -> None:
+    from mxtrain.runtime import mx
+
+    store = mx.kv.create("dist_async")
+    store.init(0, mx.nd.ones((4,)))
+    if group.number == 0:
+        store.set_optimizer(mx.optimizer.Optimizer())  # which has no update
+    group.sum(0)
+    store.push(0, mx.nd.ones((4,)))
+    store.pull(0, out=mx.nd.zeros((4,)))
+    mx.nd.waitall()
+    time.sleep(60)
+
+
+class Touch:
+    """Pickles as a command of the shell."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+def test_a_hostile_optimizer_sent_by_anybody_runs_nothing_and_ends_the_job_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    ran = tmp_path / "ran"
+    with job(tmp_path, train_on) as processes:
+        wait_for(tmp_path / "trained", processes)
+        (server,) = listeners(processes["server-0"].pid)
+        send_command(server, pickle.dumps(Touch(ran), 0))
+        codes = ended(processes, seconds=20)
+
+    assert set(codes.values()) == {2}
+    assert not ran.exists()
+    for name in codes:
+        log = (tmp_path / f"{name}.log").read_text()
+        assert "server-0: refused" in log and "posix.system" in log, name
+
+
+def test_an_update_that_fails_on_a_server_ends_the_job_with_the_reason(tmp_path: Path) -> None:
+    with job(tmp_path, fail_to_update) as processes:
+        assert set(ended(processes).values()) == {2}
+    assert "Optimizer failed on a server: NotImplementedError" in (tmp_path / "worker-1.log").read_text()
+
+
+def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
+    with job(tmp_path, train_on) as processes:
+        wait_for(tmp_path / "trained", processes)
+        found = {name: listeners(process.pid) for name, process in processes.items()}
+    assert all(found.values()), "each listens for ps-lite's messages"
+    assert {listener.address for each in found.values() for listener in each} == {LOOPBACK}
+
+
+def send_command(server: tuple[str, int], body: bytes) -> None:
+    """A command to a ps-lite server, by hand: ZeroMQ's greeting (ZMTP 3), then one message of two frames.
+
+    The second is ps-lite's protobuf PBMeta: head (1), body (2), request (4), simple_app (6), app_id (7), timestamp
+    (8), customer_id (10).
+    """
+    meta = _field(1, 0) + _field(2, body) + _field(4, 1) + _field(6, 1)
+    meta += _field(7, 0) + _field(8, 0) + _field(10, 0)
+    ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", b"ps9999")
+    with contextlib.closing(socket.create_connection(server, timeout=10)) as stranger:
+        stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
+        stranger.recv(64, socket.MSG_WAITALL)
+        stranger.sendall(bytes([4, len(ready)]) + ready + b"\x02" + struct.pack(">Q", len(meta)) + meta)
+        time.sleep(1)  # ZeroMQ drops what it has not read when we go
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _varint(value >> 7)
