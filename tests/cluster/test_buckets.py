@@ -1,0 +1,49 @@
+"""Buckets over real servers: what comes back is the sum, on any cluster, however its processes interleave."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mxtrain.kv.buckets import lay
+from tests.cluster.stores import run_workers
+
+CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
+
+
+@pytest.mark.parametrize(
+    "num_workers, num_servers",
+    [
+        pytest.param(*cluster, marks=[] if cluster in [(2, 1), (3, 2)] else pytest.mark.slow)
+        for cluster in CLUSTERS
+    ],
+)
+def test_sums_are_exact_and_travel_early(num_workers: int, num_servers: int) -> None:
+    run_workers("tests.cluster.summing", num_workers, num_servers, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("attempt", range(20))
+def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
+    """Stock MXNet's race at the start: 4 of 8 jobs went wrong."""
+    run_workers("tests.cluster.summing", 2, 1 + attempt % 2, 3)
+
+
+@pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50])
+@pytest.mark.parametrize("most", [1, 4, 9, 1000])
+def test_every_element_has_one_place(sizes: list[int], most: int) -> None:
+    buckets = lay(sizes, most)
+    elements = [
+        (piece.array, number)
+        for pieces in buckets
+        for piece in pieces
+        for number in range(piece.start, piece.stop)
+    ]
+    in_order = [(array, number) for array in reversed(range(len(sizes))) for number in range(sizes[array])]
+    assert elements == in_order
+    for pieces in buckets:
+        ends = [piece.offset + piece.stop - piece.start for piece in pieces]
+        assert [piece.offset for piece in pieces] == [0, *ends[:-1]]
+        assert ends[-1] <= most
