@@ -6,7 +6,6 @@ Parse, then late import, then one call: --help is there at once.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import platform
 import re
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Sequence
 
 from mxtrain.arguments import Parser
 from mxtrain.errors import UsageError, one_line
+from mxtrain.launch.fit_flags import add_counts, counted, described
 
 if TYPE_CHECKING:
     from mxtrain.config import Run
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PROGRAM = "launch/ps.sh"
 LOCAL = "local"
 ROLES = ("scheduler", "server", "worker")
+ACROSS_HOSTS = ("ssh", "slurm", "srun", "k8s", "reach", "share")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(words: list[str]) -> NoReturn:
     cut = words.index("--") if "--" in words else len(words)
+    if words[:1] and words[0] in ACROSS_HOSTS:
+        raise SystemExit(across_hosts(words[0], words[1:cut], tuple(words[cut + 1 :])))
     given, flags = parser().parse_args(words[:cut]), tuple(words[cut + 1 :])
     raise SystemExit(local(given, flags) if given.what == LOCAL else role(given, flags))
 
@@ -39,7 +42,8 @@ def parser() -> Parser:
     made = Parser(
         prog=PROGRAM,
         usage="%(prog)s scheduler|server|worker --root ADDRESS:PORT -n WORKERS -s SERVERS [--index I] -- FIT FLAGS\n"
-        "       %(prog)s local -n WORKERS -s SERVERS -- FIT FLAGS",
+        "       %(prog)s local -n WORKERS -s SERVERS -- FIT FLAGS\n"
+        "       %(prog)s ssh|slurm|k8s --help",
         description="Start one role of a training job on this host and keep it up, or a whole job on this machine.",
         epilog="After -- come the flags of python -m mxtrain.fit, the same for every role. In place of --root, -n and "
         "-s the variables DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER and DMLC_NUM_SERVER do.",
@@ -47,18 +51,11 @@ def parser() -> Parser:
     )
     made.add_argument("what", choices=[*ROLES, LOCAL], metavar="scheduler|server|worker|local")
     made.add_argument("--root", help="where the scheduler listens: its ADDRESS:PORT, the same for every role")
-    made.add_argument("-n", "--num-workers", type=count, help="workers of the job")
-    made.add_argument("-s", "--num-servers", type=count, help="servers of the job")
+    add_counts(made)
     made.add_argument(
         "--index", type=int, help="this is worker or server number I; else the roll call numbers"
     )
     return made
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give 1 or more")
-    return int(text)
 
 
 def local(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
@@ -66,9 +63,7 @@ def local(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
 
     if given.root is not None or given.index is not None:
         raise UsageError("local finds its own address and numbers; leave --root and --index out")
-    for name, number in (("--num-workers", given.num_workers), ("--num-servers", given.num_servers)):
-        flags += (name, str(number)) if number else ()
-    return local.run(*described(flags))
+    return local.run(*described(counted(given, flags), PROGRAM))
 
 
 def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
@@ -78,7 +73,7 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     from mxtrain.launch import plan
     from mxtrain.launch.supervise import policy, supervise
 
-    run, flags = described(flags)
+    run, flags = described(flags, PROGRAM)
     cluster = placed(given, run)
     name = named(given, cluster)
     logs, slot = Path(run.keep.out) / "logs", {} if given.index is None else {plan.NODE: name}
@@ -92,18 +87,16 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     return supervise(group, policy(run))
 
 
-def described(flags: tuple[str, ...]) -> tuple[Run, tuple[str, ...]]:
-    """The run of these flags, and the flags; who starts a cluster's roles means a cluster's store."""
-    from mxtrain import config, names
+def across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:
+    """Each has a parser of its own; reach and share are what the others start, here and there."""
+    from mxtrain.launch import k8s, reach, share, slurm, ssh
 
-    run = config.parse(flags, f"{PROGRAM} ... --")
-    store = run.layout.kvstore
-    if store in names.DIST_STORES:
-        return run, flags
-    if any(flag.split("=")[0] == "--kvstore" for flag in flags):
-        raise UsageError(f"--kvstore {store} has no roles; leave it out, or give dist_sync")
-    dist = dataclasses.replace(run.layout, kvstore=names.DIST_STORES[0])
-    return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore)
+    if what in ("reach", "share"):
+        return reach.reach(words) if what == "reach" else share.live_share()
+    if what in ("ssh", "srun"):
+        return ssh.launch(words, flags) if what == "ssh" else slurm.launch(words, flags)
+    print(k8s.render(words, flags) if what == "k8s" else slurm.render(words, flags), end="")
+    return 0
 
 
 def placed(given: argparse.Namespace, run: Run) -> plan.Cluster:

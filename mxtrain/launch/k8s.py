@@ -1,0 +1,263 @@
+"""From a job to Kubernetes manifests: a JobSet, or a Service and plain Indexed Jobs.
+
+Owns what Kubernetes has to know about a job; nothing here talks to a cluster, `kubectl apply -f -` does. Each role
+is an Indexed Job, each pod one process. With a JobSet the whole group restarts as one and knows its generation;
+with plain Jobs each pod comes back by itself and the roll call brings them together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import secrets
+from typing import Any, Dict, Sequence
+
+from mxtrain.arguments import Parser
+from mxtrain.errors import DATA, DIVERGED, USAGE
+from mxtrain.launch.fit_flags import add_counts
+
+PORT = 9091
+FINAL = [USAGE, DATA, DIVERGED]  # what starting again does not cure
+# Nodes have to be there and images pulled; what the flags of the job say wins.
+DEFAULTS = ("--start-timeout", "1800")
+STORE = ("--kvstore", "dist_sync")
+GRACE_SECONDS = 120  # for the checkpoint that an evicted worker writes
+LONGEST_NAME = 45  # what is left of a host name's 63 letters beside "-scheduler-0-0"
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+
+Manifest = Dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What the manifests are made of. `resources` has a dict for each role, `claim` is the name of a volume claim."""
+
+    name: str
+    image: str
+    flags: Sequence[str]
+    token: str
+    num_workers: int
+    num_servers: int
+    namespace: str
+    resources: dict[str, dict[str, str]]
+    max_restarts: int
+    claim: str
+    mount: str
+
+    def counts(self) -> dict[str, int]:
+        return {"scheduler": 1, "server": self.num_servers, "worker": self.num_workers}
+
+    def labels(self, **more: str) -> dict[str, str]:
+        return {"app.kubernetes.io/name": "mxtrain", "app.kubernetes.io/instance": self.name, **more}
+
+
+def jobset(job: Job) -> list[Manifest]:
+    """When a role dies all are made anew, with the next generation; an exit code that is final ends the set."""
+    roles = [
+        {
+            "name": role,
+            "replicas": 1,
+            "template": {
+                "spec": {
+                    "backoffLimit": 0,
+                    **_indexed(job, role, f"{job.name}-scheduler-0-0.{job.name}", _field(ATTEMPT)),
+                }
+            },
+        }
+        for role in job.counts()
+    ]
+    spec = {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": job.name},
+        "failurePolicy": {
+            "maxRestarts": job.max_restarts,
+            "restartStrategy": "BlockingRecreate",
+            "rules": [
+                {"name": "final", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
+            ],
+        },
+        "replicatedJobs": roles,
+    }
+    return [*_around(job), _manifest(job, "jobset.x-k8s.io/v1alpha2", "JobSet", job.name, spec=spec)]
+
+
+def plain(job: Job) -> list[Manifest]:
+    """For clusters without the JobSet controller."""
+    service = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,  # a pod finds the scheduler before that one is ready
+        "selector": job.labels(),
+        "ports": [{"name": "control", "port": PORT}],
+    }
+    jobs = []
+    for role in job.counts():
+        spec = {
+            "backoffLimitPerIndex": job.max_restarts,
+            "maxFailedIndexes": 0,
+            **_indexed(job, role, f"{job.name}-scheduler-0.{job.name}", {"value": "0"}),
+        }
+        spec["template"]["spec"]["subdomain"] = job.name
+        jobs.append(_manifest(job, "batch/v1", "Job", f"{job.name}-{role}", spec=spec))
+    return [*_around(job), _manifest(job, "v1", "Service", job.name, spec=service), *jobs]
+
+
+FORMS = {"jobset": jobset, "plain": plain}
+
+
+def to_yaml(manifests: list[Manifest]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump_all(manifests, sort_keys=False))
+
+
+def _around(job: Job) -> list[Manifest]:
+    """The token of the job, and a wall: ps-lite believes whoever reaches its ports, so only this job's pods do."""
+    own = {"podSelector": {"matchLabels": job.labels()}}
+    wall = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    return [
+        _manifest(job, "v1", "Secret", job.name, stringData={"token": job.token}),
+        _manifest(job, "networking.k8s.io/v1", "NetworkPolicy", job.name, spec=wall),
+    ]
+
+
+def _manifest(job: Job, version: str, kind: str, name: str, **content: Any) -> Manifest:
+    metadata = {"name": name, "namespace": job.namespace, "labels": job.labels()}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _indexed(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str, Any]:
+    count = job.counts()[role]
+    final = {"containerName": "fit", "operator": "In", "values": FINAL}
+    labels = job.labels(**{"app.kubernetes.io/component": role})
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, generation)},
+    }
+
+
+def _pod(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str, Any]:
+    counts = ["--num-workers", str(job.num_workers), "--num-servers", str(job.num_servers)]
+    flags = [*DEFAULTS, *job.flags, *counts]
+    # Loader processes hand batches over in shared memory, of which a container has 64 MB unless told otherwise.
+    volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
+    if job.claim:
+        volumes.append({"name": "runs", "persistentVolumeClaim": {"claimName": job.claim}})
+        mounts.append({"name": "runs", "mountPath": job.mount})
+    wanted = job.resources[role]
+    container = {
+        "name": "fit",
+        "image": job.image,
+        "command": ["python", "-m", "mxtrain.fit"],
+        "args": [flag.replace("$(", "$$(") for flag in flags],  # $(NAME) is Kubernetes' own
+        "env": _environment(job, role, root, generation),
+        **({"resources": {"requests": wanted, "limits": wanted}} if wanted else {}),
+        "volumeMounts": mounts,
+    }
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": volumes,
+    }
+
+
+def _environment(job: Job, role: str, root: str, generation: dict[str, Any]) -> list[dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = {
+        "DMLC_ROLE": {"value": role},
+        "DMLC_PS_ROOT_URI": {"value": root},
+        "DMLC_PS_ROOT_PORT": {"value": str(PORT)},
+        "DMLC_NUM_WORKER": {"value": str(job.num_workers)},
+        "DMLC_NUM_SERVER": {"value": str(job.num_servers)},
+        "DMLC_NODE_HOST": _field("status.podIP"),
+        "POD_INDEX": _field(INDEX),
+        "MXTRAIN_NODE": {"value": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)"},
+        "MXTRAIN_GENERATION": generation,
+        "MXTRAIN_JOB": {"valueFrom": {"secretKeyRef": {"name": job.name, "key": "token"}}},
+    }
+    return [{"name": name, **value} for name, value in values.items()]
+
+
+def _field(path: str) -> dict[str, Any]:
+    return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def render(argv: Sequence[str], flags: Sequence[str]) -> str:
+    """The manifests that `argv` asks for, as YAML; `flags` are those of fit."""
+    asked = _parser().parse_args(argv)
+    says_store = any(flag.split("=")[0] in ("--kvstore", "--config") for flag in flags)
+    job = Job(
+        name=asked.name,
+        image=asked.image,
+        flags=flags if says_store else [*STORE, *flags],
+        token=secrets.token_hex(16),
+        num_workers=asked.num_workers or 1,
+        num_servers=asked.num_servers or 1,
+        namespace=asked.namespace,
+        resources={"scheduler": {}, "server": asked.server_resources, "worker": asked.worker_resources},
+        max_restarts=asked.max_restarts,
+        claim=asked.claim[0],
+        mount=asked.claim[1],
+    )
+    return to_yaml(FORMS[asked.form](job))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="launch/k8s",
+        description="Print Kubernetes manifests of a job; flags of mxtrain.fit come after --.",
+    )
+    parser.add_argument("--image", required=True, help="a container image with mxtrain in it")
+    parser.add_argument(
+        "--name", type=_name, default="mxtrain", help="of the job and of all that belongs to it"
+    )
+    parser.add_argument("--namespace", type=_name, default="default")
+    parser.add_argument(
+        "--form", choices=sorted(FORMS), default="jobset", help="plain: without the JobSet controller"
+    )
+    add_counts(parser)
+    for role in ("worker", "server"):
+        parser.add_argument(
+            f"--{role}-resources",
+            type=_resources,
+            default={},
+            metavar="RESOURCES",
+            help=f"what a {role} asks for and is held to, as in cpu=4,memory=16Gi,nvidia.com/gpu=1",
+        )
+    parser.add_argument(
+        "--claim",
+        type=_claim,
+        default=("", ""),
+        metavar="NAME:/PATH",
+        help="a volume claim, mounted in each pod",
+    )
+    parser.add_argument("--max-restarts", type=int, default=3, help="of the whole group; plain: of each pod")
+    return parser
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", text) or len(text) > LONGEST_NAME:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no name in Kubernetes; give {LONGEST_NAME} small letters, digits and - at most"
+        )
+    return text
+
+
+def _resources(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(name and value for name, _, value in pairs):
+        raise argparse.ArgumentTypeError(f"'{text}' names no amounts; give them as in cpu=4,memory=16Gi")
+    return {name: value for name, _, value in pairs}
+
+
+def _claim(text: str) -> tuple[str, str]:
+    name, _, mount = text.partition(":")
+    if not name or not mount.startswith("/"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no claim and folder; give them as in runs:/runs")
+    return name, mount

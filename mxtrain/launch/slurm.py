@@ -1,0 +1,188 @@
+"""A job under Slurm: the batch script, and what that script runs inside its allocation.
+
+Owns what is asked of sbatch, srun and scontrol. In the allocation one supervisor, on its first node, starts a job
+step on each node, and starts all of them again when a part of the job dies; before the time is up Slurm sends SIGUSR1,
+the workers save a checkpoint, and the job goes back into the queue.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Sequence
+
+from mxtrain import checks
+from mxtrain.arguments import Parser
+from mxtrain.errors import RESTART_ME, UsageError
+from mxtrain.launch import hosts, logs
+from mxtrain.launch.fit_flags import add_counts, counted, described
+from mxtrain.launch.hosts import Host, Job
+from mxtrain.launch.supervise import policy, supervise
+
+PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
+PORTS = range(20000, 32000)
+PORTS_FOR_ONE_JOB = 8
+SCONTROL_SECONDS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """What the batch script is made of."""
+
+    name: str
+    nodes: int
+    cpus: int
+    time: str
+    save_seconds: int
+    options: Sequence[str]
+    python: str
+    folder: str
+    flags: Sequence[str]
+
+
+def script(batch: Batch) -> str:
+    """The batch script. The shell becomes the supervisor, so that Slurm's signal reaches that."""
+    options = {
+        "job-name": batch.name,
+        "nodes": batch.nodes,
+        "ntasks-per-node": 1,  # a task is a node's share of the job: all its processes
+        "cpus-per-task": batch.cpus,
+        "time": batch.time,
+        "signal": f"B:USR1@{batch.save_seconds}",
+        "output": "%x-%j.log",
+        "open-mode": "append",
+    }
+    lines = [f"--{name}={value}" for name, value in options.items()] + ["--requeue", *batch.options]
+    begin = [batch.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *batch.flags]
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#SBATCH {line}" for line in lines),
+            "",
+            f"cd {shlex.quote(batch.folder)} || exit 2",
+            f"exec {' '.join(map(shlex.quote, begin))}",
+            "",
+        ]
+    )
+
+
+def render(argv: Sequence[str], flags: Sequence[str]) -> str:
+    """The batch script that `argv` asks for; `flags` are those of fit."""
+    asked = _parser().parse_args(argv)
+    run, flags = described(counted(asked, flags), PROGRAM)
+    checks.check_description(run)
+    return script(
+        Batch(
+            name=asked.name,
+            nodes=asked.nodes,
+            cpus=asked.cpus_per_node,
+            time=asked.time,
+            save_seconds=asked.save_seconds,
+            options=asked.sbatch,
+            python=asked.python,
+            folder=asked.folder,
+            flags=flags,
+        )
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=PROGRAM,
+        description="Print a batch script for sbatch; flags of mxtrain.fit come after --.",
+    )
+    add_counts(parser)
+    parser.add_argument("--name", default="mxtrain", help="of the job, and of its log")
+    parser.add_argument("--nodes", type=int, default=1, help="the workers and servers are divided among them")
+    parser.add_argument("--cpus-per-node", type=int, default=1)
+    parser.add_argument(
+        "--time", default="24:00:00", help="the limit, after which the job goes back into the queue"
+    )
+    parser.add_argument("--save-seconds", type=int, default=120, help="to save a checkpoint in before that")
+    parser.add_argument(
+        "--sbatch",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="as in --sbatch=--gres=gpu:4; may be repeated",
+    )
+    parser.add_argument("--python", default=sys.executable, help="on the nodes; left out: this one's path")
+    parser.add_argument(
+        "--folder", default=str(Path.cwd()), help="on the nodes; left out: this folder's path"
+    )
+    return parser
+
+
+def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
+    """Run a job in this allocation; its exit code."""
+    parser = Parser(
+        prog=SRUN,
+        description="Run a job on all nodes of this Slurm allocation; flags of mxtrain.fit come after --.",
+    )
+    parser.add_argument(
+        "--root", default="", help="the first node's address, where its name means another one there"
+    )
+    parser.add_argument("--requeue", action="store_true", help="back into the queue when there is more to do")
+    asked = parser.parse_args(argv)
+    if "SLURM_JOB_NODELIST" not in os.environ:
+        raise UsageError(
+            "no Slurm allocation here; `launch slurm` prints a script for sbatch, salloc gives a shell"
+        )
+    run, flags = described(flags, SRUN)
+    checks.check_description(run)
+    known = nodes(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
+    job = Job(
+        run=run,
+        flags=flags,
+        token=secrets.token_hex(16),
+        port=port(int(os.environ["SLURM_JOB_ID"])),
+        root=lambda used: hosts.address(used, asked.root),
+        command=step,
+    )
+    code = supervise(lambda *life: hosts.life(job, known, *life), policy(run))
+    if code == RESTART_ME and asked.requeue:
+        logs.say("back into the queue")
+        _scontrol("requeue", os.environ["SLURM_JOB_ID"])
+    return code
+
+
+def nodes(names: str, num_workers: int) -> list[Host]:
+    """The nodes of an allocation, with the workers divided among them."""
+    found = names.split()
+    return [Host(name, math.ceil(num_workers / len(found))) for name in found]
+
+
+def port(job_id: int) -> int:
+    """Of the scheduler in the first life: another one for each job, as several may share a node."""
+    return PORTS[job_id * PORTS_FOR_ONE_JOB % len(PORTS)]
+
+
+def step(host: Host) -> list[str]:
+    """What begins a share on a node, with all that the job has there."""
+    where = [
+        "--nodes=1",
+        "--ntasks=1",
+        f"--nodelist={host.target}",
+        "--overlap",
+        "--cpu-bind=none",
+        "--unbuffered",
+    ]
+    return ["srun", *where, sys.executable, "-m", "mxtrain.launch", "share"]
+
+
+def _scontrol(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["scontrol", *arguments], capture_output=True, text=True, timeout=SCONTROL_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"scontrol: {error}; run this inside a Slurm allocation") from None
+    if done.returncode:
+        raise UsageError(f"scontrol {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

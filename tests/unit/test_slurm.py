@@ -1,0 +1,94 @@
+"""The batch script for Slurm, and how an allocation's nodes become hosts; a real Slurm is in tests/cluster."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mxtrain.errors import UsageError
+from mxtrain.launch import slurm
+from mxtrain.launch.hosts import Host
+
+FLAGS = ["--train", "a b.rec", "--num-servers", "2", "--epochs", "3"]
+
+
+def rendered(*arguments: str) -> str:
+    return slurm.render(["-n", "4", "--nodes", "2", *arguments], FLAGS)
+
+
+def directives(script: str) -> list[str]:
+    return [line.split(" ", 1)[1] for line in script.splitlines() if line.startswith("#SBATCH ")]
+
+
+def test_the_script_asks_for_what_was_asked() -> None:
+    asked = directives(
+        rendered("--name", "digits", "--time", "02:00:00", "--cpus-per-node", "8", "--save-seconds", "90")
+    )
+    assert asked == [
+        "--job-name=digits",
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=8",
+        "--time=02:00:00",
+        "--signal=B:USR1@90",
+        "--output=%x-%j.log",
+        "--open-mode=append",
+        "--requeue",
+    ]
+
+
+def test_sites_add_their_own_options() -> None:
+    assert directives(rendered("--sbatch=--gres=gpu:4", "--sbatch=--partition=long"))[-2:] == [
+        "--gres=gpu:4",
+        "--partition=long",
+    ]
+
+
+def test_the_script_becomes_the_supervisor_with_the_flags_as_given(tmp_path: Path) -> None:
+    """The shell itself runs it: a program that says what it was given stands where Python does."""
+    said = tmp_path / "python"
+    said.write_text('#!/bin/sh\necho "$$|$PWD"\nfor word; do echo "$word"; done\n')
+    said.chmod(0o755)
+    folder = tmp_path / "with blanks"
+    folder.mkdir()
+    script = tmp_path / "job"
+    script.write_text(rendered("--python", str(said), "--folder", str(folder)))
+    with subprocess.Popen(["bash", str(script)], stdout=subprocess.PIPE, text=True) as shell:
+        first, *words = shell.communicate(timeout=20)[0].splitlines()
+    assert first == f"{shell.pid}|{folder}"  # the same process, which is the one that Slurm signals
+    assert words[:5] == ["-m", "mxtrain.launch", "srun", "--requeue", "--"]
+    assert words[5:] == [*FLAGS, "--num-workers", "4", "--kvstore", "dist_sync"]
+
+
+def test_what_fit_would_refuse_is_refused_before_it_waits_in_a_queue() -> None:
+    with pytest.raises(UsageError, match="--optimizer"):
+        slurm.render([], [*FLAGS, "--optimizer", "adan"])
+    with pytest.raises(UsageError, match="--kvstore device has no roles"):
+        slurm.render([], [*FLAGS, "--kvstore", "device"])
+
+
+def test_workers_are_divided_among_the_nodes() -> None:
+    assert slurm.nodes("n1\nn2\n", 4) == [Host("n1", 2), Host("n2", 2)]
+    assert slurm.nodes("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 2), Host("n3", 2)]
+
+
+def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_their_lives() -> None:
+    lives = [range(slurm.port(job), slurm.port(job) + slurm.PORTS_FOR_ONE_JOB) for job in range(1000, 1100)]
+    used = [port for ports in lives for port in ports]
+    assert len(set(used)) == len(used)
+    assert all(1024 < port < 32768 for port in used)
+
+
+def test_a_step_runs_on_its_node_alone_beside_the_supervisor() -> None:
+    words = slurm.step(Host("n2"))
+    assert shlex.join(words).startswith("srun --nodes=1 --ntasks=1 --nodelist=n2 --overlap")
+    assert words[-3:] == ["-m", "mxtrain.launch", "share"]
+
+
+def test_outside_an_allocation_it_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(UsageError, match="no Slurm allocation here"):
+        slurm.launch([], FLAGS)
