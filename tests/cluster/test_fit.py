@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain import config
+from mxtrain.data import sets, visits
+from tests.cluster import overflowing
 from tests.cluster.processes import roles
 from tests.e2e.conftest import Command
 from tests.e2e.runs import has_step, started, wait_until
@@ -111,3 +114,26 @@ def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, whole: Path, 
         _, said = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert losses(tmp_path).tolist() == losses(whole).tolist()
+
+
+@pytest.mark.timeout(200)
+def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Path, command: Command) -> None:
+    more = ["--batch-size", "8", "--micro-batch", "4", "--max-steps", "24", "--clip-norm", "1"]
+    more += ["--loss", "tests.cluster.overflowing:loss", "--loss-scale", "dynamic", "--lr", "0.01"]
+    for name, cluster in (("one", []), ("two", CLUSTER)):
+        done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
+        assert done.returncode == 0, done.stderr
+    one, two = records(tmp_path / "one", "train"), records(tmp_path / "two", "train")
+    for name in ("applied", "loss_scale", "skipped_steps"):
+        assert [record[name] for record in one] == [record[name] for record in two], name
+    assert one[-1]["loss_scale"] == overflowing.LARGEST_SCALE
+    np.testing.assert_allclose([r["loss"] for r in one], [r["loss"] for r in two], rtol=BAR)
+
+    run = config.read(tmp_path / "two" / "config.yaml")
+    labels = sets.open_set(str(digits / "train.rec")).labels()
+    hit = [
+        {request.step for request in requests if overflowing.RARE_LABEL in labels[request.samples]}
+        for requests in (list(visits.requests(run, labels, 0, 24, worker)) for worker in (0, 1))
+    ]
+    skipped = {record["step"] - 1 for record in two if not record["applied"]}
+    assert skipped & (hit[0] - hit[1]) and skipped & (hit[1] - hit[0]), "each worker alone made all skip"
