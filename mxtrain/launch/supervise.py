@@ -109,7 +109,12 @@ def describe(ending: Ending) -> str:
     if ending.code < 0:
         return f"{name} was killed by {signal.Signals(-ending.code).name}"
     last = f": {ending.last_lines[-1]}" if ending.last_lines else ""
-    return f"{name} ended with exit code {ending.code}{last}"
+    last = last.replace(": mxtrain.fit: ", ": ", 1)
+    return (
+        f"{name} left{last}"
+        if ending.code == RESTART_ME
+        else f"{name} ended with exit code {ending.code}{last}"
+    )
 
 
 def checkpoints(out: Path) -> Checkpoints:

@@ -39,7 +39,7 @@ def stop(code):
 def save(step): (out / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
 def kill(number): os.kill(os.getpid(), number)
 def others_leave():
-    time.sleep(0.3); print("worker-1 has gone silent", file=sys.stderr); sys.exit(75)
+    time.sleep(0.3); print("mxtrain.fit: worker-1 has gone silent", file=sys.stderr); sys.exit(75)
 print(f"{name} lives {life}", flush=True)
 exec(sys.argv[1])
 """
@@ -167,7 +167,7 @@ def test_a_frozen_process_is_ended_for_the_reason_that_the_others_give(start: Ca
     job = start(scheduler=leave, server_0=leave, worker_0=leave, worker_1="life or kill(signal.SIGSTOP)")
     code, _, stderr = job.ended()
     assert code == 0
-    assert "ended with exit code 75: worker-1 has gone silent; restart 1 of 3" in stderr
+    assert " left: worker-1 has gone silent; restart 1 of 3" in stderr
 
 
 def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> None:
