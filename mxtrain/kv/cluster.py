@@ -47,6 +47,11 @@ class Cluster:
     token: str
     generation: int
 
+    def place(self, run: Run) -> Run:
+        """The run with this cluster's counts, whoever gave them."""
+        layout = dataclasses.replace(run.layout, num_workers=self.num_workers, num_servers=self.num_servers)
+        return dataclasses.replace(run, layout=layout)
+
 
 def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
     """This process's place; None where no DMLC_* variable gives it one."""
@@ -82,6 +87,12 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         token=environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers),
         generation=_number(environ, "MXTRAIN_GENERATION", 0, default="0"),
     )
+
+
+def workers_here(environ: Mapping[str, str], run: Run) -> int:
+    """How many workers share this host, as far as that can be told before the roll call: behind a loopback, all."""
+    root = environ.get("DMLC_PS_ROOT_URI", "")
+    return run.layout.num_workers if root == "localhost" or root.startswith("127.") else 1
 
 
 def engine_environment(cluster: Cluster, go: Go) -> dict[str, str | None]:

@@ -31,7 +31,7 @@ class Guest:
     card: Card | None = None
     refused: bool = False
     number: int = -1
-    phase: str = "start"
+    phase: str = ""
     step: int = -1
     idle_seconds: float = 0.0
     finished: bool = False
@@ -41,7 +41,10 @@ class Guest:
 
     @property
     def where(self) -> str:
-        return f"'{self.phase}'" + (f" of step {self.step}" if self.step >= 0 else "")
+        """The end of a sentence: what it was last heard to be at."""
+        if self.step >= 0:
+            return f", at step {self.step} ({self.phase})"
+        return f", in {self.phase}" if self.phase else ""
 
 
 class Guests:

@@ -26,7 +26,7 @@ from mxtrain.errors import (
     UsageError,
 )
 
-SAY_SECONDS = 0.5
+SAY_SECONDS = 0.4
 STOPS = {USAGE: UsageError, DATA: DataError, DIVERGED: Diverged, RESTART_ME: RestartMe}
 
 
@@ -53,24 +53,25 @@ def of_message(message: dict[str, Any]) -> Verdict:
 
 def leave(verdict: Verdict, name: str) -> NoReturn:
     """End this process, whose name is `name`."""
-    deadline = time.monotonic() + SAY_SECONDS
     try:
         if verdict.reason:
-            _say(f"mxtrain.fit: {verdict.reason}\n".encode(), deadline)
+            say(f"mxtrain.fit: {verdict.reason}\n")
         if name in verdict.stuck:
-            _say(_stacks(), deadline)
+            say(_stacks())
     finally:
         os._exit(verdict.exit_code & 0xFF)
 
 
-def _say(text: bytes, deadline: float) -> None:
-    """Write to stderr as long as it takes something; a pipe that selects as writable has room for PIPE_BUF."""
-    while text and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
-        text = text[os.write(2, text[: select.PIPE_BUF]) :]
+def say(text: str) -> None:
+    """Write to stderr, past all buffers, as long as it takes something."""
+    left, deadline = text.encode(errors="replace"), time.monotonic() + SAY_SECONDS
+    # A pipe that selects as writable has room for this much.
+    while left and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
+        left = left[os.write(2, left[: select.PIPE_BUF]) :]
 
 
-def _stacks() -> bytes:
+def _stacks() -> str:
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
-        return file.read()
+        return file.read().decode(errors="replace")

@@ -69,7 +69,7 @@ class Member:
         self._cluster, self._line, self._times = cluster, line, times
         self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
-        self._mark: tuple[str, int, float] = ("start", -1, time.monotonic())
+        self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
         self._joined = self._finished = False
         # A forked child would keep the line open after this process's death.
@@ -100,7 +100,7 @@ class Member:
             return
         if isinstance(error, Stop):
             self.fail(error.exit_code, str(error))
-        traceback.print_exception(kind, error, trace)
+        leave.say("".join(traceback.format_exception(kind, error, trace)))
         self.fail(BUG, f"{kind.__name__}: {' '.join(str(error).split())}")
 
     def tell(self, phase: str, step: int) -> None:
@@ -195,7 +195,7 @@ class Member:
                     self._inbox.put(raw)
                 elif message["kind"] == "go":
                     self._joined = True
-                    self.tell("start", -1)
+                    self.tell("", -1)
                     self._inbox.put(Go(**message["go"]))
                 elif message["kind"] == "verdict":
                     return leave.of_message(message)

@@ -188,8 +188,9 @@ class Watch:
 
     def _end_stalled(self, stuck: list[Guest], what: str) -> None:
         names = tuple(guest.card.node for guest in stuck if guest.card is not None)
-        places = " and ".join(guest.where for guest in stuck)
-        self._end(Verdict(RESTART_ME, f"{_names(stuck)} {what}, in {places}", names))
+        self._end(
+            Verdict(RESTART_ME, f"{_names(stuck)} {what}{''.join(guest.where for guest in stuck)}", names)
+        )
 
     def _lose(self, guest: Guest, how: str) -> None:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""
@@ -199,7 +200,7 @@ class Watch:
         elif self._sums is None:
             logger.warning("%s %s in the roll call", guest, how)
         else:
-            self._end(Verdict(RESTART_ME, f"{guest} {how}, in {guest.where}"))
+            self._end(Verdict(RESTART_ME, f"{guest} {how}{guest.where}"))
 
     def _end(self, verdict: Verdict) -> None:
         """The first verdict stands."""

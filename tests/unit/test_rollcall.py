@@ -1,0 +1,158 @@
+"""The judgement of the roll call, on cards alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mxtrain.kv import rollcall
+from mxtrain.kv.rollcall import Card
+from tests.unit.jobs import place
+
+
+def card(node: str, host: str = "a", pid: int = 1, **more: Any) -> Card:
+    return Card(node.split("-")[0], node, host, boot_id="", pid=pid, **more)
+
+
+HELPERS = [card("scheduler"), card("server-0")]
+
+
+def test_numbers_follow_slots_whoever_came_first() -> None:
+    cards = [card("worker-10"), card("scheduler"), card("worker-2", "b"), card("server-0"), card("worker-0")]
+    told = rollcall.divide(cards, 40001, 7)
+    assert [go.number for go in told] == [2, -1, 1, -1, 0]
+    assert {(go.engine_port, go.num_workers, go.num_servers, go.resume_step) for go in told} == {
+        (40001, 3, 1, 7)
+    }
+    assert [go.local_workers for go in told] == [2, 2, 1, 2, 2]
+
+
+def test_without_slots_hosts_and_processes_count() -> None:
+    cards = [card("worker", "b", 5), card("worker", "a", 9), card("worker", "a", 10)]
+    assert [go.number for go in rollcall.divide(cards, 1, -1)] == [2, 0, 1]
+
+
+def test_one_worker_writes_to_each_disk() -> None:
+    cards = [
+        card("worker-1", folder="x"),
+        card("worker-0", folder="x"),
+        card("worker-2", folder="y"),
+        *HELPERS,
+    ]
+    assert [go.writes for go in rollcall.divide(cards, 1, -1)] == [False, True, True, False, False]
+
+
+def test_two_machines_of_one_name_are_two() -> None:
+    twins = [card("worker-0"), dataclasses.replace(card("worker-1"), boot_id="other")]
+    assert [go.local_workers for go in rollcall.divide(twins, 1, -1)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("disks", "step"),
+    [
+        ([("x", ()), ("y", ())], rollcall.FRESH),
+        ([("x", (5, 10)), ("y", (5,))], 5),
+        ([("x", (5, 10)), ("y", (5, 10))], 10),
+        ([("x", (10,)), ("x", (10,))], 10),
+        ([("x", (5, 10)), ("y", (5, 10)), ("z", (1, 5))], 5),
+    ],
+)
+def test_all_go_on_from_the_newest_step_that_all_have(
+    disks: list[tuple[str, tuple[int, ...]]], step: int
+) -> None:
+    workers = [card(f"worker-{n}", folder=folder, checkpoints=has) for n, (folder, has) in enumerate(disks)]
+    assert rollcall.resume_step(workers) == step
+
+
+def test_a_bare_disk_is_told_what_to_copy() -> None:
+    workers = [card("worker-0", folder="x"), card("worker-1", folder="y", checkpoints=(5, 10))]
+    reason = rollcall.resume_step(workers)
+    assert isinstance(reason, str)
+    assert reason.startswith("worker-0 (a, pid 1) has no checkpoint") and "step-00000010" in reason
+
+
+def test_disks_without_a_common_step_are_named() -> None:
+    reason = rollcall.resume_step(
+        [card("worker-0", folder="x", checkpoints=(5,)), card("worker-1", folder="y", checkpoints=(7,))]
+    )
+    assert isinstance(reason, str)
+    assert "worker-0 (a, pid 1) has checkpoints of steps 5, worker-1 (a, pid 1) of 7" in reason
+
+
+def test_the_missing_are_named_as_far_as_names_were_given() -> None:
+    cluster = place("scheduler", 1, num_workers=3, num_servers=2)
+    assert rollcall.missing(cluster, [*HELPERS, card("worker-1")]) == ["server-1", "worker-0", "worker-2"]
+    assert rollcall.missing(cluster, [card("server"), card("worker")]) == [
+        "scheduler",
+        "1 more server",
+        "2 more workers",
+    ]
+    all_here = [*HELPERS, card("server-7"), *(card(f"worker-{n}") for n in (4, 5, 6))]
+    assert rollcall.missing(cluster, all_here) == []
+
+
+def test_enough_is_the_least_number_of_workers_and_a_server() -> None:
+    assert rollcall.enough([*HELPERS, card("worker-1")], min_workers=1)
+    assert not rollcall.enough([*HELPERS, card("worker-1")], min_workers=0)
+    assert not rollcall.enough([*HELPERS, card("worker-1")], min_workers=2)
+    assert not rollcall.enough([card("scheduler"), card("worker-1")], min_workers=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ({"config": {"lr": 0.1}}, {"config": {"lr": 0.2}}, "has --lr 0.2, but worker-0 (a, pid 1) has 0.1"),
+        ({"config": {"lr": 0.1}}, {}, "has --lr None"),
+        ({"data": {"train": "f00"}}, {"data": {"train": "ba7"}}, "has --train ba7"),
+        ({"versions": {"numpy": "1.24.4"}}, {"versions": {"numpy": "1.26.4"}}, "has numpy 1.26.4"),
+    ],
+)
+def test_another_run_is_named_with_both_values(
+    first: dict[str, Any], second: dict[str, Any], reason: str
+) -> None:
+    found = rollcall.disagreement([card("worker-1", **second), *HELPERS, card("worker-0", **first)])
+    assert found is not None and found.startswith("worker-1 (a, pid 1) has ") and reason in found
+    assert rollcall.disagreement([card("worker-1", **first), *HELPERS, card("worker-0", **first)]) is None
+
+
+def test_a_server_needs_the_same_versions_of_what_it_has() -> None:
+    worker = card("worker-0", versions={"mxnet": "1.9.1", "simplejpeg": "1.9"})
+    assert rollcall.disagreement([worker, card("server-0", versions={"mxnet": "1.9.1"})]) is None
+    found = rollcall.disagreement([worker, card("server-0", versions={"mxnet": "1.9.0"})])
+    assert found is not None and "server-0 (a, pid 1) has mxnet 1.9.0" in found
+
+
+def test_a_card_survives_its_way() -> None:
+    whole = card("worker-0", versions={"a": "1"}, config={"lr": 0.1}, checkpoints=(1, 2), failed=(3, "why"))
+    message = json.loads(json.dumps(rollcall.hello(place("worker-0", 1), whole)))
+    assert rollcall.card_of(message["card"]) == whole
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([field.name for field in dataclasses.fields(Card)])
+
+
+@given(JSON | st.dictionaries(FIELDS, JSON))
+def test_what_is_no_card_is_a_value_error(content: Any) -> None:
+    with pytest.raises(ValueError):
+        rollcall.card_of(content)
+
+
+@given(FIELDS, JSON)
+def test_a_card_with_an_odd_field_is_a_card_or_a_value_error(name: str, value: Any) -> None:
+    try:
+        found = rollcall.card_of({**dataclasses.asdict(card("worker-0")), name: value})
+    except ValueError:
+        return
+    assert str(found).isprintable()
+    rollcall.divide([found, card("worker-1")], 1, -1)
+    rollcall.failure([found])

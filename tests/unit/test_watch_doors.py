@@ -1,0 +1,309 @@
+"""Who comes to the scheduler's port: late, twice, from elsewhere, with garbage, or over a network that is cut."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from mxtrain.kv.cluster import LOOPBACK
+from mxtrain.kv.line import HEADER, MAGIC
+from mxtrain.kv.member import Member, Times
+from tests.unit import jobs
+
+SHORT = Times(start=1.2, silence=5, stall=5)
+
+
+def some(folder: Path, port: int, *names: str, **common: Any) -> dict[str, jobs.Node]:
+    return {name: jobs.Node(folder, jobs.place(name, port), **common) for name in names}
+
+
+def frame(message: Any) -> bytes:
+    text = json.dumps(message).encode()
+    return HEADER.pack(MAGIC, len(text), 0) + text
+
+
+STRANGERS = {
+    "a port scanner": b"",
+    "a browser": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+    "noise": bytes(range(256)) * 64,
+    "a huge message": HEADER.pack(MAGIC, 1 << 31, 0),
+    "huge values": HEADER.pack(MAGIC, 2, 1 << 31) + b"{}",
+    "no JSON": HEADER.pack(MAGIC, 4, 0) + b"oops",
+    "a pit of brackets": HEADER.pack(MAGIC, 500_000, 0) + b"[" * 500_000,
+    "no object": frame([1, 2]),
+    "no kind": frame({}),
+    "no hello": frame({"kind": "fail", "exit_code": 3, "reason": "go away"}),
+    "no card": frame({"kind": "hello"}),
+    "an odd card": frame({"kind": "hello", "card": {"role": "worker", "node": [], "pid": "x"}}),
+    "a nameless card": frame(
+        {"kind": "hello", "card": {"role": "worker", "node": "root\n", "host": "h", "boot_id": "", "pid": 1}}
+    ),
+}
+
+
+def test_strangers_are_shown_out_and_the_job_goes_on(tmp_path: Path) -> None:
+    def work(me: Member) -> None:
+        while not me.sum([(tmp_path / "enough").exists()])[0]:
+            time.sleep(0.01)
+        me.finish()
+
+    job = jobs.start(tmp_path, {"worker-0": work, "worker-1": work})
+    port = job_port(job)
+    lines = []
+    for said in STRANGERS.values():
+        line = connect(port)
+        line.sendall(said)
+        lines.append(line)
+    flood = [connect(port) for _ in range(100)]  # more than it puts up with
+    for name, line in zip(STRANGERS, lines):
+        if STRANGERS[name]:
+            assert is_closed(line), name
+    (tmp_path / "enough").touch()
+    assert set(jobs.codes(job).values()) == {0}, [node.said for node in job.values()]
+    for line in [*lines, *flood]:
+        line.close()
+
+
+def job_port(job: dict[str, jobs.Node]) -> int:
+    return job["scheduler"].port
+
+
+def connect(port: int) -> socket.socket:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return socket.create_connection((LOOPBACK, port), timeout=5)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def is_closed(line: socket.socket) -> bool:
+    try:
+        while line.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        return True
+    except socket.timeout:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "reason"),
+    [
+        ({"token": "guessed"}, 2, "is of another job"),
+        ({"generation": 3}, 75, "life 3"),
+        ({"num_workers": 3}, 2, "is told of [3, 1] workers and servers, the scheduler of [2, 1]"),
+        ({"name": "worker-1"}, 75, "comes as a second worker-1"),
+        ({"name": "worker-2"}, 2, "is one too many"),
+        ({"name": "server-1"}, 2, "is one too many"),
+    ],
+)
+def test_who_does_not_belong_is_refused_and_the_job_not_touched(
+    tmp_path: Path, changes: dict[str, Any], code: int, reason: str
+) -> None:
+    def work(me: Member) -> None:
+        (tmp_path / me.name).touch()
+        while not me.sum([(tmp_path / "enough").exists()])[0]:
+            time.sleep(0.01)
+        me.finish()
+
+    job = jobs.start(tmp_path, {"worker-0": work, "worker-1": work})
+    jobs.when(tmp_path / "worker-0")
+    name = changes.pop("name", "worker-1")
+    extra = jobs.Node(tmp_path, jobs.place(name, job_port(job), **changes))
+    assert extra.code() == code
+    assert reason in extra.said and extra.said.count("\n") == 1
+    (tmp_path / "enough").touch()
+    assert set(jobs.codes(job).values()) == {0}
+    assert reason in job["scheduler"].said
+
+
+def test_who_is_missing_is_named(tmp_path: Path) -> None:
+    port = jobs.free_port()
+    job = some(tmp_path, port, "scheduler", "server-0", "worker-0", times=SHORT)
+    later = {
+        "scheduler": jobs.Node(tmp_path, jobs.place("scheduler", jobs.free_port(), generation=2), times=SHORT)
+    }
+    assert set(jobs.codes(job, 5).values()) == {2}
+    for node in job.values():
+        assert "worker-1 did not come in 1.2 s; here are " in node.said and "worker-0 (" in node.said
+    assert jobs.codes(later) == {"scheduler": 75}  # it did once come up: another life may help
+    assert "server-0 and worker-0 and worker-1 did not come" in later["scheduler"].said
+
+
+def test_no_scheduler_and_no_control_line(tmp_path: Path) -> None:
+    nobody = jobs.Node(tmp_path, jobs.place("worker-0", jobs.free_port()), times=SHORT)
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen(1)
+        lost = jobs.Node(tmp_path, jobs.place("worker-1", listener.getsockname()[1]), times=SHORT)
+        connection, _ = listener.accept()
+        connection.sendall(b"220 mail.example.org ESMTP\r\n")
+        mute = jobs.Node(
+            tmp_path,
+            jobs.place("server-0", listener.getsockname()[1]),
+            times=Times(1.2, silence=0.8, stall=5),
+        )
+        assert lost.code(4) == 2 and "is no scheduler of mxtrain" in lost.said
+        assert mute.code(5) == 75 and "heard nothing from the scheduler" in mute.said
+        connection.close()
+    assert nobody.code(5) == 2 and "worker-0: no scheduler at 127.0.0.1:" in nobody.said
+
+
+def test_two_jobs_on_one_port(tmp_path: Path) -> None:
+    port = jobs.free_port()
+    first = some(tmp_path, port, "scheduler", "server-0", "worker-0")
+    jobs.Node(tmp_path, jobs.place("worker-0", port, token="waits until the first listens")).code()
+    second = {
+        name: jobs.Node(tmp_path, jobs.place(name, port, token="other")) for name in ("scheduler", "worker-1")
+    }
+    assert set(jobs.codes(second).values()) == {2}
+    assert "another program has this port" in second["scheduler"].said
+    assert "is of another job" in second["worker-1"].said
+    first.update(some(tmp_path, port, "worker-1"))
+    assert set(jobs.codes(first).values()) == {0}
+
+
+def test_the_roll_call_may_begin_before_there_is_a_scheduler(tmp_path: Path) -> None:
+    port = jobs.free_port()
+    job = some(tmp_path, port, "worker-1")  # before there is a scheduler
+    time.sleep(0.3)
+    job.update(some(tmp_path, port, "scheduler", "worker-0", "server-0"))
+    assert set(jobs.codes(job).values()) == {0}
+
+
+def test_one_killed_in_the_roll_call_may_come_again(tmp_path: Path) -> None:
+    port = jobs.free_port()
+    job = some(tmp_path, port, "scheduler", "server-0")
+    doomed = jobs.Node(tmp_path, jobs.place("worker-0", port))
+    said(job["scheduler"], "here: worker-0")
+    doomed.send(signal.SIGKILL)
+    said(job["scheduler"], "died in the roll call")
+    job.update(some(tmp_path, port, "worker-0", "worker-1"))
+    assert set(jobs.codes(job).values()) == {0}
+
+
+def said(node: jobs.Node, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in node.said:
+        assert time.monotonic() < deadline, node.said
+        time.sleep(0.01)
+
+
+def test_with_min_workers_it_goes_on_without_the_missing_and_without_the_late(tmp_path: Path) -> None:
+    port = jobs.free_port()
+
+    def work(me: Member) -> None:
+        assert (me.number, me.count) == (0, 1)
+        (tmp_path / "going").touch()
+        while not (tmp_path / "enough").exists():
+            assert me.sum([2.0]) == [2.0]
+            time.sleep(0.01)
+        me.finish()
+
+    job = some(tmp_path, port, "scheduler", "server-0", times=SHORT, min_workers=1)
+    job["worker-1"] = jobs.Node(tmp_path, jobs.place("worker-1", port), work, times=SHORT)
+    jobs.when(tmp_path / "going")
+    late = jobs.Node(tmp_path, jobs.place("worker-0", port), times=SHORT)
+    assert late.code() == 75 and "worker-0" in late.said and "comes too late" in late.said
+    (tmp_path / "enough").touch()
+    assert set(jobs.codes(job).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("cards", "code", "reasons"),
+    [
+        (
+            ({"config": {"lr": 0.1}}, {"config": {"lr": 0.2}}),
+            2,
+            ["worker-1", "--lr 0.2", "worker-0", "has 0.1"],
+        ),
+        (({"checkpoints": [5]}, {"folder": "b"}), 2, ["worker-1", "has no checkpoint", "step 5"]),
+        (({}, {"failed": [3, "b.rec: is\nno record file"]}), 3, ["worker-1: b.rec: is no record file"]),
+    ],
+)
+def test_all_learn_why_they_cannot_begin(
+    tmp_path: Path, cards: tuple[dict[str, Any], ...], code: int, reasons: list[str]
+) -> None:
+    port = jobs.free_port()
+    job = some(tmp_path, port, "scheduler", "server-0")
+    for number, card in enumerate(cards):
+        job[f"worker-{number}"] = jobs.Node(tmp_path, jobs.place(f"worker-{number}", port), card=card)
+    assert set(jobs.codes(job).values()) == {code}
+    for node in job.values():
+        assert all(reason in node.said.splitlines()[-1] for reason in reasons), node.said
+
+
+class Cable:
+    """A way to `port` that can be cut and healed: while cut, bytes wait and nobody is told."""
+
+    def __init__(self, port: int):
+        self.whole = True
+        self._target = port
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._carry, daemon=True).start()
+
+    def _carry(self) -> None:
+        near, _ = self._listener.accept()
+        far = connect(self._target)
+        other = {near: far, far: near}
+        while True:
+            ready = select.select(list(other), [], [], 0.02)[0] if self.whole else time.sleep(0.02) or []
+            for end in ready:
+                try:
+                    block = end.recv(1 << 16)
+                    other[end].sendall(block)
+                except OSError:
+                    block = b""
+                if not block:
+                    near.close()
+                    far.close()
+                    return
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[tuple[dict[str, jobs.Node], Cable]]:
+    """A job whose worker-1 is behind a cable."""
+
+    def work(me: Member) -> None:
+        (tmp_path / me.name).touch()
+        for _ in range(100):
+            me.sum([1.0])
+            time.sleep(0.02)
+        me.finish()
+
+    port, times = jobs.free_port(), Times(start=10, silence=1.2, stall=10)
+    cable = Cable(port)
+    job = some(tmp_path, port, "scheduler", "server-0", times=times)
+    job["worker-0"] = jobs.Node(tmp_path, jobs.place("worker-0", port), work, times)
+    job["worker-1"] = jobs.Node(tmp_path, jobs.place("worker-1", cable.port), work, times)
+    jobs.when(tmp_path / "worker-1")
+    yield job, cable
+    jobs.codes(job, 0)
+
+
+def test_a_cut_network_ends_both_sides(wired: tuple[dict[str, jobs.Node], Cable]) -> None:
+    job, cable = wired
+    cable.whole = False
+    assert set(jobs.codes(job, 4).values()) == {75}
+    assert "worker-1 (" in job["worker-0"].said and "frozen or cut off" in job["worker-0"].said
+    assert "heard nothing from the scheduler" in job["worker-1"].said
+
+
+def test_a_network_that_heals_in_time_is_nothing(wired: tuple[dict[str, jobs.Node], Cable]) -> None:
+    job, cable = wired
+    cable.whole = False
+    time.sleep(0.4)
+    cable.whole = True
+    assert set(jobs.codes(job).values()) == {0}, [node.said for node in job.values()]
