@@ -44,6 +44,8 @@ def command(argv: Sequence[str] | None) -> None:
         from mxtrain.launch import local
 
         raise SystemExit(local.run(run, sys.argv[1:] if argv is None else argv))
+    if cluster is not None:
+        run = cluster.place(run)
     if cluster is None or cluster.role == "worker":
         with signals.wishes() as wishes:
             fit(run, wishes, cluster)

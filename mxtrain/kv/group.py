@@ -5,11 +5,13 @@ Owns the face that `watch.Member` and `Alone` share. Nothing here knows how work
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-from mxtrain.data.recordio import Floats
+    Doubles = npt.NDArray[np.float64]
 
 
 class Group(Protocol):
@@ -29,7 +31,7 @@ class Group(Protocol):
         """How many share this host's cores."""
         ...
 
-    def sum(self, values: Any) -> Floats:
+    def sum(self, values: Any) -> Doubles:
         """Numbers added up over all workers, float64, the same to the bit everywhere; every worker must call it."""
         ...
 
@@ -43,7 +45,9 @@ class Alone:
 
     number, count, writes, local_workers = 0, 1, True, 1
 
-    def sum(self, values: Any) -> Floats:
+    def sum(self, values: Any) -> Doubles:
+        import numpy as np  # --help does without
+
         return np.asarray(values, np.float64)
 
     def tell(self, phase: str, step: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mxtrain import names, runtime
@@ -9,6 +10,7 @@ from mxtrain.config import Run
 from mxtrain.data.given import GivenBatches, GivenDataset, is_data_loader
 from mxtrain.data.sets import open_set
 from mxtrain.errors import UsageError
+from mxtrain.kv import cluster
 
 
 def open_source(flag: str, source: str, run: Run) -> Any:
@@ -18,7 +20,7 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 
 def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
-    runtime.load(threads=run.layout.threads or None)
+    runtime.load(cluster.workers_here(os.environ, run), run.layout.threads or None)
     given = names.load_path(flag, path)()
     if not is_data_loader(given):
         if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
@@ -31,6 +33,10 @@ def _open_given(flag: str, path: str, run: Run) -> Any:
     if flag != "--train":
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
+        )
+    if run.layout.num_workers > 1:
+        raise UsageError(
+            f"{flag} {path}: returned a DataLoader, from which every worker would draw by itself; return a Dataset"
         )
     if run.data.sampling != "once" or run.data.cache != "none" or run.optim.overfit:
         raise UsageError(
