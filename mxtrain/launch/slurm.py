@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import secrets
 import shlex
 import subprocess
@@ -125,9 +126,6 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         prog=SRUN,
         description="Run a job on all nodes of this Slurm allocation; flags of mxtrain.fit come after --.",
     )
-    parser.add_argument(
-        "--root", default="", help="the first node's address, where its name means another one there"
-    )
     parser.add_argument("--requeue", action="store_true", help="back into the queue when there is more to do")
     asked = parser.parse_args(argv)
     if "SLURM_JOB_NODELIST" not in os.environ:
@@ -137,12 +135,13 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
     run, flags = described(flags, SRUN)
     checks.check_description(run)
     known = nodes(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
+    address = node_address(_scontrol("show", "node", known[0].target))
     job = Job(
         run=run,
         flags=flags,
         token=secrets.token_hex(16),
         port=port(int(os.environ["SLURM_JOB_ID"])),
-        root=lambda used: hosts.address(used, asked.root),
+        root=lambda used: hosts.address(used, address),
         command=step,
     )
     code = supervise(lambda *life: hosts.life(job, known, *life), policy(run))
@@ -156,6 +155,12 @@ def nodes(names: str, num_workers: int) -> list[Host]:
     """The nodes of an allocation, with the workers divided among them."""
     found = names.split()
     return [Host(name, math.ceil(num_workers / len(found))) for name in found]
+
+
+def node_address(description: str) -> str:
+    """What Slurm itself calls a node by; its name may mean something to Slurm alone."""
+    found = re.search(r"\bNodeAddr=(\S+)", description)
+    return found.group(1) if found else ""
 
 
 def port(job_id: int) -> int:

@@ -75,6 +75,11 @@ def test_workers_are_divided_among_the_nodes() -> None:
     assert slurm.nodes("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 2), Host("n3", 2)]
 
 
+def test_the_address_of_a_node_is_slurms() -> None:
+    shown = "NodeName=n1 Arch=x86_64\n   NodeAddr=10.0.0.7 NodeHostName=n1 Version=22.05.8\n"
+    assert slurm.node_address(shown) == "10.0.0.7"
+
+
 def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_their_lives() -> None:
     lives = [range(slurm.port(job), slurm.port(job) + slurm.PORTS_FOR_ONE_JOB) for job in range(1000, 1100)]
     used = [port for ports in lives for port in ports]
