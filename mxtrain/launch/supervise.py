@@ -61,7 +61,7 @@ def supervise(group: Group, policy: Policy) -> int:
             code = judge(endings, wished.exit_code)
             if code is not None:
                 break
-            before, newest = newest, newest_step(policy.checkpoints(), older)
+            before, newest = newest, max(newest, newest_step(policy.checkpoints(), older))
             if newest > before or _is_settled(endings, policy):
                 num_restarts = 0
             if num_restarts == policy.max_restarts:

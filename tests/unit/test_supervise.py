@@ -9,125 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Callable
 
 import pytest
 
-from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
+from mxtrain.errors import DATA, RESTART_ME, SIGTERM
 from mxtrain.launch import supervise
 from mxtrain.launch.life import Ending, Patience
 from mxtrain.launch.plan import Process
-
-ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["scheduler", "server-0", "worker-0", "worker-1"]
-
-# What a role does in each life is a line of Python; `wait` is what a process does that is at work.
-ROLE = """
-import os, signal, sys, time
-from pathlib import Path
-from mxtrain.launch.tether import tether
-tether()
-name, life, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
-def wait(): time.sleep(30); sys.exit(9)
-def stop(code):
-    def leave(number, frame):
-        print(f"{name} got {signal.Signals(number).name}", flush=True); sys.exit(code)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1): signal.signal(number, leave)
-    (out / f"{name}.ready").touch(); wait()
-def save(step): (out / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
-def kill(number): os.kill(os.getpid(), number)
-def others_leave():
-    time.sleep(0.3); print("mxtrain.fit: worker-1 has gone silent", file=sys.stderr); sys.exit(75)
-print(f"{name} lives {life}", flush=True)
-exec(sys.argv[1])
-"""
-SUPERVISOR = """
-import sys
-from pathlib import Path
-from mxtrain.launch.life import Patience
-from mxtrain.launch.plan import Process
-from mxtrain.launch.supervise import Policy, checkpoints, supervise
-out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
-def group(life, goes_on):
-    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out), "GOES_ON": str(goes_on)}
-    return [
-        Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
-        for name, code in zip(names, codes)
-    ]
-patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4)
-policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience)
-sys.exit(supervise(group, policy))
-"""
-
-
-class Job:
-    """A supervisor in a process of its own, as on a command line."""
-
-    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int):
-        line = [sys.executable, "-c", SUPERVISOR, str(out), ROLE, " ".join(codes), str(max_restarts)]
-        self.out = out
-        self.process = subprocess.Popen(
-            [*line, *codes.values()],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def ended(self, seconds: float = 30) -> tuple[int, str, str]:
-        stdout, stderr = self.process.communicate(timeout=seconds)
-        return self.process.returncode, stdout, stderr
-
-    def log(self, name: str) -> str:
-        return (self.out / "logs" / f"{name}.log").read_text()
-
-    def pids(self) -> list[int]:
-        """Of all processes of this job but the supervisor: its children, or what is left of them."""
-        marker = f"OUT={self.out}\0".encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if marker in path.read_bytes():
-                    found.append(int(path.parent.name))
-            except OSError:
-                continue
-        return found
-
-    def pid(self, name: str) -> int:
-        marker = f"MXTRAIN_NODE={name}\0".encode()
-        (pid,) = [pid for pid in self.pids() if marker in Path(f"/proc/{pid}/environ").read_bytes()]
-        return pid
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Start a job; what a role does is `wait()` unless it is said."""
-    jobs: list[Job] = []
-
-    def start(max_restarts: int = 3, names: list[str] = NAMES, **codes: str) -> Job:
-        said = {name.replace("_", "-"): code for name, code in codes.items()}
-        (tmp_path / "run").mkdir(exist_ok=True)
-        jobs.append(Job(tmp_path / "run", {name: said.get(name, "wait()") for name in names}, max_restarts))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        job.process.kill()
-        job.process.communicate(timeout=10)
-        until(lambda job=job: not job.pids(), "a process is left behind")
-
-
-def until(is_so: Callable[[], Any], otherwise: str, seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
-
-
-def is_ready(job: Job, *names: str) -> Callable[[], bool]:
-    return lambda: all((job.out / f"{name}.ready").exists() for name in names)
+from tests.unit.groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
 
 
 def test_a_job_ends_when_all_are_done(start: Callable[..., Job]) -> None:
@@ -218,90 +109,6 @@ def test_without_restarts_of_its_own_it_leaves_them_to_others(start: Callable[..
     code, _, stderr = start(max_restarts=0, server_0="kill(9)").ended()
     assert code == RESTART_ME
     assert "server-0 was killed by SIGKILL; the same command goes on" in stderr
-
-
-STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
-
-
-@pytest.mark.parametrize(("number", "code"), STOPS)
-def test_a_signal_is_passed_to_the_workers_once(start: Callable[..., Job], number: int, code: int) -> None:
-    job = start(worker_0=f"stop({code})", worker_1=f"stop({code})", server_0="stop(0)")
-    until(is_ready(job, "worker-0", "worker-1", "server-0"), "they did not start")
-    job.process.send_signal(number)
-    ended, _, stderr = job.ended()
-    assert ended == code
-    assert "restart" not in stderr
-    for name in ("worker-0", "worker-1"):
-        assert job.log(name).count(f"got {signal.Signals(number).name}") == 1
-    assert number == signal.SIGTERM or f"got {signal.Signals(number).name}" not in job.log("server-0")
-
-
-SLOW_STOP = """
-def leave(*_): time.sleep(1.6); print("saved", flush=True); sys.exit(143)
-signal.signal(signal.SIGTERM, leave); (out / f"{name}.ready").touch(); wait()
-"""
-
-
-def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., Job]) -> None:
-    job = start(worker_0=SLOW_STOP, worker_1="stop(143)")
-    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
-    job.process.send_signal(signal.SIGTERM)
-    job.process.send_signal(signal.SIGTERM)  # at once: the same wish, as timeout(1) sends it
-    assert job.ended()[0] == SIGTERM
-    assert job.log("worker-0").endswith("saved\n")
-
-
-def test_a_second_signal_ends_all_at_once(start: Callable[..., Job]) -> None:
-    job = start(worker_0=SLOW_STOP, worker_1=SLOW_STOP)
-    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
-    job.process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    job.process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    assert job.ended()[0] == SIGTERM
-    assert time.monotonic() - began < 1
-    assert "saved" not in job.log("worker-0")
-
-
-def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., Job]) -> None:
-    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); (out / f'{name}.ready').touch(); wait()"
-    job = start(worker_0=deaf, worker_1="stop(143)")
-    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
-    job.process.send_signal(signal.SIGTERM)
-    assert job.ended(10)[0] == SIGTERM
-
-
-def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> None:
-    job = start(max_restarts=20, names=["worker-0"], worker_0="Path(out / f'{life}').touch(); kill(9)")
-    until((job.out / "4").exists, "no life 4")
-    until(lambda: not job.pids(), "its processes live")
-    job.process.send_signal(signal.SIGTERM)
-    assert job.ended(5)[0] == SIGTERM
-    assert "life 5" not in job.log("worker-0")
-
-
-def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:
-    job = start(worker_0="stop(143)", worker_1="stop(143)")
-    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
-    for name in ("worker-0", "worker-1"):
-        os.kill(job.pid(name), signal.SIGTERM)
-    code, _, stderr = job.ended()
-    assert code == SIGTERM and "restart" not in stderr
-
-
-def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., Job]) -> None:
-    job = start(worker_0="stop(130)", worker_1="stop(130)")
-    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
-    assert all(os.getsid(pid) == pid for pid in job.pids())
-    assert len(job.pids()) == len(NAMES)
-
-
-def test_nothing_survives_a_killed_supervisor(start: Callable[..., Job]) -> None:
-    job = start(worker_0="stop(143)", worker_1="stop(143)", server_0="stop(0)", scheduler="stop(0)")
-    until(is_ready(job, *NAMES), "they did not start")
-    job.process.kill()
-    job.process.wait(5)
-    until(lambda: not job.pids(), "a process outlives its supervisor", seconds=2)
 
 
 def test_a_frozen_supervisor_holds_up_nobody(start: Callable[..., Job]) -> None:

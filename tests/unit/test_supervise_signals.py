@@ -1,0 +1,96 @@
+"""How a supervised group is stopped, and that it does not outlive its supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Callable
+
+import pytest
+
+from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from tests.unit.groups import NAMES, Job, is_ready, starting, until  # noqa: F401
+
+STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS)
+def test_a_signal_is_passed_to_the_workers_once(start: Callable[..., Job], number: int, code: int) -> None:
+    job = start(worker_0=f"stop({code})", worker_1=f"stop({code})", server_0="stop(0)")
+    until(is_ready(job, "worker-0", "worker-1", "server-0"), "they did not start")
+    job.process.send_signal(number)
+    ended, _, stderr = job.ended()
+    assert ended == code
+    assert "restart" not in stderr
+    for name in ("worker-0", "worker-1"):
+        assert job.log(name).count(f"got {signal.Signals(number).name}") == 1
+    assert number == signal.SIGTERM or f"got {signal.Signals(number).name}" not in job.log("server-0")
+
+
+SLOW_STOP = """
+def leave(*_): time.sleep(1.6); print("saved", flush=True); sys.exit(143)
+signal.signal(signal.SIGTERM, leave); (out / f"{name}.ready").touch(); wait()
+"""
+
+
+def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., Job]) -> None:
+    job = start(worker_0=SLOW_STOP, worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    job.process.send_signal(signal.SIGTERM)  # at once: the same wish, as timeout(1) sends it
+    assert job.ended()[0] == SIGTERM
+    assert job.log("worker-0").endswith("saved\n")
+
+
+def test_a_second_signal_ends_all_at_once(start: Callable[..., Job]) -> None:
+    job = start(worker_0=SLOW_STOP, worker_1=SLOW_STOP)
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    job.process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    assert job.ended()[0] == SIGTERM
+    assert time.monotonic() - began < 1
+    assert "saved" not in job.log("worker-0")
+
+
+def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., Job]) -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); (out / f'{name}.ready').touch(); wait()"
+    job = start(worker_0=deaf, worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.ended(10)[0] == SIGTERM
+
+
+def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> None:
+    job = start(max_restarts=20, names=["worker-0"], worker_0="Path(out / f'{life}').touch(); kill(9)")
+    until((job.out / "4").exists, "no life 4")
+    until(lambda: not job.pids(), "its processes live")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.ended(5)[0] == SIGTERM
+    assert "life 5" not in job.log("worker-0")
+
+
+def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(143)", worker_1="stop(143)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    for name in ("worker-0", "worker-1"):
+        os.kill(job.pid(name), signal.SIGTERM)
+    code, _, stderr = job.ended()
+    assert code == SIGTERM and "restart" not in stderr
+
+
+def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(130)", worker_1="stop(130)")
+    until(is_ready(job, "worker-0", "worker-1"), "they did not start")
+    assert all(os.getsid(pid) == pid for pid in job.pids())
+    assert len(job.pids()) == len(NAMES)
+
+
+def test_nothing_survives_a_killed_supervisor(start: Callable[..., Job]) -> None:
+    job = start(worker_0="stop(143)", worker_1="stop(143)", server_0="stop(0)", scheduler="stop(0)")
+    until(is_ready(job, *NAMES), "they did not start")
+    job.process.kill()
+    job.process.wait(5)
+    until(lambda: not job.pids(), "a process outlives its supervisor", seconds=2)
