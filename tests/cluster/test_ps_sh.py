@@ -1,0 +1,74 @@
+"""Roles that are started one by one: by a tracker that sets DMLC_* alone, and by launch/ps.sh on each host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from tests.cluster.processes import children
+from tests.cluster.test_fit import flags, losses, weights
+from tests.e2e.conftest import ROOT
+from tests.e2e.runs import has_step, wait_until
+
+ROLES = ["scheduler", "server", "worker", "worker"]
+Run = subprocess.Popen
+
+
+@contextlib.contextmanager
+def all_started(lines: list[list[str]], environments: list[dict[str, str]]) -> Iterator[list[Run[str]]]:
+    """These commands, all at once; none outlives the block."""
+    runs: list[Run[str]] = []
+    try:
+        for line, more in zip(lines, environments):
+            environment = {**os.environ, "PYTHON": sys.executable, **more}
+            output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            runs.append(Run(line, cwd=ROOT, env=environment, text=True, **output))  # type: ignore[call-overload]
+        yield runs
+    finally:
+        for run in runs:
+            run.kill()
+            run.wait(10)
+
+
+@pytest.fixture
+def port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.timeout(300)
+def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
+    digits: Path, tmp_path: Path, port: str
+) -> None:
+    """The variables alone as a tracker sets them, undisturbed; then launch/ps.sh, where a worker is killed."""
+    own = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": port}
+    own.update(DMLC_NUM_WORKER="2", DMLC_NUM_SERVER="1")
+    line = [sys.executable, "-m", "mxtrain.fit", *flags(digits, tmp_path / "a", "--kvstore", "dist_sync")]
+    with all_started([line] * 4, [{**own, "DMLC_ROLE": role} for role in ROLES]) as runs:
+        said = [run.communicate(timeout=120)[0] for run in runs]
+        assert [run.returncode for run in runs] == [0] * 4, said
+
+    given = [*("--root", f"127.0.0.1:{port}"), *("-n", "2", "-s", "1")]
+    more = ["--", *flags(digits, tmp_path / "b", "--checkpoint-steps", "5")]
+    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
+    lines = [["launch/ps.sh", role, *given, *index, *more] for role, index in zip(ROLES, indices)]
+    with all_started(lines, [{}] * 4) as runs:
+        wait_until(lambda: has_step(tmp_path / "b", 13), runs[2])
+        (worker,) = children(runs[3].pid)
+        os.kill(worker, signal.SIGKILL)
+        said = [run.communicate(timeout=120)[0] for run in runs]
+        assert [run.returncode for run in runs] == [0] * 4, said
+    assert "worker-1 was killed by SIGKILL; restart 1 of 3" in said[3]
+    assert all("left: worker-1 (" in text and "died" in text for text in said[:3])
+    assert all("2 lives, and at the end:" in text for text in said)
+    assert losses(tmp_path / "a").tolist() == losses(tmp_path / "b").tolist()
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
