@@ -152,15 +152,19 @@ def _resolve(environ: Mapping[str, str], variable: str, seconds: float) -> str:
     name, deadline, told = environ[variable], time.monotonic() + seconds, False
     while True:
         try:
-            return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+            address = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
         except (OSError, UnicodeError) as error:
             problem = getattr(error, "strerror", None) or str(error)
+        else:
+            if ipaddress.ip_address(address).is_unspecified:
+                raise UsageError(f"{variable}={name}: stands for every address; give one, as in 10.0.0.5")
+            return address
         if time.monotonic() > deadline:
             raise UsageError(f"{variable}={name}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
         if not told:
             logger.warning("%s=%s has no address yet (%s); trying for %g s", variable, name, problem, seconds)
             told = True
-        time.sleep(RESOLVE_AGAIN_SECONDS)
+        time.sleep(min(seconds, RESOLVE_AGAIN_SECONDS))
 
 
 def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float) -> str:

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Any, Sequence
 
-from mxtrain.errors import UsageError
+from mxtrain.errors import RestartMe, UsageError
 from mxtrain.kv.cluster import Cluster
 from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed, Message
 from mxtrain.kv.rollcall import Card
@@ -52,7 +52,7 @@ class Guests:
 
     def __init__(self, cluster: Cluster):
         self._all: list[Guest] = []
-        self._listener = _listen(cluster.root, cluster.port)
+        self._listener = _listen(cluster)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
@@ -101,7 +101,9 @@ class Guests:
     def _welcome(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it went away again
+        except OSError:  # it went away again, or this process has no handle left
+            for stranger in self.strangers[:1]:
+                self.drop(stranger)
             return
         if len(self.strangers) >= MAX_STRANGERS:
             self.drop(self.strangers[0])
@@ -143,11 +145,11 @@ def hold_port(address: str) -> socket.socket:
     return holder
 
 
-def _listen(address: str, port: int) -> socket.socket:
+def _listen(cluster: Cluster) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((address, port))
+        listener.bind((cluster.root, cluster.port))
         listener.listen(512)
     except OSError as error:
         listener.close()
@@ -156,6 +158,9 @@ def _listen(address: str, port: int) -> socket.socket:
             errno.EADDRNOTAVAIL: "no address of this host; start the scheduler where DMLC_PS_ROOT_URI is",
             errno.EACCES: "ports below 1024 are root's; give a higher DMLC_PS_ROOT_PORT",
         }
-        raise UsageError(f"{address}:{port}: {cure.get(error.errno or 0, error.strerror)}") from None
+        stop = RestartMe if cluster.generation else UsageError
+        raise stop(
+            f"scheduler: {cluster.root}:{cluster.port}: {cure.get(error.errno or 0, error.strerror)}"
+        ) from None
     listener.setblocking(False)
     return listener

@@ -7,6 +7,7 @@ and `watch`, which are the two ends.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 from typing import Any, Dict, Tuple
@@ -47,6 +48,14 @@ class Line:
         """Whether `flush` is due when the network takes more."""
         return bool(self._unsent)
 
+    def wait(self, seconds: float) -> bool:
+        """Whether there is something to read within so many seconds."""
+        return self._poll(select.POLLIN, seconds)
+
+    def wait_for_room(self, seconds: float) -> bool:
+        """Whether the network takes more within so many seconds."""
+        return self._poll(select.POLLOUT, seconds)
+
     def send(self, message: dict[str, Any], raw: bytes = b"") -> None:
         """Queue a message, and hand over what the network takes at once."""
         text = json.dumps(message).encode()
@@ -80,6 +89,11 @@ class Line:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _poll(self, event: int, seconds: float) -> bool:
+        poll = select.poll()  # select() knows no handle above 1023
+        poll.register(self._connection, event)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
 
     def _first_is_complete(self) -> bool:
         """Judges a header as soon as it is there, so that nothing is stored for a liar."""

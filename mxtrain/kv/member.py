@@ -12,7 +12,6 @@ import faulthandler
 import os
 import platform
 import queue
-import select
 import socket
 import threading
 import time
@@ -152,18 +151,20 @@ class Member:
         with self._sending, contextlib.suppress(Closed):
             self._line.send(message, raw)
             while self._line.unsent:
-                select.select([], [self._line], [], self._times.beat)
+                self._line.wait_for_room(self._times.beat)
                 self._line.flush()
 
     def _watch(self) -> None:
+        where = f"{self._cluster.root}:{self._cluster.port}"
         try:
             verdict = self._listen()
-        except (Closed, ValueError) as problem:
-            where = f"{self._cluster.root}:{self._cluster.port}"
+        except Closed as problem:
             verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {where} has gone ({problem})")
         except Malformed as problem:
-            where = f"{self._cluster.root}:{self._cluster.port}"
-            verdict = Verdict(USAGE, f"what listens at {where} is no scheduler of mxtrain ({problem})")
+            code = RESTART_ME if self._joined else USAGE
+            verdict = Verdict(
+                code, f"{self.name}: what listens at {where} is no scheduler of mxtrain ({problem})"
+            )
         except Exception as error:
             verdict = Verdict(RESTART_ME, f"{self.name}: the control line broke ({error!r})")
         faulthandler.cancel_dump_traceback_later()
@@ -187,7 +188,7 @@ class Member:
             if now - beaten >= self._times.beat:
                 self._beat(now)
                 beaten = now
-            if not select.select([self._line], [], [], max(0.0, beaten + self._times.beat - now))[0]:
+            if not self._line.wait(beaten + self._times.beat - now):
                 continue
             for message, raw in self._line.receive():
                 heard = time.monotonic()

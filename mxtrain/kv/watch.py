@@ -139,7 +139,8 @@ class Watch:
             return
         verdict = rollcall.failure(cards)
         if verdict is None and missing and not rollcall.enough(cards, self._min_workers):
-            reason = f"{' and '.join(missing)} did not come in {self._times.start:g} s; here are "
+            where = f"{self._cluster.root}:{self._cluster.port}"
+            reason = f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are "
             reason += ", ".join(str(card) for card in cards) + "".join(
                 f"; refused: {it}" for it in self._refused
             )
@@ -180,11 +181,13 @@ class Watch:
         if waiting and len(busy) < len(absent):
             gone = [worker for worker in absent if worker.finished]
             self._end(Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum"))
-        elif waiting and now - self._sums.opened > self._times.stall:
-            self._end_stalled(busy, f"did not come to a sum for {now - self._sums.opened:.1f} s")
         elif any(worker.idle_seconds > self._times.stall for worker in busy):
             worst = max(busy, key=lambda worker: worker.idle_seconds)
             self._end_stalled([worst], f"made no progress for {worst.idle_seconds:.1f} s")
+        elif (
+            waiting and now - self._sums.opened > self._times.stall + 2 * self._times.beat
+        ):  # idleness comes late
+            self._end_stalled(busy, f"did not come to a sum for {now - self._sums.opened:.1f} s")
 
     def _end_stalled(self, stuck: list[Guest], what: str) -> None:
         names = tuple(guest.card.node for guest in stuck if guest.card is not None)

@@ -65,6 +65,7 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
         ("MXTRAIN_NODE", "worker-1\n", "the name of a worker is worker-0"),
         ("DMLC_PS_ROOT_URI", "no-such-host.invalid", "no IPv4 address"),
         ("DMLC_PS_ROOT_URI", "::1", "no IPv4 address"),
+        ("DMLC_PS_ROOT_URI", "0.0.0.0", "stands for every address"),
         ("DMLC_PS_ROOT_URI", "a" * 300, "no IPv4 address"),
     ],
 )
