@@ -6,50 +6,67 @@ applies the same update, so clipping, loss scaling and short batches need nothin
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kv.buckets import Buckets
 from mxtrain.runtime import mx
 
 
+class Travelling(NamedTuple):
+    """What goes from worker to worker in each step."""
+
+    gradients: Buckets
+    statistics: Buckets | None
+
+
 class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
     """Gluon's, but for the reduction, which goes on from this worker's devices to the other workers."""
 
-    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, buckets: Buckets | None):
+    def __init__(
+        self, parameters: Sequence[Any], optimizer: Any, kvstore: str, travelling: Travelling | None
+    ):
         super().__init__(list(parameters), optimizer, kvstore=kvstore, update_on_kvstore=False)
-        self.buckets = buckets
-        self.beside: list[Any] = []
+        self.travelling = travelling
 
-    def reduce(self, beside: list[Any]) -> None:
-        """Sum the gradients over devices and workers, and over workers the arrays `beside` them, in place."""
-        self.beside = beside
-        self.allreduce_grads()
-
-    def _allreduce_grads(self) -> None:
+    def begin(self) -> None:
+        """Send the gradients on their way, as they will be when all that computes them now is done."""
         super()._allreduce_grads()
-        if self.buckets is None:
+        if self.travelling is not None:
+            self.travelling.gradients.begin([first for first, *_ in self._gradients()])
+
+    def finish(self, statistics: Sequence[Any] = ()) -> None:
+        """Put the sums over all devices and workers in the gradients' place, and in that of `statistics`."""
+        if self.travelling is None:
             return
-        gradients = [parameter.list_grad() for parameter in self._params if parameter.grad_req != "null"]
-        of_worker = [*(on_devices[0] for on_devices in gradients), *self.beside]
-        self.buckets.begin(of_worker)
-        self.buckets.finish(of_worker)
+        gradients = self._gradients()
+        if statistics:
+            self.travelling.statistics.begin(statistics)
+            self.travelling.statistics.finish(statistics)
+        self.travelling.gradients.finish([first for first, *_ in gradients])
         for first, *others in gradients:
             for other in others:
                 first.copyto(other)
 
+    def _gradients(self) -> list[list[Any]]:
+        """Of each parameter, on each device."""
+        return [parameter.list_grad() for parameter in self._params if parameter.grad_req != "null"]
+
+    def _allreduce_grads(self) -> None:
+        self.begin()
+        self.finish()
+
 
 def open_trainer(
-    parameters: Sequence[Any], optimizer: Any, kvstore: str, beside: Sequence[Any] = ()
+    parameters: Sequence[Any], optimizer: Any, kvstore: str, statistics: Sequence[Any] = ()
 ) -> Trainer:
     """A trainer whose store is up and whose contexts, on all workers, hold equal weights.
 
     The stock Trainer does both inside its first step, after the first forward has used weights that the store
     then replaces; over several processes that even races the first gradients, which it may take for weights.
-    `beside` are the parameters whose statistics the workers add up together with the gradients.
+    `statistics` are the parameters that the workers add up besides the gradients.
     """
-    trainer = Trainer(
-        parameters, optimizer, _over_devices(kvstore), _over_workers(kvstore, parameters, beside)
-    )
+    travelling = _travelling(kvstore, parameters, statistics) if "dist" in kvstore else None
+    trainer = Trainer(parameters, optimizer, _over_devices(kvstore), travelling)
     trainer._init_kvstore()
     trainer._init_params()
     mx.nd.waitall()
@@ -61,14 +78,20 @@ def _over_devices(kvstore: str) -> str:
     return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
 
 
-def _over_workers(kvstore: str, parameters: Sequence[Any], beside: Sequence[Any]) -> Buckets | None:
-    """What gradients and statistics travel in, once it has brought everybody the same weights."""
-    if "dist" not in kvstore:
+def _travelling(kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any]) -> Travelling:
+    """Once they have brought everybody the same weights."""
+    kv = mx.kv.create(kvstore)
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    return Travelling(_equal(kv, trained, "gradients"), _equal(kv, statistics, "statistics"))
+
+
+def _equal(kv: Any, parameters: Sequence[Any], name: str) -> Buckets | None:
+    """Buckets for arrays like the parameters, which they leave the same on all workers and devices."""
+    if not parameters:
         return None
-    travelling = [*(parameter for parameter in parameters if parameter.grad_req != "null"), *beside]
-    buckets = Buckets(mx.kv.create(kvstore), [parameter.shape for parameter in travelling])
-    weights = [parameter.list_data()[0] for parameter in travelling]
-    buckets.broadcast(weights)
-    for parameter, weight in zip(travelling, weights):
-        parameter.set_data(weight)
+    buckets = Buckets(kv, [parameter.shape for parameter in parameters], name=name)
+    arrays = [parameter.list_data()[0] for parameter in parameters]
+    buckets.broadcast(arrays)
+    for parameter, array in zip(parameters, arrays):
+        parameter.set_data(array)
     return buckets

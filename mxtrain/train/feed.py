@@ -23,6 +23,20 @@ from mxtrain.train.handover import dtype_of
 
 
 @dataclasses.dataclass(frozen=True)
+class Share:
+    """A worker's micro-batches of one step, as many as known before they are made."""
+
+    num_batches: int
+    loader: Any
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(self.loader, self.num_batches)
+
+
+@dataclasses.dataclass(frozen=True)
 class Feed:
     """The batches of a run's steps, in order; each is given back with `release` when it is used."""
 
@@ -31,13 +45,13 @@ class Feed:
     worker: int
     loader: Any
 
-    def batches(self, step: int) -> Iterator[Any]:
+    def batches(self, step: int) -> Share:
         """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
         batch_size = self.run.optim.batch_size
         first = step % order.steps_per_epoch(self.num_samples, batch_size) * batch_size
         num_samples = min(batch_size, self.num_samples - first)
         of_step = -(-num_samples // layout.batch_plan(self.run).micro_batch)
-        return itertools.islice(self.loader, len(layout.positions(self.run, of_step, self.worker)))
+        return Share(len(layout.positions(self.run, of_step, self.worker)), self.loader)
 
     def release(self, batch: Any) -> None:
         self.loader.release(batch)

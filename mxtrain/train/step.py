@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Protocol, Sequence
 
 from mxtrain.models import remat
 from mxtrain.runtime import mx
@@ -19,6 +19,14 @@ from mxtrain.train.handover import to_context
 from mxtrain.train.precision import LossScale
 from mxtrain.train.state import Parts
 from mxtrain.train.statistics import RunningMean
+
+
+class Batches(Protocol):
+    """Micro-batches, made as they are asked for; how many is known before."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Outcome:
 
 def train_step(
     parts: Parts,
-    batches: Iterable[Any],
+    batches: Batches,
     release: Callable[[Any], None],
     step: int,
     rate: float,
@@ -45,7 +53,7 @@ def train_step(
     gradients, running = GradientSum(parts.trainer, parts.contexts), RunningMean(parts)
     sums: list[Any] = []
     of_worker = 0
-    for wave in _waves(batches, parts.contexts):
+    for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
             gradients.before(context)
             running.before(context)
@@ -53,6 +61,9 @@ def train_step(
             scaled.backward()
             remat.finish_backward(parts.net, context)
             sums.append(loss_and_hits)
+        if is_last:
+            first_device = gradients.settle()
+            parts.trainer.begin()  # each gradient is on its way as soon as the backward pass has it
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
@@ -60,9 +71,9 @@ def train_step(
             running.after(context, len(batch.label))
             of_worker += len(batch.label)
             release(batch)
-    first_device, statistics = gradients.settle(), running.total()
+    statistics = running.total()
 
-    parts.trainer.reduce(statistics)
+    parts.trainer.finish(statistics)
     sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
     loss, correct, num_samples = parts.group.sum([*sums_of_worker, of_worker]).tolist()
     unscale = 1.0 / (scale.scale * num_samples)
@@ -109,14 +120,19 @@ def _losses(parts: Parts, data: Any, output: Any, label: Any, mixed_in: Any) -> 
     return losses if parts.teacher is None else parts.teacher.add(losses, output, data)
 
 
-def _waves(batches: Iterable[Any], contexts: Sequence[Any]) -> Iterator[list[tuple[Any, Any]]]:
-    """As many batches at a time as there are devices, each with its own."""
-    left = iter(batches)
+def _waves(batches: Batches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+    """As many batches at a time as there are devices, each with its own, and whether these are the last.
+
+    A worker without a share of the step has one wave, of none.
+    """
+    left, num_left = iter(batches), len(batches)
     while True:
         wave = list(itertools.islice(left, len(contexts)))
-        if not wave:
+        num_left -= len(wave)
+        is_last = num_left <= 0 or not wave
+        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave], is_last
+        if is_last:
             return
-        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave]
 
 
 def micro_batch_seed(seed: int, step: int, position: int) -> int:
