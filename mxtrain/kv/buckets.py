@@ -14,24 +14,27 @@ import itertools
 import math
 from typing import Any, Iterator, NamedTuple, Sequence
 
+from mxtrain.kv.compress import ThreeLevels
 from mxtrain.runtime import mx
 
 BYTES_OF_FLOAT = 4
 
 
 class Piece(NamedTuple):
-    """Elements `start` to `stop` of an array, and where in a bucket they lie."""
+    """Elements `start` to `stop` of an array of `shape`, and where in a bucket they lie."""
 
     array: int
+    shape: tuple[int, ...]
     start: int
     stop: int
     offset: int
 
 
 class Buckets:
-    """Sums of arrays of `shapes`; those that are computed last come first, as gradients do in a backward pass.
+    """Sums of arrays of `shapes`, laid from the last to the first: so a backward pass computes gradients.
 
-    All workers make the same ones, in the same order, each with a name of its own.
+    With a `threshold` they travel as what `compress.py` makes of them. All workers make the same buckets in the same
+    order, and give each a name of its own.
     """
 
     def __init__(
@@ -39,69 +42,109 @@ class Buckets:
         kv: Any,
         shapes: Sequence[tuple[int, ...]],
         bucket_mb: float = 4,
+        threshold: float = 0.0,
         name: str = "gradients",
         context: Any = None,
     ):
         self.kv = kv
-        self.shapes = [tuple(shape) for shape in shapes]
-        sizes = [math.prod(shape) for shape in self.shapes]
-        self.layout = lay(sizes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
-        self.flats = [
-            mx.nd.zeros((sum(piece.stop - piece.start for piece in pieces),), ctx=context or mx.cpu())
-            for pieces in self.layout
+        layout = lay(shapes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
+        self.buckets = [
+            Bucket(f"{name}-{number}", pieces, context or mx.cpu()) for number, pieces in enumerate(layout)
         ]
-        self.views = [
-            [self._view(flat, piece) for piece in pieces] for flat, pieces in zip(self.flats, self.layout)
-        ]
-        self.keys = [f"{name}-{number}" for number in range(len(self.flats))]
-        # Ends with a barrier: no worker can push before a server knows every key. What is pulled later is always
-        # the answer to a push of one's own, and servers answer when all have pushed: none can run ahead.
-        kv.init(self.keys, self.flats)
+        # What ends with a barrier: no worker can push before the servers know every key. What comes back later is
+        # always the answer to a push of one's own, and servers answer when all have pushed: none can run ahead.
+        kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
+        self.codes = {}
+        if threshold:
+            for bucket in self.buckets:
+                self.codes[bucket.key] = ThreeLevels(bucket.flat, kv.num_workers, threshold)
+            kv.init([_in_code(key) for key in self.codes], [code.packed for code in self.codes.values()])
 
     def begin(self, arrays: Sequence[Any]) -> None:
         """Send `arrays` as they will be when all that computes them now is done."""
-        for flat, key, views, pieces in zip(self.flats, self.keys, self.views, self.layout):
-            for view, piece in zip(views, pieces):
-                self._part(arrays[piece.array], piece).copyto(view)
-            self.kv.pushpull(key, flat)
+        for bucket in self.buckets:
+            bucket.fill(arrays)
+            code = self.codes.get(bucket.key)
+            if code is None:
+                self.kv.pushpull(bucket.key, bucket.flat)
+            else:
+                code.pack()
+                self.kv.pushpull(_in_code(bucket.key), code.packed)
 
     def finish(self, arrays: Sequence[Any]) -> None:
         """Let `arrays` be the sums over all workers of what was sent."""
-        for views, pieces in zip(self.views, self.layout):
-            for view, piece in zip(views, pieces):
-                view.copyto(self._part(arrays[piece.array], piece))
+        for bucket in self.buckets:
+            if bucket.key in self.codes:
+                self.codes[bucket.key].unpack()
+            bucket.empty(arrays)
+
+    def undo(self) -> None:
+        """What was sent last is not applied anywhere, so it left nothing that later steps have to make up for."""
+        for code in self.codes.values():
+            code.undo()
 
     def broadcast(self, arrays: Sequence[Any]) -> None:
         """Let `arrays` be on all workers what they are on the store's first."""
-        self.begin(arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays])
-        self.finish(arrays)
-
-    def _view(self, flat: Any, piece: Piece) -> Any:
-        """A bucket's memory as the piece that it holds."""
-        view = flat[piece.offset : piece.offset + piece.stop - piece.start]
-        return view.reshape(self.shapes[piece.array]) if self._is_whole(piece) else view
-
-    def _part(self, array: Any, piece: Piece) -> Any:
-        return array if self._is_whole(piece) else array.reshape(-1)[piece.start : piece.stop]
-
-    def _is_whole(self, piece: Piece) -> bool:
-        return piece.stop - piece.start == math.prod(self.shapes[piece.array])
+        given = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
+        for bucket in self.buckets:
+            bucket.fill(given)
+            self.kv.pushpull(bucket.key, bucket.flat)
+            bucket.empty(arrays)
 
 
-def lay(sizes: Sequence[int], most: int) -> list[list[Piece]]:
-    """Arrays of so many elements end to end, the last one first, cut into buckets of equal size."""
-    total = sum(sizes)
-    size = math.ceil(total / math.ceil(total / most))
-    buckets = itertools.groupby(_pieces(sizes, size), key=lambda bucket_and_piece: bucket_and_piece[0])
+class Bucket:
+    """A flat array, and pieces of other arrays in it."""
+
+    def __init__(self, key: str, pieces: Sequence[Piece], context: Any):
+        self.key, self.pieces = key, pieces
+        self.flat = mx.nd.zeros((pieces[-1].offset + _size(pieces[-1]),), ctx=context)
+        self.views = [self._view(piece) for piece in pieces]
+
+    def fill(self, arrays: Sequence[Any]) -> None:
+        for view, piece in zip(self.views, self.pieces):
+            _part(arrays[piece.array], piece).copyto(view)
+
+    def empty(self, arrays: Sequence[Any]) -> None:
+        for view, piece in zip(self.views, self.pieces):
+            view.copyto(_part(arrays[piece.array], piece))
+
+    def _view(self, piece: Piece) -> Any:
+        """The bucket's memory where the piece lies."""
+        view = self.flat[piece.offset : piece.offset + _size(piece)]
+        return view.reshape(piece.shape) if _is_whole(piece) else view
+
+
+def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
+    """Arrays end to end, the last one first, cut into buckets of equal size, of no more than `most` elements."""
+    total = sum(map(math.prod, shapes))
+    buckets = itertools.groupby(
+        _cut(shapes, math.ceil(total / math.ceil(total / most))), key=lambda cut: cut[0]
+    )
     return [[piece for _, piece in pieces] for _, pieces in buckets]
 
 
-def _pieces(sizes: Sequence[int], size: int) -> Iterator[tuple[int, Piece]]:
-    """With the number of each one's bucket."""
+def _cut(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[tuple[int, Piece]]:
+    """Every piece, after the number of its bucket."""
     begin = 0
-    for array in reversed(range(len(sizes))):
-        end = begin + sizes[array]
+    for array, shape in reversed(list(enumerate(shapes))):
+        end = begin + math.prod(shape)
         for bucket in range(begin // size, math.ceil(end / size)):
             start, stop = max(begin, bucket * size), min(end, (bucket + 1) * size)
-            yield bucket, Piece(array, start - begin, stop - begin, start - bucket * size)
+            yield bucket, Piece(array, tuple(shape), start - begin, stop - begin, start - bucket * size)
         begin = end
+
+
+def _part(array: Any, piece: Piece) -> Any:
+    return array if _is_whole(piece) else array.reshape(-1)[piece.start : piece.stop]
+
+
+def _is_whole(piece: Piece) -> bool:
+    return _size(piece) == math.prod(piece.shape)
+
+
+def _size(piece: Piece) -> int:
+    return piece.stop - piece.start
+
+
+def _in_code(key: str) -> str:
+    return f"{key}-in-code"

@@ -12,8 +12,10 @@ import numpy as np
 from mxtrain import runtime
 
 mx = runtime.load(threads=1)
+from benchmarks.comm import wire  # noqa: E402
 from mxtrain.kv.buckets import Buckets  # noqa: E402
 
+THRESHOLD = 0.5
 SHAPES = [(3,), (70, 50), (1,), (60_000,), (5, 2), (2, 3, 4, 5)]
 SMALL_MB = 0.06  # several buckets; one array lies in five of them
 
@@ -23,6 +25,8 @@ def main(steps: int) -> None:
     everywhere_the_same_after_broadcast(kv)
     sums_are_exact(kv, steps)
     sums_travel_while_others_are_computed(kv)
+    compressed_sums_are_those_of_the_model(kv)
+    fewer_bytes_travel_both_ways_when_compressed(kv)
 
 
 def everywhere_the_same_after_broadcast(kv: Any) -> None:
@@ -69,6 +73,61 @@ def sums_travel_while_others_are_computed(kv: Any) -> None:
     computed = time.monotonic() - started
     assert (at_once.asnumpy() == kv.num_workers).all()
     assert max(begun, arrived) < computed / 2, f"{begun:.2f} s, {arrived:.2f} s, {computed:.2f} s"
+
+
+def compressed_sums_are_those_of_the_model(kv: Any) -> None:
+    """Bit by bit; a step whose gradients are not finite on one worker is so on all, and leaves nothing behind."""
+    buckets = Buckets(kv, SHAPES, SMALL_MB, THRESHOLD, name="compressed")
+    gradients = arrays_of(kv.rank, step=0)
+    buckets.broadcast(gradients)
+    assert all((gradient.asnumpy() == value).all() for gradient, value in zip(gradients, values(0, step=0)))
+    left = [[np.zeros(shape, np.float32) for shape in SHAPES] for _ in range(kv.num_workers)]
+    for step in range(20):
+        for gradient, value in zip(gradients, values(kv.rank, step)):
+            gradient[:] = value / 1000
+        broken = {5: np.nan, 7: np.inf}.get(step)
+        if broken and kv.rank == 0:
+            gradients[3][4321] = broken
+        buckets.begin(gradients)
+        buckets.finish(gradients)
+        sums = [gradient.asnumpy() for gradient in gradients]
+        if broken:
+            assert not all(np.isfinite(total).all() for total in sums), f"step {step}"
+            buckets.undo()
+        else:
+            expected = model(left, step)
+            assert all((total == right).all() for total, right in zip(sums, expected)), f"step {step}"
+
+
+def model(left: list[list[Any]], step: int) -> list[Any]:
+    """The sums of three levels with error feedback; what each worker has left to say is changed in place."""
+    sums = [np.zeros(shape, np.float32) for shape in SHAPES]
+    for worker, of_worker in enumerate(left):
+        for total, rest, value in zip(sums, of_worker, values(worker, step)):
+            rest += value / 1000
+            sent = np.where(np.abs(rest) > THRESHOLD, np.sign(rest) * THRESHOLD, 0).astype(np.float32)
+            rest -= sent
+            total += sent
+    return sums
+
+
+def fewer_bytes_travel_both_ways_when_compressed(kv: Any) -> None:
+    shape = (1_000_000,)
+    array = mx.nd.ones(shape)
+    travelled = {}
+    for name, threshold in (("plain", 0.0), ("coded", THRESHOLD)):
+        buckets = Buckets(kv, [shape], threshold=threshold, name=f"bytes-{name}")
+        mx.nd.waitall()
+        before = wire.num_bytes()
+        for _ in range(3):
+            buckets.begin([array])
+            buckets.finish([array])
+            mx.nd.waitall()
+        travelled[name] = [after - start for after, start in zip(wire.num_bytes(), before)]
+    exact = 3 * 4 * array.size
+    for plain, coded in zip(travelled["plain"], travelled["coded"]):
+        assert exact < plain < exact * 1.02
+        assert coded < plain / {1: 14, 2: 10, 3: 8}[kv.num_workers] * 1.05
 
 
 def values(worker: int, step: int) -> list[Any]:

@@ -34,15 +34,16 @@ def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
 @pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50])
 @pytest.mark.parametrize("most", [1, 4, 9, 1000])
 def test_every_element_has_one_place(sizes: list[int], most: int) -> None:
-    buckets = lay(sizes, most)
+    buckets = lay([(size,) for size in sizes], most)
     elements = [
         (piece.array, number)
         for pieces in buckets
         for piece in pieces
         for number in range(piece.start, piece.stop)
     ]
-    in_order = [(array, number) for array in reversed(range(len(sizes))) for number in range(sizes[array])]
-    assert elements == in_order
+    assert elements == [
+        (array, number) for array in reversed(range(len(sizes))) for number in range(sizes[array])
+    ]
     for pieces in buckets:
         ends = [piece.offset + piece.stop - piece.start for piece in pieces]
         assert [piece.offset for piece in pieces] == [0, *ends[:-1]]

@@ -17,6 +17,7 @@ LAYERS = [
     ["train.step", "train.state", "train.diagnose", "train.evaluate", "train.feed", "train.dry_run"],
     [
         "kv.buckets",
+        "kv.compress",
         "kv.server",
         "kv.store",
         "models.zoo",
