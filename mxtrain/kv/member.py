@@ -51,9 +51,8 @@ class Times:
 
 def join(cluster: Cluster, card: dict[str, Any], times: Times) -> Member:
     """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where."""
-    line = _connect(cluster, times.start)
-    member = Member(cluster, line, times)
-    member._say(rollcall.hello(cluster, rollcall.card_of({**_identity(cluster), **card})))
+    hello = rollcall.hello(cluster, rollcall.card_of({**_identity(cluster), **card}))
+    member = Member(cluster, _connect(cluster, times.start), times, hello)
     member._await_go()
     return member
 
@@ -63,7 +62,7 @@ class Member:
 
     go: Go
 
-    def __init__(self, cluster: Cluster, line: Line, times: Times):
+    def __init__(self, cluster: Cluster, line: Line, times: Times, hello: dict[str, Any]):
         self.name = cluster.name
         self._cluster, self._line, self._times = cluster, line, times
         self._sending = threading.Lock()
@@ -73,6 +72,10 @@ class Member:
         self._joined = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
+        with contextlib.suppress(Closed):
+            line.send(
+                hello
+            )  # before any sign of life; where it does not fit at once, those take the rest along
         threading.Thread(target=self._watch, name="control line", daemon=True).start()
 
     @property
@@ -235,13 +238,13 @@ def _connect(cluster: Cluster, seconds: float) -> Line:
         remaining = deadline - time.monotonic()
         try:
             connection = socket.create_connection(address, timeout=max(0.1, min(CONNECT_SECONDS, remaining)))
-        except OSError as error:
-            problem = error.strerror or str(error)
-        else:
             # Trying a port of the ephemeral range again and again can end in a connection with oneself.
             if connection.getsockname() != connection.getpeername():
                 return Line(connection, MAX_RAW_BYTES)
             connection.close()
+            problem = "nobody listens"
+        except OSError as error:
+            problem = error.strerror or str(error)
         if remaining <= 0:
             stop = RestartMe if cluster.generation else UsageError
             raise stop(

@@ -46,7 +46,8 @@ class Watch:
         self._cluster, self._times, self._min_workers = cluster, times, min_workers
         self._guests = Guests(cluster)
         self._opened = time.monotonic()
-        self._refused: deque[str] = deque(maxlen=3)
+        self._incidents: deque[str] = deque(maxlen=3)  # of the roll call: who was refused or lost
+        self._lost_one = False
         self._engine_port: socket.socket | None = None
         self._sums: Sums | None = None  # there from the end of the roll call on
         self._verdict: Verdict | None = None
@@ -127,7 +128,7 @@ class Watch:
             self._guests.tell([guest], {"kind": "beat"})
             return
         logger.warning("refused: %s", refusal.reason)
-        self._refused.append(refusal.reason)
+        self._incidents.append(refusal.reason)
         guest.refused = True
         self._guests.tell([guest], refusal.as_message())
 
@@ -140,11 +141,13 @@ class Watch:
         verdict = rollcall.failure(cards)
         if verdict is None and missing and not rollcall.enough(cards, self._min_workers):
             where = f"{self._cluster.root}:{self._cluster.port}"
-            reason = f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are "
-            reason += ", ".join(str(card) for card in cards) + "".join(
-                f"; refused: {it}" for it in self._refused
+            here = ", ".join(str(card) for card in cards)
+            reason = (
+                f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are {here}"
             )
-            verdict = Verdict(RESTART_ME if self._cluster.generation else USAGE, reason)
+            # Who has been here once may come again; one that never was is more likely a mistake.
+            code = RESTART_ME if self._cluster.generation or self._lost_one else USAGE
+            verdict = Verdict(code, "; ".join([reason, *self._incidents]))
         if verdict is None:
             problem = rollcall.disagreement(cards)
             step = rollcall.resume_step(rollcall.in_order(cards))
@@ -202,6 +205,8 @@ class Watch:
             logger.info("%s %s", guest, how)
         elif self._sums is None:
             logger.warning("%s %s in the roll call", guest, how)
+            self._incidents.append(f"{guest} {how}")
+            self._lost_one = True
         else:
             self._end(Verdict(RESTART_ME, f"{guest} {how}{guest.where}"))
 

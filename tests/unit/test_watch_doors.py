@@ -193,6 +193,17 @@ def test_one_killed_in_the_roll_call_may_come_again(tmp_path: Path) -> None:
     assert set(jobs.codes(job).values()) == {0}
 
 
+def test_one_lost_in_the_roll_call_is_worth_another_life(tmp_path: Path) -> None:
+    job = some(tmp_path, jobs.free_port(), "scheduler", "server-0", "worker-0", times=SHORT)
+    said(job["scheduler"], "here: worker-0")
+    job["worker-0"].send(signal.SIGKILL)
+    found = jobs.codes(job, 4)
+    assert found.pop("worker-0") == -signal.SIGKILL
+    assert set(found.values()) == {75}
+    assert "worker-0 and worker-1 did not come" in job["server-0"].said
+    assert job["server-0"].said.endswith(") died\n")
+
+
 def said(node: jobs.Node, text: str) -> None:
     deadline = time.monotonic() + 10
     while text not in node.said:
