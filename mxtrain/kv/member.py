@@ -32,7 +32,7 @@ CONNECT_SECONDS = 5.0
 AGAIN_SECONDS = 0.1
 FAIL_SECONDS = 1.0
 BUG = 1  # what Python ends with after a traceback
-LOCKED_SILENCES = 5
+LOCKED_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,11 +179,17 @@ class Member:
 
     def _listen(self) -> Verdict:
         """Beat and hear until the end of the job; in the scheduler's own process the watch ends it, unheard here."""
-        heard = beaten = time.monotonic()
+        heard = beaten = looked = time.monotonic()
         self._guard()
         while True:
             # Taken before the network is looked at: a process that was frozen first hears what it missed.
             now = time.monotonic()
+            if (
+                now - looked > self._times.silence / 2
+            ):  # frozen itself, perhaps with all others: time starts anew
+                heard = now
+                self.tell(*self._mark[:2])
+            looked = now
             if now - heard > self._times.silence:
                 return Verdict(
                     RESTART_ME, f"{self.name}: heard nothing from the scheduler for {now - heard:.1f} s"
@@ -206,7 +212,7 @@ class Member:
 
     def _guard(self) -> None:
         """Should the main thread hold Python's lock for good, no thread of Python's could leave; this one is C's."""
-        faulthandler.dump_traceback_later(LOCKED_SILENCES * self._times.silence, exit=True, file=2)
+        faulthandler.dump_traceback_later(LOCKED_SECONDS + self._times.silence, exit=True, file=2)
 
     def _beat(self, now: float) -> None:
         self._guard()

@@ -65,10 +65,13 @@ class Watch:
 
     def _serve(self) -> None:
         """Until there is a verdict."""
-        beaten = 0.0
+        beaten, looked = 0.0, time.monotonic()
         while self._verdict is None:
             # Taken before the network is looked at: a scheduler that was frozen first hears what it missed.
             now = time.monotonic()
+            if now - looked > self._times.silence / 2:
+                self._excuse(now)
+            looked = now
             for guest, messages, lost in self._guests.hear(max(0.0, beaten + self._times.beat - now)):
                 self._attend(guest, messages, lost)
             if now - beaten >= self._times.beat:
@@ -166,6 +169,13 @@ class Watch:
         for guest, go in zip(self._guests.members, told):
             guest.number = go.number
             self._guests.tell([guest], {"kind": "go", "go": dataclasses.asdict(go)})
+
+    def _excuse(self, now: float) -> None:
+        """This process was frozen itself, perhaps with all others: nobody is to blame for that time."""
+        for member in self._guests.members:
+            member.heard, member.idle_seconds = now, 0.0
+        if self._sums is not None:
+            self._sums.opened = now
 
     def _look_for_silence(self, now: float) -> None:
         for stranger in self._guests.strangers:

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mxtrain.errors import DataError
+from mxtrain.kv import member
 from mxtrain.kv.member import Member, Times
 from tests.unit import jobs
 
@@ -98,21 +100,25 @@ def test_a_freeze_ends_the_others_and_a_thaw_ends_the_frozen(tmp_path: Path) -> 
         assert job[victim].code(3) == 75, job[victim].said
 
 
-def test_a_short_freeze_is_nothing(tmp_path: Path) -> None:
+def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path) -> None:
     def work(me: Member) -> None:
         (tmp_path / me.name).touch()
-        for _ in range(60):
-            me.sum([1.0])
+        while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
         me.finish()
 
-    job = jobs.start(tmp_path, {"worker-0": work, "worker-1": work}, times=Times(10, 3.0, 20))
+    job = jobs.start(
+        tmp_path, {"worker-0": work, "worker-1": work}, times=Times(start=10, silence=1.5, stall=1.5)
+    )
     jobs.when(tmp_path / "worker-0")
-    for node in job.values():
-        node.send(signal.SIGSTOP)
-    time.sleep(0.5)
-    for node in job.values():
-        node.send(signal.SIGCONT)
+    for frozen, seconds in (([job["worker-1"]], 0.5), (list(job.values()), 2.0)):
+        for node in frozen:
+            node.send(signal.SIGSTOP)
+        time.sleep(seconds)
+        for node in frozen:
+            node.send(signal.SIGCONT)
+        time.sleep(0.2)
+    (tmp_path / "enough").touch()
     assert set(jobs.codes(job).values()) == {0}, [node.said for node in job.values()]
 
 
@@ -185,11 +191,14 @@ def test_sums_of_different_sizes_end_the_job(tmp_path: Path) -> None:
     assert "another worker has more or fewer" in job["server-0"].said
 
 
-def test_a_process_that_holds_pythons_lock_leaves_too(tmp_path: Path) -> None:
+def test_a_process_that_holds_pythons_lock_leaves_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lock_up(me: Member) -> None:
         ctypes.PyDLL(None).sleep(60)
 
-    times = Times(start=10, silence=0.4, stall=20)
+    monkeypatch.setattr(member, "LOCKED_SECONDS", 1.0)
+    times = Times(start=10, silence=0.5, stall=20)
     job = jobs.start(tmp_path, {"worker-1": lock_up, "worker-0": come_to_a_sum}, times=times)
     found = jobs.codes(job, 8)
     assert found.pop("worker-1") == 1
