@@ -23,7 +23,8 @@ from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
 
-PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs")
+PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs/*")
+ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also at this moment
 
 
 @contextlib.contextmanager
@@ -86,14 +87,14 @@ def _lock(out: Path) -> int:
 
 def _set_aside(out: Path) -> None:
     """Move what an older run left to previous-N: starting anew deletes nothing."""
-    old = [out / name for name in PARTS if (out / name).exists()]
+    old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
     if not (out / "checkpoints").exists():
         return
     numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
     aside = out / f"previous-{max(numbers, default=0) + 1}"
-    aside.mkdir()
+    (aside / "logs").mkdir(parents=True)
     for path in old:
-        path.rename(aside / path.name)
+        path.rename(aside / path.relative_to(out))
 
 
 def _environment() -> dict[str, Any]:

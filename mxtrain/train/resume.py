@@ -77,6 +77,8 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
     ]
     if before != layout.batch_plan(run).micro_batch:
         differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")
+    if ("async" in saved["kvstore"]) != ("async" in now["kvstore"]):
+        differing.append(f"--kvstore {saved['kvstore']} -> {now['kvstore']}")
     if state["num_samples"] != data["num_samples"]:
         differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")
     if state["class_names"] != data["class_names"]:
