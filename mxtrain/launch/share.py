@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from io import FileIO
 from pathlib import Path
 from typing import Any, Iterator
@@ -26,7 +25,6 @@ from mxtrain.launch.supervise import cause, describe, judge, policy
 from mxtrain.launch.tether import SUPERVISOR_PID
 
 DIED = 1
-ALONE_SECONDS = 20  # to save a checkpoint and leave, after the one who started this has gone
 
 
 def live_share() -> int:
@@ -75,7 +73,6 @@ def _nothing(number: int, frame: Any) -> None:
 def _listen(lines: FileIO, wished: Wishes) -> None:
     for line in lines:
         os.kill(os.getpid(), signal.Signals[line.decode().strip()])
-    logs.say(f"whoever started this has gone; ending within {ALONE_SECONDS} s")
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(ALONE_SECONDS)
+    # As with a death, and not as with a stop, which would be one for workers on all hosts.
+    logs.say("whoever started this has gone; leaving too")
     wished.numbers.extend([signal.SIGTERM, signal.SIGTERM])  # the second means: at once
