@@ -1,0 +1,102 @@
+"""Strike many jobs: `python -m tests.faults --faults 100`; the same --seed draws the same faults.
+
+With --page the table of that file (docs/faults.md) becomes what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import random
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Callable, List, Tuple
+
+from tests.faults import case, samples
+from tests.faults.case import FAULTS, HUNG, PHASES, RECOVERED, REFUSED, ROLES, STOPPED, WRONG, Case, Outcome
+from tests.faults.job import CLUSTER, NUM_SAMPLES, result, started
+
+MOST_DELAY_SECONDS = 0.5
+BEGIN, END = "<!-- from here: make chaos -->\n", "<!-- to here -->\n"
+Found = List[Tuple[Case, Outcome]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description="Strike jobs by random faults."
+    )
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--page", type=Path, help="put the table there")
+    given = parser.parse_args()
+    print(f"--seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        found = strike(draw(given.seed, given.faults), Path(folder))
+    table = render(found, given.seed)
+    print(table, end="")
+    if given.page:
+        before, rest = given.page.read_text().split(BEGIN)
+        given.page.write_text(before + BEGIN + table + END + rest.split(END)[1])
+    return int(any(outcome.how in (HUNG, WRONG) for _, outcome in found))
+
+
+def draw(seed: int, num_faults: int) -> list[Case]:
+    """Cases at random; half of them a little after a moment that has a name, but for the last of all."""
+    rng = random.Random(seed)
+    cases = [Case(*(rng.choice(list(names)) for names in (ROLES, FAULTS, PHASES))) for _ in range(num_faults)]
+    late = [round(rng.choice([0, rng.uniform(0, MOST_DELAY_SECONDS)]), 2) for _ in cases]
+    return [
+        dataclasses.replace(each, delay_seconds=0 if each.phase == "exit" else delay)
+        for each, delay in zip(cases, late)
+    ]
+
+
+def strike(cases: list[Case], folder: Path) -> Found:
+    train = samples.pack(folder / "data", NUM_SAMPLES)
+    with started(folder / "whole", "--train", str(train), *CLUSTER) as job:
+        if job.process.wait(case.DONE_SECONDS):
+            raise SystemExit(f"without any fault: {job.said()}")
+    whole, found = result(job.out), []
+    for number, each in enumerate(cases, 1):
+        outcome = case.run(each, folder / str(number), train, whole)
+        print(f"{number:4} {each}: {outcome.how}, {outcome.seconds:.1f} s", flush=True)
+        if outcome.how in (HUNG, WRONG):
+            print(outcome.said, flush=True)
+        found.append((each, outcome))
+    return found
+
+
+def render(found: Found, seed: int) -> str:
+    """The outcomes by role, by fault and by moment."""
+    by: dict[str, Callable[[Case], str]] = {
+        "role": lambda each: each.role,
+        "fault": lambda each: each.fault,
+        "moment": lambda each: each.phase,
+    }
+    order = [*ROLES, *FAULTS, *PHASES]
+    lines = [f"`make chaos` with seed {seed}:\n"]
+    for title, name_of in by.items():
+        lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "seconds (median)")]
+        lines += [_row(*["---"] * 8)]
+        for name in sorted({name_of(each) for each, _ in found}, key=order.index):
+            lines.append(_counts(name, [outcome for each, outcome in found if name_of(each) == name]))
+        lines.append(_counts("**all**", [outcome for _, outcome in found]))
+    return "\n".join(lines) + "\n\n"
+
+
+def _counts(name: str, outcomes: list[Outcome]) -> str:
+    hows = [outcome.how for outcome in outcomes]
+    seconds = [outcome.seconds for outcome in outcomes if outcome.how == RECOVERED]
+    median = f"{statistics.median(seconds):.1f}" if seconds else ""
+    return _row(
+        name, len(hows), *(hows.count(how) for how in (RECOVERED, STOPPED, REFUSED, HUNG, WRONG)), median
+    )
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

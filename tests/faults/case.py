@@ -1,0 +1,148 @@
+"""One fault: who is struck, how, and when; and what became of the job.
+
+Moments are told from outside, by what a job has written so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Callable, List, Tuple
+
+from tests.e2e.runs import has_step, is_writing
+from tests.faults.job import CLUSTER, NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, Job, result, started, until
+
+COME_SECONDS = 60  # until the moment is there
+REFUSED_SECONDS = 30  # from the fault until the job has ended with an error
+DONE_SECONDS = 90  # from the fault until it has ended well, with all the work that it still had to do
+RECOVERED, STOPPED, REFUSED, HUNG, WRONG = "recovered", "stopped", "refused", "hung", "wrong"
+GOES_ON = (75, 130, 143, -signal.SIGTERM, -signal.SIGKILL)  # with the same command
+ERRORS = (1, 2, 3, 4)
+
+ROLES = ("scheduler", "server-0", "worker-0", "worker-1", SUPERVISOR)
+IsDue = Callable[[Job, float], bool]  # so many seconds after the first signal
+Signals = List[Tuple[IsDue, signal.Signals]]
+
+
+def after(seconds: float) -> IsDue:
+    return lambda job, passed_seconds: passed_seconds >= seconds
+
+
+def alone(job: Job, passed_seconds: float) -> bool:
+    return job.traces.pids() == [job.process.pid]
+
+
+FAULTS: dict[str, Signals] = {
+    "SIGKILL": [(after(0), signal.SIGKILL)],
+    "SIGTERM": [(after(0), signal.SIGTERM)],
+    "frozen": [(after(0), signal.SIGSTOP)],
+    # Shorter and longer than --silence-timeout.
+    "frozen for 0.7 s": [(after(0), signal.SIGSTOP), (after(0.7), signal.SIGCONT)],
+    "frozen for 4 s": [(after(0), signal.SIGSTOP), (after(4), signal.SIGCONT)],
+}
+# Nobody ends a supervisor that stays frozen, so it is thawed when there is nobody left to supervise.
+SUPERVISOR_FAULTS = {**FAULTS, "frozen": [(after(0), signal.SIGSTOP), (alone, signal.SIGCONT)]}
+
+
+def _in_evaluation(job: Job, role: str) -> bool:
+    """Of the second epoch: its checkpoint is there, its score not."""
+    step = 2 * STEPS_PER_EPOCH
+    return (job.out / "checkpoints" / f"step-{step:08d}").exists() and not job.is_scored(step)
+
+
+PHASES: dict[str, Callable[[Job, str], object]] = {
+    "start": lambda job, role: job.pid(role),
+    "rendezvous": lambda job, role: "global batch" in job.logged(),
+    "first step": lambda job, role: (job.out / "metrics.jsonl").exists(),
+    "mid-epoch": lambda job, role: has_step(job.out, STEPS_PER_EPOCH + 3),
+    "evaluation": _in_evaluation,
+    "checkpoint": lambda job, role: has_step(job.out, 2) and is_writing(job.out),
+    "exit": lambda job, role: job.is_scored(NUM_STEPS),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`delay_seconds` after the moment `phase` has come."""
+
+    role: str
+    fault: str
+    phase: str
+    delay_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        late = f" + {self.delay_seconds:.2f} s" if self.delay_seconds else ""
+        return f"{self.role} {self.fault}, {self.phase}{late}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How the job took it; `seconds` from the fault until it had come further, or had ended."""
+
+    how: str
+    seconds: float
+    said: str
+
+    def but(self, problem: str) -> Outcome:
+        return Outcome(WRONG, self.seconds, f"{problem}\n{self.said}")
+
+
+MATRIX = [Case(role, fault, phase) for role in ROLES for fault in FAULTS for phase in PHASES]
+
+
+def run(case: Case, folder: Path, train: Path, whole: tuple[object, ...]) -> Outcome:
+    """What a job makes of this fault; `whole` is what it comes to without."""
+    flags = ["--train", str(train), *CLUSTER]
+    with started(folder, *flags) as job:
+        come = until(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), COME_SECONDS)
+        if not come or job.has_ended():
+            return Outcome(WRONG, 0.0, f"the moment never came\n{job.said()}")
+        time.sleep(case.delay_seconds)
+        job.traces.note_ports()
+        outcome = _struck(job, case)
+        left = job.traces.left()
+    if left:
+        return outcome.but(f"left behind: {', '.join(left)}")
+    if outcome.how == STOPPED:
+        with started(folder, *flags) as again:
+            if not until(again.has_ended, DONE_SECONDS) or again.process.returncode:
+                return outcome.but(f"the same command does not go on\n{again.said()}")
+    if outcome.how in (RECOVERED, STOPPED) and result(job.out) != whole:
+        return outcome.but("another curve")
+    return outcome
+
+
+def _struck(job: Job, case: Case) -> Outcome:
+    """Send the fault's signals when they are due, and watch until the job has ended."""
+    faults = SUPERVISOR_FAULTS if case.role == SUPERVISOR else FAULTS
+    pid, step, due = job.pid(case.role), job.step(), list(faults[case.fault])
+    began, further_seconds = time.monotonic(), 0.0
+    while True:
+        code, seconds = job.process.poll(), time.monotonic() - began
+        if due and pid and due[0][0](job, seconds):
+            with contextlib.suppress(ProcessLookupError):  # it was done, or the others have ended it
+                os.kill(pid, due.pop(0)[1])
+        if not further_seconds and (code is not None or job.step() > step):
+            further_seconds = seconds
+        if code is not None:
+            return _judged(job, code, seconds, further_seconds)
+        if seconds > DONE_SECONDS:
+            return Outcome(HUNG, seconds, job.said())
+        time.sleep(0.02)
+
+
+def _judged(job: Job, code: int, seconds: float, further_seconds: float) -> Outcome:
+    if "Traceback" in job.said() + job.logged():
+        return Outcome(WRONG, seconds, f"a traceback\n{job.said()}{job.logged()}")
+    if code in GOES_ON:
+        return Outcome(STOPPED, seconds, job.said())
+    if code == 0:
+        return Outcome(RECOVERED, further_seconds, job.said())
+    late = seconds > REFUSED_SECONDS or code not in ERRORS
+    return Outcome(
+        WRONG if late else REFUSED, seconds, f"exit code {code} after {seconds:.1f} s\n{job.said()}"
+    )

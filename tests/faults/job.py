@@ -1,0 +1,107 @@
+"""A job of two workers that faults strike: started as a user would, and watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator
+
+from tests.cluster.processes import roles
+from tests.e2e.runs import curve, newest, text
+from tests.faults.samples import ROOT
+from tests.faults.traces import Traces
+
+NUM_SAMPLES, STEPS_PER_EPOCH, NUM_STEPS = 128, 8, 24
+FLAGS = [
+    *("--model", "benchmarks.same_curve.nets:with_both"),
+    *("--image-size", "16", "--val-resize", "16", "--augment", "pad_crop:pad=2", "--lr", "0.01"),
+    *(
+        "--batch-size",
+        "16",
+        "--micro-batch",
+        "4",
+        "--epochs",
+        "3",
+        "--threads",
+        "1",
+        "--checkpoint-steps",
+        "3",
+    ),
+]
+VAL = ["--val", "tests.faults.samples:held_out"]
+TIMES = ["--start-timeout", "15", "--silence-timeout", "2", "--stall-timeout", "15"]
+CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", *TIMES]
+SUPERVISOR = "supervisor"
+
+
+class Job:
+    """`python -m mxtrain.fit` over a cluster, in FOLDER/run."""
+
+    def __init__(self, folder: Path, *flags: str, **environment: str):
+        self.folder, self.out = folder, folder / "run"
+        self.traces = Traces(folder)
+        self._said = (folder / "said.log").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mxtrain.fit", "--out", str(self.out), *FLAGS, *VAL, *flags],
+            **{"cwd": ROOT, "env": {**self.traces.environment, **environment}},
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._said},
+        )
+
+    def said(self) -> str:
+        """On the terminal, by the supervisor."""
+        return (self.folder / "said.log").read_text(errors="replace")
+
+    def logged(self) -> str:
+        """By all roles."""
+        return "".join(path.read_text(errors="replace") for path in (self.out / "logs").glob("[sw]*.log"))
+
+    def pid(self, role: str) -> int | None:
+        if role == SUPERVISOR:
+            return self.process.pid
+        with contextlib.suppress(OSError):  # one has just ended
+            return roles(self.process.pid).get(role)
+        return None
+
+    def step(self) -> int:
+        """How far it has come."""
+        return max(map(int, re.findall(r'"kind": "train", "step": (\d+),', text(self.out))), default=0)
+
+    def is_scored(self, step: int) -> bool:
+        return f'"kind": "eval", "step": {step},' in text(self.out)
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def end(self) -> None:
+        self.traces.end()
+        self.process.wait(10)
+        self._said.close()
+
+
+@contextlib.contextmanager
+def started(folder: Path, *flags: str, **environment: str) -> Iterator[Job]:
+    """None of its processes outlives the block."""
+    job = Job(folder, *flags, **environment)
+    try:
+        yield job
+    finally:
+        job.end()
+
+
+def until(happened: Callable[[], object], seconds: float) -> bool:
+    """Whether it did within so many seconds."""
+    end = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def result(out: Path) -> tuple[object, ...]:
+    """What a run has come to: its records without times, and all its arrays."""
+    return curve(out), {path.name: path.read_bytes() for path in newest(out).glob("*.params")}

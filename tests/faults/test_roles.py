@@ -1,0 +1,48 @@
+"""Every role, struck in every way at every moment; the few that matter most are in the default suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.case import MATRIX, RECOVERED, REFUSED, STOPPED, SUPERVISOR, Case, run
+
+FIRST = [
+    Case("server-0", "SIGKILL", "rendezvous"),
+    Case("scheduler", "SIGKILL", "mid-epoch"),
+    Case("worker-0", "SIGKILL", "checkpoint"),
+    Case("worker-1", "frozen", "evaluation"),
+]
+
+
+def expected(case: Case) -> set[str]:
+    """Work is gone on with, by the group itself or by the same command after it was told to stop."""
+    if case.role == SUPERVISOR and case.fault in ("SIGKILL", "SIGTERM"):
+        return {STOPPED} if case.phase != "exit" else {STOPPED, RECOVERED}
+    if case.role.startswith("worker") and case.fault == "SIGTERM":
+        return {
+            STOPPED,
+            RECOVERED,
+        }  # not yet heard, it is a death; after the last step there is nothing to stop
+    if case.phase == "start" and case.fault.startswith("frozen"):
+        return {RECOVERED, REFUSED}  # it is not there at --start-timeout, and named
+    return {RECOVERED}
+
+
+def judge(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
+    outcome = run(case, tmp_path, train, whole)
+    assert outcome.how in expected(case), outcome.said
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("case", FIRST, ids=str)
+def test_a_job_goes_on_after(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
+    judge(case, tmp_path, train, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("case", [case for case in MATRIX if case not in FIRST], ids=str)
+def test_a_job_takes(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
+    judge(case, tmp_path, train, whole)

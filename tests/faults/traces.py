@@ -1,0 +1,98 @@
+"""What processes leave behind, found by a mark in their environment, which they hand down to all they start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import time
+from pathlib import Path
+from typing import Iterator
+
+from tests.cluster.sockets import listeners
+
+MARK = "MXTRAIN_FAULTS"
+LEAVE_SECONDS = 3.0
+SHARED_MEMORY, SOCKETS = Path("/dev/shm"), Path("/tmp")
+
+
+class Traces:
+    """Of the processes that are started with `environment`; FOLDER is theirs."""
+
+    def __init__(self, folder: Path):
+        self._scratch = folder / "tmp"
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._before = set(_lasting_files())
+        self._ports: set[int] = set()
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC_")}
+        self.environment.update({MARK: str(folder), "TMPDIR": str(self._scratch)})
+
+    def pids(self) -> list[int]:
+        """Every one that lives, or is frozen."""
+        mark = f"{MARK}={self.environment[MARK]}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark in path.read_bytes():
+                    found.append(int(path.parent.name))
+        return found
+
+    def note_ports(self) -> None:
+        """Those on which they listen now."""
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                self._ports.update(listener.port for listener in listeners(pid))
+
+    def left(self) -> list[str]:
+        """What is still there though all should have ended; nothing should be."""
+        end = time.monotonic() + LEAVE_SECONDS
+        while self._found() and time.monotonic() < end:
+            time.sleep(0.05)
+        return self._found()
+
+    def _found(self) -> list[str]:
+        return [
+            *(f"process {pid} {_name(pid)}" for pid in self.pids()),
+            *(f"port {port}" for port in sorted(self._ports & _open_ports())),
+            *(str(path) for path in self._scratch.rglob("*")),
+            *(str(path) for path in set(_lasting_files()) - self._before if not _is_held(path)),
+        ]
+
+    def end(self) -> None:
+        """Of all processes, whatever they are at."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _lasting_files() -> Iterator[Path]:
+    """What outlives a process unless somebody removes it: shared memory, and sockets with a name."""
+    yield from SHARED_MEMORY.iterdir()
+    for path in SOCKETS.iterdir():
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(path.stat().st_mode):
+                yield path
+
+
+def _is_held(path: Path) -> bool:
+    """Some living process has it: other programs of this machine come and go."""
+    if not path.exists() or str(path) in Path("/proc/net/unix").read_text():
+        return True
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if str(path) in maps.read_text():
+                return True
+    return False
+
+
+def _open_ports() -> set[int]:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(line[1].split(":")[1], 16) for line in lines if line[3] == "0A"}
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        environment = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+        return next((line for line in environment if line.startswith("MXTRAIN_NODE=")), "")
+    return ""
