@@ -7,13 +7,13 @@ without an optimizer where that fails. Who belongs to the cluster and when it en
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
-import math
-from typing import TYPE_CHECKING, Any, Callable
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mxtrain.errors import RESTART_ME, USAGE
-from mxtrain.kv import unpickle
+from mxtrain.kv import commands, unpickle
+from mxtrain.kv.updates import Updates
 from mxtrain.runtime import mx
 from mxtrain.train import own_optimizers
 
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 CONTROLLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def serve(member: Member) -> None:
-    """Be what the environment says, the scheduler or a server, until the job ends; as a rule `member` ends it first."""
+def serve(member: Member) -> NoReturn:
+    """Be what the environment says, the scheduler or a server, until `member` or the watch ends this process."""
     try:
         store = mx.kv.create("dist")
         controller = CONTROLLER(Controller(store, member))
@@ -34,6 +34,9 @@ def serve(member: Member) -> None:
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
         member.fail(RESTART_ME, f"ps-lite cannot go on: {reason}")
+    # The workers have closed their stores, but may have things to do yet, and to tell each other.
+    while True:
+        time.sleep(60)
 
 
 class Controller:
@@ -41,49 +44,36 @@ class Controller:
 
     def __init__(self, store: Any, member: Member):
         self.store, self.member = store, member
-        self.optimizer: Any = None
+        self.updates: Updates | None = None
 
     def __call__(self, head: int, body: bytes, _: Any) -> None:
         """ps-lite's entry. What is raised here would be printed and ignored, so it ends the job instead."""
         try:
             if head != 0:
-                raise Refusal(f"a command with head {head}")
-            if body.startswith(b"{"):
-                self._obey(json.loads(body))
+                raise ValueError(f"a command with head {head}")
+            if not body.startswith(b"{"):
+                self._set_optimizer(unpickle.loads(body, known_classes()))
+            elif self.updates is None:
+                raise ValueError(f"{body[:200]!r} before an optimizer")
             else:
-                self._set_optimizer(body)
+                self.updates.obey(commands.parse(body))
         except Exception as error:
             self.member.fail(USAGE, f"refused what reached this server: {error}")
 
-    def _set_optimizer(self, body: bytes) -> None:
-        optimizer = unpickle.loads(body, known_classes())
+    def _set_optimizer(self, optimizer: Any) -> None:
         if not isinstance(optimizer, mx.optimizer.Optimizer):
-            raise Refusal(f"a {type(optimizer).__name__} in the place of an optimizer")
-        self.optimizer = optimizer
-        self.store._set_updater(self._guarded(mx.optimizer.get_updater(optimizer)))
+            raise ValueError(f"a {type(optimizer).__name__} in the place of an optimizer")
+        self.updates = Updates(optimizer)
+        self.store._set_updater(self._update)
         logger.info("updates by %s", type(optimizer).__name__)
 
-    def _obey(self, command: Any) -> None:
-        rate = command.get("learning_rate")
-        if not isinstance(rate, (int, float)) or not 0 <= rate < math.inf or self.optimizer is None:
-            raise Refusal(f"the command {str(command)[:200]}")
-        self.optimizer.set_learning_rate(rate)
-
-    def _guarded(self, update: Callable[..., None]) -> Callable[..., None]:
+    def _update(self, key: int, pushed: Any, stored: Any) -> None:
         """An update that fails would leave the weights as they were, unseen."""
-
-        def guarded(key: int, gradient: Any, weight: Any) -> None:
-            try:
-                update(key, gradient, weight)
-            except Exception as error:
-                name = type(self.optimizer).__name__
-                self.member.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
-
-        return guarded
-
-
-class Refusal(Exception):
-    """A command that this server does not follow."""
+        try:
+            self.updates(key, pushed, stored)
+        except Exception as error:
+            name = type(self.updates.optimizer).__name__
+            self.member.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
 
 
 def known_classes() -> dict[str, type]:

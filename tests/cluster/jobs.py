@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, Iterator
 
-from mxtrain import fit
+from mxtrain import fit, runtime
 from mxtrain.config import Keep, Layout, Run
 from mxtrain.kv import cluster, membership
 from mxtrain.train import card
 from tests.e2e.conftest import ROOT
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 100
 Processes = Dict[str, "subprocess.Popen[bytes]"]
 
 
@@ -88,6 +88,7 @@ def _node(folder: str, work: str) -> None:
     if place.role != "worker":
         fit.serve(run, place)
         return
+    runtime.load(threads=1)
     module, _, function = work.partition(":")
     with membership.joined(run, place, {"versions": card.versions()}) as (_, group):
         getattr(importlib.import_module(module), function)(group, Path(folder))
