@@ -46,6 +46,7 @@ class Cluster:
     name: str  # "worker-1", or "worker" where nobody gave it a slot
     token: str
     generation: int
+    has_lived: bool = False  # this is not its job's first life
 
     def place(self, run: Run) -> Run:
         """The run with this cluster's counts, whoever gave them."""
@@ -76,6 +77,7 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
             f"--min-workers {run.layout.min_workers} is above DMLC_NUM_WORKER={num_workers}; lower it"
         )
     root = _resolve(environ, "DMLC_PS_ROOT_URI", run.layout.start_timeout)
+    generation = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
     return Cluster(
         role=role,
         root=root,
@@ -85,7 +87,9 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         node_host=_node_host(environ, root, port, run.layout.start_timeout),
         name=_name(environ, role),
         token=environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers),
-        generation=_number(environ, "MXTRAIN_GENERATION", 0, default="0"),
+        generation=generation,
+        # Where each host starts its own processes again, their lives have no common number.
+        has_lived=generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0,
     )
 
 

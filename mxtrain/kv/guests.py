@@ -158,7 +158,7 @@ def _listen(cluster: Cluster) -> socket.socket:
             errno.EADDRNOTAVAIL: "no address of this host; start the scheduler where DMLC_PS_ROOT_URI is",
             errno.EACCES: "ports below 1024 are root's; give a higher DMLC_PS_ROOT_PORT",
         }
-        stop = RestartMe if cluster.generation else UsageError
+        stop = RestartMe if cluster.has_lived else UsageError
         raise stop(
             f"scheduler: {cluster.root}:{cluster.port}: {cure.get(error.errno or 0, error.strerror)}"
         ) from None

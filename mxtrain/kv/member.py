@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mxtrain.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError
+from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, UsageError
 from mxtrain.kv import leave, rollcall
 from mxtrain.kv.cluster import Cluster
 from mxtrain.kv.leave import Verdict
@@ -121,10 +121,13 @@ class Member:
         self._mark = (*self._mark[:2], time.monotonic())
         return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
 
-    def finish(self) -> None:
-        """All that this process had to do is done and on disk; returns when that is so everywhere."""
+    def finish(self, exit_code: int = DONE, reason: str = "") -> None:
+        """All that this process had to do is done and on disk; returns when that is so everywhere.
+
+        Where all workers have agreed to stop before the end, servers and scheduler hear with which code and why.
+        """
         self._finished = True
-        self._say({"kind": "finish"})
+        self._say({"kind": "finish", "exit_code": exit_code, "reason": reason})
         # Bounded by the watch: as long as it is heard, the others are at work.
         self._next(None)
 
@@ -252,7 +255,7 @@ def _connect(cluster: Cluster, seconds: float) -> Line:
         except OSError as error:
             problem = error.strerror or str(error)
         if remaining <= 0:
-            stop = RestartMe if cluster.generation else UsageError
+            stop = RestartMe if cluster.has_lived else UsageError
             raise stop(
                 f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); is it "
                 "started, and are DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT its own?"

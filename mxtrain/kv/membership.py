@@ -53,8 +53,8 @@ def joined(run: Run, cluster: Cluster | None, words: dict[str, Any]) -> Iterator
         try:
             yield settled(run, worker.go), worker
         except Stop as stop:
-            if stop in signals.MEANING.values():  # all workers have agreed on it, and save together
-                worker.finish()
+            if stop in signals.MEANING.values():  # all workers have agreed on it, and have saved
+                worker.finish(stop.exit_code, str(stop))
             raise
         worker.finish()
 

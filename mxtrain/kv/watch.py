@@ -112,7 +112,7 @@ class Watch:
         elif kind == "finish":
             guest.finished = True
             if all(worker.finished for worker in self._workers()):
-                self._end(DONE)
+                self._end(Verdict(int(message["exit_code"]), str(message["reason"])))
         else:
             raise Malformed(f"a {kind}")
 
@@ -149,7 +149,7 @@ class Watch:
                 f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are {here}"
             )
             # Who has been here once may come again; one that never was is more likely a mistake.
-            code = RESTART_ME if self._cluster.generation or self._lost_one else USAGE
+            code = RESTART_ME if self._cluster.has_lived or self._lost_one else USAGE
             verdict = Verdict(code, "; ".join([reason, *self._incidents]))
         if verdict is None:
             problem = rollcall.disagreement(cards)

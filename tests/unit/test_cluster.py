@@ -37,7 +37,16 @@ def test_no_cluster_without_its_variables() -> None:
 def test_a_whole_set_is_a_place() -> None:
     found = of({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
     assert found == cluster.Cluster(
-        "worker", "127.0.0.1", 9091, 2, 1, "127.0.0.1", name="worker-1", token="secret", generation=3
+        "worker",
+        "127.0.0.1",
+        9091,
+        2,
+        1,
+        "127.0.0.1",
+        name="worker-1",
+        token="secret",
+        generation=3,
+        has_lived=True,
     )
 
 

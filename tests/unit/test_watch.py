@@ -158,6 +158,15 @@ def test_progress_elsewhere_does_not_hide_who_never_comes_to_a_sum(tmp_path: Pat
     assert "worker-1 (" in job["server-0"].said and "did not come to a sum" in job["server-0"].said
 
 
+def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> None:
+    def stop(me: Member) -> None:
+        me.finish(143, "stopped by SIGTERM")
+
+    job = jobs.start(tmp_path, {"worker-0": stop, "worker-1": stop})
+    assert set(jobs.codes(job).values()) == {143}
+    assert {node.end for node in job.values()} == {"mxtrain.fit: stopped by SIGTERM\n"}
+
+
 def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> None:
     def fail(me: Member) -> None:
         raise DataError("a.rec: record 7 is damaged; pack it again")

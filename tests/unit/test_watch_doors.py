@@ -132,7 +132,9 @@ def test_who_is_missing_is_named(tmp_path: Path) -> None:
     port = jobs.free_port()
     job = some(tmp_path, port, "scheduler", "server-0", "worker-0", times=SHORT)
     later = {
-        "scheduler": jobs.Node(tmp_path, jobs.place("scheduler", jobs.free_port(), generation=2), times=SHORT)
+        "scheduler": jobs.Node(
+            tmp_path, jobs.place("scheduler", jobs.free_port(), has_lived=True), times=SHORT
+        )
     }
     assert set(jobs.codes(job, 5).values()) == {2}
     for node in job.values():
