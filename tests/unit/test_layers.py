@@ -73,6 +73,7 @@ PURE = [
     "kv.sums",
     "kv.unpickle",
     "kv.watch",
+    "train.alarm",
     "train.arrays",
     "train.card",
     "train.checkpoint",
