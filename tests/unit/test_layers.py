@@ -67,6 +67,7 @@ PURE = [
     "kv.group",
     "kv.guests",
     "kv.leave",
+    "kv.limits",
     "kv.line",
     "kv.member",
     "kv.rollcall",

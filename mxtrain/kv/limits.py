@@ -1,0 +1,52 @@
+"""What a run may not ask for under dist_async, where servers hold the weights and nobody waits for anybody.
+
+Clipping is not among it: it shortens a worker's own gradient, which is what an update is made by.
+"""
+
+from __future__ import annotations
+
+from mxtrain import layout
+from mxtrain.config import Run
+from mxtrain.errors import UsageError
+from mxtrain.train import optimizer_names
+
+OF_WHOLE_LAYERS = ("lamb", "lars")
+
+
+def check_async(run: Run) -> None:
+    store, optim = f"--kvstore {run.layout.kvstore}", run.optim
+    name = optimizer_names.resolve(optim).name
+    scale = run.model.loss_scale
+    scales = scale == "dynamic" or (scale == "auto" and run.model.amp == "fp16")
+    num_workers, num_micro_batches = run.layout.num_workers, layout.batch_plan(run).num_micro_batches
+    for refused, flag, why in (
+        (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update; leave it out"),
+        (optim.compress != "none", f"--compress {optim.compress}", "works with dist_sync only"),
+        (
+            optim.lr_base_batch,
+            f"--lr-base-batch {optim.lr_base_batch}",
+            "an update is made by one worker's part of the batch; give the --lr for that",
+        ),
+        (
+            scales,
+            f"--amp {run.model.amp} --loss-scale {scale}",
+            "each worker would have another scale; give a number as --loss-scale",
+        ),
+        (
+            name in OF_WHOLE_LAYERS,
+            f"--optimizer {name}",
+            "needs the length of whole layers, of which a server has a part; give sgd or adamw",
+        ),
+        (
+            name not in optimizer_names.OPTIMIZERS,
+            f"--optimizer {name}",
+            "servers run no code that a worker names; give a known one, as sgd or adamw",
+        ),
+        (
+            num_micro_batches < num_workers,
+            f"--num-workers {num_workers}",
+            f"a batch of {num_micro_batches} micro-batches leaves some without work; give a smaller --micro-batch",
+        ),
+    ):
+        if refused:
+            raise UsageError(f"{flag} with {store}: {why}")
