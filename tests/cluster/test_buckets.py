@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import pytest
 
+from benchmarks.comm import processes
 from mxtrain.kv.buckets import lay
-from tests.cluster.stores import run_workers
 
+SUMMING = [sys.executable, "-m", "tests.cluster.summing"]
 CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
 
 
@@ -20,7 +22,7 @@ CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
     ],
 )
 def test_sums_are_exact_and_travel_early(num_workers: int, num_servers: int) -> None:
-    run_workers("tests.cluster.summing", num_workers, num_servers, 50)
+    processes.with_servers([*SUMMING, 50], num_workers, num_servers)
 
 
 @pytest.mark.slow
@@ -28,7 +30,7 @@ def test_sums_are_exact_and_travel_early(num_workers: int, num_servers: int) -> 
 @pytest.mark.parametrize("attempt", range(20))
 def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
     """Stock MXNet's race at the start: 4 of 8 jobs went wrong."""
-    run_workers("tests.cluster.summing", 2, 1 + attempt % 2, 3)
+    processes.with_servers([*SUMMING, 3], 2, 1 + attempt % 2)
 
 
 @pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50])

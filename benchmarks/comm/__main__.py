@@ -1,0 +1,123 @@
+"""Gradients of resnet50 summed over two workers on this machine, side by side.
+
+    python -m benchmarks.comm --setup      PyTorch in an environment of its own; once
+    python -m benchmarks.comm              all of it: some minutes on two quiet cores
+
+Every side moves the same 193 arrays, 102 MB, over TCP on loopback, one OpenMP thread a process, and checks the sums.
+mxtrain and MXNet's Trainer have one server; gloo has none; the limit is a program of sockets and one addition, whose
+array is flat from the beginning. In a round every side has its turn, with new processes; what is shown is the median of
+the rounds. Exit code 1 unless the bar was measured and is met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Callable
+
+from benchmarks import commands
+from benchmarks.comm import processes
+from benchmarks.comm.measure import Taken, slowest
+from benchmarks.comm.processes import Process
+from benchmarks.loader import environments
+
+OURS, CODED, STOCK, GLOO, LIMIT = (
+    "mxtrain",
+    "mxtrain, --compress 2bit",
+    "gluon Trainer",
+    "gloo",
+    "sockets alone",
+)
+NUM_WORKERS = 2
+BAR = 1.3
+
+
+def main() -> int:
+    options = _parse()
+    if options.setup:
+        environments.set_up(options.envs, ["torch"])
+        return 0
+    torch = environments.interpreter(options.envs, "torch")
+    if torch is None:
+        raise SystemExit("gloo's side needs an environment of its own: run --setup first")
+    sides = _sides(torch)
+    taken: dict[str, list[Taken]] = {name: [] for name in sides}
+    for number in range(options.rounds):
+        for name, run in sides.items():
+            taken[name].append(slowest(run()))
+            print(f"round {number + 1}: {name}: {taken[name][-1]}", file=sys.stderr, flush=True)
+    if options.json:
+        print(json.dumps(taken))
+    else:
+        print(render(taken))
+    return 0 if speed_up(taken) >= BAR else 1
+
+
+def _sides(torch: Path) -> dict[str, Callable[[], list[str]]]:
+    """What each side's workers print."""
+    return {
+        OURS: lambda: _mxnet("ours"),
+        CODED: lambda: _mxnet("2bit"),
+        STOCK: lambda: _mxnet("stock"),
+        GLOO: lambda: _gloo(torch),
+        LIMIT: _sockets,
+    }
+
+
+def _mxnet(side: str) -> list[str]:
+    line = [sys.executable, "-m", "benchmarks.comm.mxnet_side", side]
+    return processes.with_servers(line, NUM_WORKERS, num_servers=1)
+
+
+def _gloo(torch: Path) -> list[str]:
+    line, port = [torch, "-m", "benchmarks.comm.torch_side"], processes.free_port()
+    ranks = [[*line, rank, NUM_WORKERS, port] for rank in range(NUM_WORKERS)]
+    return processes.together([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks])
+
+
+def _sockets() -> list[str]:
+    line, port = [sys.executable, "-m", "benchmarks.comm.socket_side"], processes.free_port()
+    roles = ["server", *["client"] * NUM_WORKERS]
+    return processes.together([Process([*line, role, port], {}) for role in roles])[1:]
+
+
+def speed_up(taken: dict[str, list[Taken]]) -> float:
+    """Of mxtrain over MXNet's Trainer."""
+    return _seconds(taken[STOCK]) / _seconds(taken[OURS])
+
+
+def render(taken: dict[str, list[Taken]]) -> str:
+    lines = ["| | ms a step | fastest, slowest round | of mxtrain's time | MB sent, received |"]
+    lines.append("|---|---|---|---|---|")
+    for name, rounds in taken.items():
+        every = [f"{seconds * 1e3:.0f}" for seconds in sorted(one.seconds for one in rounds)]
+        seconds, travelled = _seconds(rounds), [f"{num / 1e6:.1f}" for num in rounds[-1][1:]]
+        lines.append(
+            f"| {name} | {seconds * 1e3:.0f} | {every[0]}, {every[-1]} | {seconds / _seconds(taken[OURS]):.2f} "
+            f"| {', '.join(travelled)} |"
+        )
+    met = "met" if speed_up(taken) >= BAR else "MISSED"
+    lines.append(f"\nmxtrain is {speed_up(taken):.2f} times as fast as gluon Trainer; bar {BAR}: {met}")
+    return "\n".join(lines)
+
+
+def _seconds(rounds: list[Taken]) -> float:
+    return statistics.median(one.seconds for one in rounds)
+
+
+def _parse() -> argparse.Namespace:
+    parser = commands.parser("comm", __doc__)
+    parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
+    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="every round's numbers")
+    options = parser.parse_args()
+    options.envs = options.envs.resolve()
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+"""The limit: nothing but sockets and an addition. `server PORT` adds the flat arrays of two `client PORT`s.
+
+Both ends send and receive at once. A chunk's sum is on its way as soon as both clients have sent that chunk, and
+takes its place at the client, in the memory that it was sent from.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import sys
+import threading
+import time
+from queue import SimpleQueue
+from typing import Callable, Iterator
+
+import numpy as np
+
+from benchmarks.comm.measure import STEPS, WARM_UP, expected, measure
+from benchmarks.comm.resnet50 import shapes
+
+NUM_CLIENTS = 2
+CHUNK = 64 * 1024  # elements
+PATIENCE_SECONDS = 30
+
+
+def serve(port: int) -> None:
+    with socket.create_server(("127.0.0.1", port), backlog=NUM_CLIENTS) as listener:
+        clients = [connected(listener.accept()[0]) for _ in range(NUM_CLIENTS)]
+    received = [chunks(np.empty(size(), np.float32)) for _ in clients]
+    # Apart: a client may be a step ahead while the other one still gets the last step's sums.
+    sums = chunks(np.empty(size(), np.float32))
+    arrived: list[SimpleQueue[int]] = [SimpleQueue() for _ in clients]
+    summed: list[SimpleQueue[int]] = [SimpleQueue() for _ in clients]
+
+    def receive(client: int) -> None:
+        for number in rounds():
+            read_into(clients[client], received[client][number])
+            arrived[client].put(number)
+
+    def send(client: int) -> None:
+        for _ in rounds():
+            clients[client].sendall(sums[summed[client].get()])
+
+    threads = [started(call, client) for client in range(NUM_CLIENTS) for call in (receive, send)]
+    for number in rounds():
+        for queue in arrived:
+            queue.get()
+        np.add(received[0][number], received[1][number], out=sums[number])
+        for queue in summed:
+            queue.put(number)
+    for thread in threads:
+        thread.join()
+
+
+def work(port: int) -> None:
+    flat = np.ones(size(), np.float32)
+    server = connected(patiently(lambda: socket.create_connection(("127.0.0.1", port))))
+
+    def reduce() -> None:
+        sending = started(server.sendall, flat)
+        for chunk in chunks(flat):
+            read_into(server, chunk)
+        sending.join()
+
+    measure(reduce)
+    assert (flat == expected(NUM_CLIENTS)).all(), "not the sums"
+
+
+def rounds() -> Iterator[int]:
+    """The number of each chunk, in each step."""
+    for _ in range(WARM_UP + STEPS):
+        yield from range(math.ceil(size() / CHUNK))
+
+
+def size() -> int:
+    return sum(math.prod(shape) for shape in shapes())
+
+
+def chunks(flat: np.ndarray) -> list[np.ndarray]:
+    return [flat[begin : begin + CHUNK] for begin in range(0, flat.size, CHUNK)]
+
+
+def read_into(connection: socket.socket, chunk: np.ndarray) -> None:
+    left = memoryview(chunk).cast("B")
+    while left:
+        count = connection.recv_into(left, 0, socket.MSG_WAITALL)
+        if count == 0:
+            raise ConnectionError("the other end has gone")
+        left = left[count:]
+
+
+def connected(connection: socket.socket) -> socket.socket:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def started(call: Callable[..., object], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=call, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def patiently(connect: Callable[[], socket.socket]) -> socket.socket:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return connect()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    {"server": serve, "client": work}[sys.argv[1]](int(sys.argv[2]))

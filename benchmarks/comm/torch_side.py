@@ -1,0 +1,54 @@
+"""A process of PyTorch's gloo all-reduce, in buckets as DistributedDataParallel lays them: RANK, SIZE, PORT."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import distributed
+
+from benchmarks.comm.measure import expected, measure
+from benchmarks.comm.resnet50 import shapes
+
+BUCKET_BYTES = 25 * 1024 * 1024  # DistributedDataParallel's
+
+
+def main(rank: int, size: int, port: int) -> None:
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    gradients = [torch.ones(shape) for shape in shapes()]
+    buckets = [(torch.empty(sum(g.numel() for g in bucket)), bucket) for bucket in divided(gradients)]
+
+    def reduce() -> None:
+        travelling = []
+        for flat, bucket in buckets:
+            for view, gradient in zip(views(flat, bucket), bucket):
+                view.copy_(gradient)
+            travelling.append(distributed.all_reduce(flat, async_op=True))
+        for work, (flat, bucket) in zip(travelling, buckets):
+            work.wait()
+            for view, gradient in zip(views(flat, bucket), bucket):
+                gradient.copy_(view)
+
+    measure(reduce)
+    assert all(bool((gradient == expected(size)).all()) for gradient in gradients), "not the sums"
+    distributed.destroy_process_group()
+
+
+def divided(gradients: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """The last first, whole arrays, a new bucket where the last one is full."""
+    buckets: list[list[torch.Tensor]] = [[]]
+    for gradient in reversed(gradients):
+        if sum(held.nbytes for held in buckets[-1]) >= BUCKET_BYTES:
+            buckets.append([])
+        buckets[-1].append(gradient)
+    return buckets
+
+
+def views(flat: torch.Tensor, bucket: list[torch.Tensor]) -> list[torch.Tensor]:
+    parts = flat.split([gradient.numel() for gradient in bucket])
+    return [part.view_as(gradient) for part, gradient in zip(parts, bucket)]
+
+
+if __name__ == "__main__":
+    main(*(int(word) for word in sys.argv[1:]))
