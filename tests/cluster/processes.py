@@ -18,3 +18,11 @@ def roles(pid: int) -> dict[str, int]:
         names = [line.split(b"=", 1)[1].decode() for line in environment if line.startswith(b"MXTRAIN_NODE=")]
         named.update(dict.fromkeys(names, child))
     return named
+
+
+def command_line(pid: int) -> bytes:
+    """Its words, each ended by a zero; nothing where it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

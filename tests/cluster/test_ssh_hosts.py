@@ -1,0 +1,190 @@
+"""Jobs over two hosts that real sshds reach: the same weights to the bit, whatever dies on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from tests.cluster.processes import command_line
+from tests.cluster.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights
+from tests.cluster.two_hosts import Host, reached_by_ssh, two_hosts
+from tests.e2e.conftest import ROOT
+from tests.e2e.runs import has_step, newest, records, wait_until
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+
+END_SECONDS = 30  # in which nothing of a job may be left, however it ended
+
+
+class Lan:
+    """Two hosts, and how a job is started on the first of them."""
+
+    def __init__(self, hosts: tuple[Host, Host], ssh: str, roots: list[Path], folder: Path, digits: Path):
+        self.hosts, self.first, self.second = hosts, hosts[0], hosts[1]
+        self.roots, self.own_disk = roots, folder / "disk"
+        (folder / "hosts").write_text("".join(f"{host.address}\n" for host in hosts))
+        launcher = f"{sys.executable} -m mxtrain.launch ssh"
+        self._launcher = [*launcher.split(), "--ssh", ssh, "--hosts", str(folder / "hosts")]
+        self._data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec")]
+
+    def command(self, out: Path, *more: str) -> list[str]:
+        counts = ["--num-workers", "2", "--num-servers", "1"]
+        return self.first.inside(
+            *self._launcher, "--", *counts, *self._data, "--out", str(out), *FLAGS, *more
+        )
+
+    def run(self, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(out, *more), cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    @contextlib.contextmanager
+    def started(self, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            self.command(out, *more), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as job:
+            try:
+                yield job
+            finally:
+                job.kill()
+
+    def left(self) -> list[int]:
+        """What runs on the hosts; an sshd may wait long for a peer that it does not hear."""
+        found = [pid for host in self.hosts for pid in host.processes()]
+        return [pid for pid in found if command_line(pid) and b"sshd" not in command_line(pid)]
+
+    def is_empty_in(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while self.left() and time.monotonic() < end:
+            time.sleep(0.1)
+        return not self.left()
+
+
+def role(host: Host, name: str) -> int:
+    """The process on a host that has this name."""
+    for pid in host.processes():
+        with contextlib.suppress(OSError):
+            if f"MXTRAIN_NODE={name}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                return pid
+    raise AssertionError(f"no {name} on {host.namespace}")
+
+
+@pytest.fixture(scope="module")
+def lan(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Iterator[Lan]:
+    folder = tmp_path_factory.mktemp("lan")
+    with two_hosts() as hosts, reached_by_ssh(hosts, folder) as (ssh, roots):
+        yield Lan(hosts, ssh, roots, folder, digits)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lan: Lan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed")
+    done = lan.run(out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker-0 | done: val accuracy" in done.stdout
+    assert lan.is_empty_in(1)
+    return out
+
+
+def test_two_hosts_learn_what_one_does(undisturbed: Path, lan: Lan, tmp_path: Path) -> None:
+    """And their roles ran where they should."""
+    alone = lan.command(tmp_path / "alone")
+    alone[alone.index("-m") + 1 : alone.index("--num-workers")] = ["mxtrain.fit", "--kvstore", "dist_sync"]
+    subprocess.run(alone, cwd=ROOT, check=True, capture_output=True, timeout=100)
+    assert_same_weights(undisturbed, tmp_path / "alone")
+    logs = {path.name for path in (undisturbed / "logs").iterdir()}
+    assert logs >= {
+        "scheduler.log",
+        "server-0.log",
+        "worker-0.log",
+        "worker-1.log",
+        f"{lan.second.address}.log",
+    }
+    assert [each["loss"] for each in records(undisturbed) if each["kind"] == "train"][-1] < 1
+
+
+def kill_worker(lan: Lan, job: subprocess.Popen[str]) -> None:
+    os.kill(role(lan.second, "worker-1"), signal.SIGKILL)
+
+
+def kill_connection(lan: Lan, job: subprocess.Popen[str]) -> None:
+    """The sshd on the second host that serves the job."""
+    (session,) = (pid for pid in lan.second.processes() if b"@notty" in command_line(pid))
+    os.kill(session, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("fault", [kill_worker, kill_connection])
+def test_a_death_on_either_host_starts_both_again(
+    lan: Lan, undisturbed: Path, tmp_path: Path, fault: Callable[[Lan, subprocess.Popen[str]], None]
+) -> None:
+    with lan.started(tmp_path) as job:
+        wait_until(lambda: has_step(tmp_path, 50), job)
+        fault(lan, job)
+        said = job.communicate(timeout=100)[0]
+    assert job.returncode == 0, said
+    assert "restart 1 of 3" in said
+    assert_same_weights(tmp_path, undisturbed)
+    assert lan.is_empty_in(1)
+
+
+def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undisturbed: Path) -> None:
+    out = lan.own_disk / "run"
+    outs = [root / out.relative_to("/") for root in lan.roots]
+    with lan.started(out) as job:
+        wait_until(lambda: has_step(outs[0], 50), job)
+        kill_worker(lan, job)
+        said = job.communicate(timeout=100)[0]
+    assert job.returncode == 0, said
+    assert not (out / "checkpoints").exists()  # that is where the command was given
+    for each in outs:
+        assert_same_weights(each, undisturbed)
+    assert "going on from" in (outs[1] / "logs" / "worker-1.log").read_text()
+
+
+def test_sigterm_here_saves_a_checkpoint_there_and_the_same_command_goes_on(
+    lan: Lan, undisturbed: Path, tmp_path: Path
+) -> None:
+    with lan.started(tmp_path) as job:
+        wait_until(lambda: has_step(tmp_path, 50), job)
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(60) == 143, job.communicate()[0]
+    assert 50 <= int(newest(tmp_path).name[5:]) < STEPS
+    assert lan.is_empty_in(1)
+    done = lan.run(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_same_weights(tmp_path, undisturbed)
+
+
+def test_when_the_command_here_is_killed_nothing_is_left_there(lan: Lan, tmp_path: Path) -> None:
+    with lan.started(tmp_path, *ENDLESS) as job:
+        wait_until(lambda: has_step(tmp_path, 50), job)
+        job.kill()
+        assert lan.is_empty_in(5), lan.left()
+
+
+def test_a_refusal_on_one_host_ends_the_job_with_its_reason(lan: Lan, tmp_path: Path) -> None:
+    done = lan.run(tmp_path, "--train", str(tmp_path / "nowhere.rec"))
+    assert done.returncode == 3
+    assert "nowhere.rec does not exist" in done.stderr
+    assert "restart" not in done.stderr
+
+
+def test_a_host_whose_cable_is_cut_is_left_out(lan: Lan, undisturbed: Path, tmp_path: Path) -> None:
+    """The last test here: the cable stays cut."""
+    with lan.started(tmp_path, "--min-workers", "1", "--start-timeout", "15") as job:
+        wait_until(lambda: has_step(tmp_path, 50), job)
+        lan.second.cut()
+        said = job.communicate(timeout=150)[0]
+    assert job.returncode == 0, said
+    assert f"{lan.second.address} does not answer; going on without it" in said
+    losses, expected = (
+        [each["loss"] for each in records(out) if each["kind"] == "train"] for out in (tmp_path, undisturbed)
+    )
+    assert losses[-1] == pytest.approx(expected[-1], rel=1e-4)
+    assert lan.is_empty_in(END_SECONDS), lan.left()

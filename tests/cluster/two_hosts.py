@@ -1,0 +1,144 @@
+"""Two hosts on one machine: network namespaces joined by a cable, and an sshd on each. Needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Iterator, Sequence
+
+import pytest
+
+DEADLINE_SECONDS = 20
+SSHD = """\
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+MaxStartups 100
+"""
+SSH = """\
+IdentityFile {folder}/user_key
+IdentitiesOnly yes
+UserKnownHostsFile {folder}/known_hosts
+StrictHostKeyChecking yes
+LogLevel ERROR
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    namespace: str
+    address: str
+    cable: str
+
+    def inside(self, *command: str) -> list[str]:
+        """The command that runs `command` on this host."""
+        return [
+            "nsenter",
+            f"--net=/run/netns/{self.namespace}",
+            *command,
+        ]  # `ip netns exec` would hide cgroups
+
+    def cut(self) -> None:
+        """Pull the cable."""
+        do(*self.inside("ip", "link", "set", self.cable, "down"))
+
+    def processes(self) -> list[int]:
+        done = subprocess.run(
+            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, timeout=10
+        )
+        return [int(word) for word in done.stdout.split()]
+
+
+def need(*programs: str) -> None:
+    """Skip where this test cannot run."""
+    missing = [name for name in programs if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
+    if os.geteuid() or missing:
+        pytest.skip(f"needs root, and {', '.join(missing) or 'nothing else'}")
+
+
+@contextlib.contextmanager
+def two_hosts() -> Iterator[tuple[Host, Host]]:
+    """Whatever still runs on them at the end of the block is ended."""
+    need("ip")
+    number = os.getpid() % 10000
+    hosts = (
+        Host(f"mxa{number}", "10.213.7.1", f"mxa{number}c"),
+        Host(f"mxb{number}", "10.213.7.2", f"mxb{number}c"),
+    )
+    with contextlib.ExitStack() as stack:
+        for host in hosts:
+            do("ip", "netns", "add", host.namespace)
+            stack.callback(_remove, host)
+        do("ip", "link", "add", hosts[0].cable, "type", "veth", "peer", "name", hosts[1].cable)
+        for host in hosts:
+            _connect(host)
+        yield hosts
+
+
+@contextlib.contextmanager
+def reached_by_ssh(hosts: Sequence[Host], folder: Path) -> Iterator[tuple[str, list[Path]]]:
+    """The ssh command that knows the hosts, and the roots of their file systems.
+
+    These are one and the same but for FOLDER/disk, which each host has for itself.
+    """
+    need("sshd", "ssh", "ssh-keygen", "unshare")
+    (folder / "disk").mkdir()
+    for name in ("host_key", "user_key"):
+        do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+    key = (folder / "host_key.pub").read_text()
+    (folder / "known_hosts").write_text("".join(f"{host.address} {key}" for host in hosts))
+    (folder / "ssh_config").write_text(SSH.format(folder=folder))
+    with contextlib.ExitStack() as stack:
+        roots = [stack.enter_context(_sshd(host, folder)) for host in hosts]
+        yield f"ssh -F {folder}/ssh_config", roots
+
+
+def _connect(host: Host) -> None:
+    do("ip", "link", "set", host.cable, "netns", host.namespace)
+    do(*host.inside("ip", "address", "add", f"{host.address}/24", "dev", host.cable))
+    do(*host.inside("ip", "link", "set", host.cable, "up"))
+    do(*host.inside("ip", "link", "set", "lo", "up"))
+
+
+@contextlib.contextmanager
+def _sshd(host: Host, folder: Path) -> Iterator[Path]:
+    config = folder / f"sshd_{host.namespace}"
+    config.write_text(SSHD.format(address=host.address, folder=folder))
+    Path("/run/sshd").mkdir(exist_ok=True)  # where sshd separates privileges; a service makes it at boot
+    begin = f"mount -t tmpfs tmpfs {folder}/disk && exec $(command -v sshd) -D -e -f {config}"
+    with (folder / f"{host.namespace}.log").open("wb") as log:
+        daemon = subprocess.Popen(host.inside("unshare", "--mount", "sh", "-c", begin), stderr=log)
+    try:
+        _wait_for_port(host)
+        yield Path(f"/proc/{daemon.pid}/root")
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
+def _wait_for_port(host: Host) -> None:
+    end = time.monotonic() + DEADLINE_SECONDS
+    probe = host.inside("bash", "-c", f"exec 3<>/dev/tcp/{host.address}/22")
+    while subprocess.run(probe, capture_output=True, timeout=10).returncode:
+        assert time.monotonic() < end, f"no sshd on {host.address}"
+        time.sleep(0.05)
+
+
+def _remove(host: Host) -> None:
+    for pid in host.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    subprocess.run(["ip", "netns", "delete", host.namespace], timeout=10)
+
+
+def do(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=10)
