@@ -6,6 +6,7 @@ starts the whole job again when a part of it dies; it needs one connection for e
 
 from __future__ import annotations
 
+import argparse
 import os
 import secrets
 import shlex
@@ -45,7 +46,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         port=asked.port,
         root=lambda used: hosts.address(used, asked.root if used[0] == known[0] else ""),
         command=lambda host: command(ssh, host, asked.python, asked.folder),
-        environment=dict(each.partition("=")[::2] for each in asked.env),
+        environment=dict(asked.env),
     )
 
     def group(generation: int, goes_on: bool) -> list[Process]:
@@ -122,6 +123,18 @@ def _parser() -> Parser:
         "--folder", default=str(Path.cwd()), help="where to start on the hosts; left out: this folder's path"
     )
     parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="for all processes; may be repeated"
+        "--env",
+        type=_variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for all processes; may be repeated",
     )
     return parser
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"'{text}' sets nothing; give NAME=VALUE")
+    return name, value

@@ -66,6 +66,12 @@ def test_a_missing_host_file_is_told_in_one_line(tmp_path: Path) -> None:
         ssh.launch(["--hosts", str(tmp_path / "nowhere")], FLAGS)
 
 
+def test_a_variable_has_a_name_and_a_value(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a slots=3\n")
+    with pytest.raises(UsageError, match="'HOME' sets nothing; give NAME=VALUE"):
+        ssh.launch(["--hosts", str(tmp_path / "hosts"), "--env", "HOME"], FLAGS)
+
+
 def test_roles_are_placed() -> None:
     a, b, c = Host("a", 2), Host("b"), Host("c")
     assert hosts.place([a, b, c], 3, 2) == {
