@@ -13,6 +13,7 @@ from pathlib import Path
 from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
+from mxtrain.kv import compressions
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
@@ -192,6 +193,10 @@ def _check_store(run: Run) -> None:
     if store in names.DIST_STORES:
         _check_cluster(run)
         return
+    if compressions.threshold(run.optim.compress):
+        raise UsageError(
+            f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
+        )
     if store not in names.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
     for flag, count in (("--num-workers", run.layout.num_workers), ("--num-servers", run.layout.num_servers)):
@@ -206,9 +211,24 @@ def _check_cluster(run: Run) -> None:
     placed = run.layout
     if "async" in placed.kvstore:
         raise UsageError(f"--kvstore {placed.kvstore}: not in this version; use --kvstore dist_sync")
+    _check_compress(run)
     if placed.min_workers > placed.num_workers:
         raise UsageError(
             f"--min-workers {placed.min_workers} is more than --num-workers {placed.num_workers}; give that or less"
+        )
+
+
+def _check_compress(run: Run) -> None:
+    if not compressions.threshold(run.optim.compress):
+        return
+    if "async" in run.layout.kvstore:
+        raise UsageError(
+            f"--compress {run.optim.compress}: --kvstore {run.layout.kvstore} does not know it; use dist_sync"
+        )
+    if run.model.loss_scale != "auto" or run.model.amp == "fp16":
+        raise UsageError(
+            f"--compress {run.optim.compress}: its threshold means another gradient with every loss scale; leave "
+            "--loss-scale and --amp fp16 out"
         )
 
 

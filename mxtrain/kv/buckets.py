@@ -83,6 +83,11 @@ class Buckets:
         for code in self.codes.values():
             code.undo()
 
+    def forget(self) -> None:
+        """Begin as at the start: what has not been sent yet never will be."""
+        for code in self.codes.values():
+            code.forget()
+
     def broadcast(self, arrays: Sequence[Any]) -> None:
         """Let `arrays` be on all workers what they are on the store's first."""
         given = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]

@@ -66,6 +66,10 @@ class ThreeLevels:
         """Keep what was kept before the last gradients."""
         self.residual, self.residual_before = self.residual_before, self.residual
 
+    def forget(self) -> None:
+        """Keep nothing."""
+        self.residual[:] = 0
+
 
 def digits_of_half(num_workers: int) -> int:
     """A packed number is read in two halves, which rounds right while both together stay within EXACT."""

@@ -39,13 +39,23 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
         if self.travelling is None:
             return
         gradients = self._gradients()
-        if statistics:
+        if statistics and self.travelling.statistics is not None:
             self.travelling.statistics.begin(statistics)
             self.travelling.statistics.finish(statistics)
         self.travelling.gradients.finish([first for first, *_ in gradients])
         for first, *others in gradients:
             for other in others:
                 first.copyto(other)
+
+    def undo(self) -> None:
+        """The step's gradients are not applied: what compression kept of them is not either."""
+        if self.travelling is not None:
+            self.travelling.gradients.undo()
+
+    def meet(self) -> None:
+        """Be in a state that a checkpoint holds whole: what compression has kept for later steps is given up."""
+        if self.travelling is not None:
+            self.travelling.gradients.forget()
 
     def _gradients(self) -> list[list[Any]]:
         """Of each parameter, on each device."""
@@ -57,15 +67,19 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
 
 
 def open_trainer(
-    parameters: Sequence[Any], optimizer: Any, kvstore: str, statistics: Sequence[Any] = ()
+    parameters: Sequence[Any],
+    optimizer: Any,
+    kvstore: str,
+    statistics: Sequence[Any] = (),
+    threshold: float = 0.0,
 ) -> Trainer:
     """A trainer whose store is up and whose contexts, on all workers, hold equal weights.
 
     The stock Trainer does both inside its first step, after the first forward has used weights that the store
     then replaces; over several processes that even races the first gradients, which it may take for weights.
-    `statistics` are the parameters that the workers add up besides the gradients.
+    `statistics` are the parameters that the workers add up besides the gradients, which a `threshold` compresses.
     """
-    travelling = _travelling(kvstore, parameters, statistics) if "dist" in kvstore else None
+    travelling = _travelling(kvstore, parameters, statistics, threshold) if "dist" in kvstore else None
     trainer = Trainer(parameters, optimizer, _over_devices(kvstore), travelling)
     trainer._init_kvstore()
     trainer._init_params()
@@ -78,18 +92,19 @@ def _over_devices(kvstore: str) -> str:
     return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
 
 
-def _travelling(kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any]) -> Travelling:
+def _travelling(
+    kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any], threshold: float
+) -> Travelling:
     """Once they have brought everybody the same weights."""
     kv = mx.kv.create(kvstore)
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
-    return Travelling(_equal(kv, trained, "gradients"), _equal(kv, statistics, "statistics"))
+    gradients = _equal(kv, trained, "gradients", threshold)
+    return Travelling(gradients, _equal(kv, statistics, "statistics") if statistics else None)
 
 
-def _equal(kv: Any, parameters: Sequence[Any], name: str) -> Buckets | None:
+def _equal(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:
     """Buckets for arrays like the parameters, which they leave the same on all workers and devices."""
-    if not parameters:
-        return None
-    buckets = Buckets(kv, [parameter.shape for parameter in parameters], name=name)
+    buckets = Buckets(kv, [parameter.shape for parameter in parameters], threshold=threshold, name=name)
     arrays = [parameter.list_data()[0] for parameter in parameters]
     buckets.broadcast(arrays)
     for parameter, array in zip(parameters, arrays):

@@ -63,7 +63,7 @@ def run(
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
-                state.compare(parts, progress.step)
+                state.meet(parts, progress.step)
                 saver.save(state.snapshot(run, parts, progress, data) if group.writes else None)
                 saved = progress
             unscored = ended and val is not None and progress.score is None
@@ -94,6 +94,7 @@ def _scored(
     run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, wishes: list[Stop], write: Any
 ) -> Progress:
     """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
+    state.meet(parts, progress.step)
     with averaged(parts.ema):
         found = evaluate(run, parts.net, val, parts.contexts, wishes, parts.group)
     if found is None:

@@ -19,6 +19,7 @@ from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged, RestartMe
+from mxtrain.kv import compressions
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
@@ -79,7 +80,13 @@ def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
     trained = list(weights.parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
-    trainer = open_trainer(trained, optimizers.build(optim), run.layout.kvstore, statistics.parameters(net))
+    trainer = open_trainer(
+        trained,
+        optimizers.build(optim),
+        run.layout.kvstore,
+        statistics.parameters(net),
+        compressions.threshold(optim.compress),
+    )
     plan = layout.batch_plan(run)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     mixing = functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
@@ -100,8 +107,12 @@ def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
     )
 
 
-def compare(parts: Parts, step: int) -> None:
-    """Refuse to go on where workers have drifted apart, which only a fault of the network or of memory can do."""
+def meet(parts: Parts, step: int) -> None:
+    """All workers come to one state, the one that a checkpoint holds.
+
+    In dist_sync they are there already: where their weights differ, the network or somebody's memory is at fault.
+    """
+    parts.trainer.meet()
     group = parts.group
     if group.count == 1:
         return

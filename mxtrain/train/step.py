@@ -91,6 +91,7 @@ def train_step(
             parts.ema.update()
     else:
         running.undo()
+        parts.trainer.undo()
     mx.nd.waitall()
     return Outcome(
         loss / num_samples, correct / num_samples, int(num_samples), norm, applied, scale.after(applied)

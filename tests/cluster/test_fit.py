@@ -102,6 +102,29 @@ def test_a_cluster_one_of_which_is_killed_comes_back_and_makes_the_same_curve_to
     assert weights(tmp_path) == weights(whole)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_bits_learn_as_well_and_are_the_same_after_a_kill(
+    digits: Path, tmp_path: Path, command: Command
+) -> None:
+    """What compression keeps for later steps is given up at every checkpoint, whether the run is killed or not."""
+    longer = ["--max-steps", "0", "--epochs", "4", "--checkpoint-steps", "20"]
+    accuracies = []
+    for compress in ("none", "2bit"):
+        out = tmp_path / compress
+        done = command("mxtrain.fit", *flags(digits, out, *CLUSTER, *longer, "--compress", compress))
+        assert done.returncode == 0, done.stderr
+        accuracies.append(records(out, "eval")[-1]["val_accuracy"])
+    assert accuracies[1] > accuracies[0] - 0.03 and accuracies[0] > 0.85
+    killed = tmp_path / "killed"
+    with started(*flags(digits, killed, *CLUSTER, *longer, "--compress", "2bit")) as run:
+        wait_until(lambda: has_step(killed, 50), run)
+        os.kill(roles(run.pid)["worker-1"], signal.SIGKILL)
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert records(killed, "train")[-1]["loss"] == records(tmp_path / "2bit", "train")[-1]["loss"]
+
+
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, whole: Path, tmp_path: Path) -> None:
     line = flags(digits, tmp_path, *CLUSTER)

@@ -62,6 +62,7 @@ PURE = [
     "report",
     "data",
     "kv.cluster",
+    "kv.compressions",
     "kv.commands",
     "kv.membership",
     "kv.group",
