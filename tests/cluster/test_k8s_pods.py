@@ -24,7 +24,7 @@ from tests.cluster.two_hosts import Host, need, two_hosts
 from tests.e2e.conftest import ROOT
 from tests.e2e.runs import has_step, wait_until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 Pods = Dict[str, "subprocess.Popen[str]"]
 HOST_OF = {"scheduler": 0, "server": 0, "worker": 1}
@@ -107,7 +107,7 @@ def pods(
 
 def wait_for_all(running: Pods) -> dict[str, int]:
     """The exit codes."""
-    return {name: pod.wait(100) for name, pod in running.items()}
+    return {name: pod.wait(200) for name, pod in running.items()}
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from tests.cluster.slurm_cluster import Slurm, slurm
 from tests.e2e.conftest import ROOT
 from tests.e2e.runs import has_step
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 200
 
 
 class Queue:

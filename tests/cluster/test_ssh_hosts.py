@@ -19,7 +19,7 @@ from tests.cluster.two_hosts import Host, reached_by_ssh, two_hosts
 from tests.e2e.conftest import ROOT
 from tests.e2e.runs import has_step, newest, records, wait_until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 END_SECONDS = 30  # in which nothing of a job may be left, however it ended
 
@@ -42,7 +42,7 @@ class Lan:
         )
 
     def run(self, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(out, *more), cwd=ROOT, capture_output=True, text=True, timeout=120)
+        return subprocess.run(self.command(out, *more), cwd=ROOT, capture_output=True, text=True, timeout=200)
 
     @contextlib.contextmanager
     def started(self, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
@@ -126,7 +126,7 @@ def test_a_death_on_either_host_starts_both_again(
     with lan.started(tmp_path) as job:
         wait_until(lambda: has_step(tmp_path, 50), job)
         fault(lan, job)
-        said = job.communicate(timeout=100)[0]
+        said = job.communicate(timeout=200)[0]
     assert job.returncode == 0, said
     assert "restart 1 of 3" in said
     assert_same_weights(tmp_path, undisturbed)
@@ -139,7 +139,7 @@ def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undistu
     with lan.started(out) as job:
         wait_until(lambda: has_step(outs[0], 50), job)
         kill_worker(lan, job)
-        said = job.communicate(timeout=100)[0]
+        said = job.communicate(timeout=200)[0]
     assert job.returncode == 0, said
     assert not (out / "checkpoints").exists()  # that is where the command was given
     for each in outs:
@@ -180,7 +180,7 @@ def test_a_host_whose_cable_is_cut_is_left_out(lan: Lan, undisturbed: Path, tmp_
     with lan.started(tmp_path, "--min-workers", "1", "--start-timeout", "15") as job:
         wait_until(lambda: has_step(tmp_path, 50), job)
         lan.second.cut()
-        said = job.communicate(timeout=150)[0]
+        said = job.communicate(timeout=200)[0]
     assert job.returncode == 0, said
     assert f"{lan.second.address} does not answer; going on without it" in said
     losses, expected = (
