@@ -7,8 +7,6 @@ the workers save a checkpoint, and the job goes back into the queue.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import re
 import secrets
@@ -20,7 +18,7 @@ from typing import Sequence
 
 from mxtrain import checks
 from mxtrain.arguments import Parser
-from mxtrain.errors import RESTART_ME, UsageError
+from mxtrain.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.hosts import Host, Job
@@ -32,65 +30,32 @@ PORTS_FOR_ONE_JOB = 8
 SCONTROL_SECONDS = 30
 
 
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """What the batch script is made of."""
-
-    name: str
-    nodes: int
-    cpus: int
-    time: str
-    save_seconds: int
-    options: Sequence[str]
-    python: str
-    folder: str
-    flags: Sequence[str]
-
-
-def script(batch: Batch) -> str:
-    """The batch script. The shell becomes the supervisor, so that Slurm's signal reaches that."""
-    options = {
-        "job-name": batch.name,
-        "nodes": batch.nodes,
-        "ntasks-per-node": 1,  # a task is a node's share of the job: all its processes
-        "cpus-per-task": batch.cpus,
-        "time": batch.time,
-        "signal": f"B:USR1@{batch.save_seconds}",
-        "output": "%x-%j.log",
-        "open-mode": "append",
-    }
-    lines = [f"--{name}={value}" for name, value in options.items()] + ["--requeue", *batch.options]
-    begin = [batch.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *batch.flags]
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *(f"#SBATCH {line}" for line in lines),
-            "",
-            f"cd {shlex.quote(batch.folder)} || exit 2",
-            f"exec {' '.join(map(shlex.quote, begin))}",
-            "",
-        ]
-    )
-
-
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The batch script that `argv` asks for; `flags` are those of fit."""
     asked = _parser().parse_args(argv)
     run, flags = described(counted(asked, flags), PROGRAM)
     checks.check_description(run)
-    return script(
-        Batch(
-            name=asked.name,
-            nodes=asked.nodes,
-            cpus=asked.cpus_per_node,
-            time=asked.time,
-            save_seconds=asked.save_seconds,
-            options=asked.sbatch,
-            python=asked.python,
-            folder=asked.folder,
-            flags=flags,
-        )
-    )
+    options = {
+        "job-name": asked.name,
+        "nodes": asked.nodes,
+        "ntasks-per-node": 1,  # a task is a node's share of the job: all its processes
+        "cpus-per-task": asked.cpus_per_node,
+        "time": asked.time,
+        "signal": f"B:USR1@{asked.save_seconds}",
+        "output": "%x-%j.log",
+        "open-mode": "append",
+    }
+    lines = [*(f"--{name}={value}" for name, value in options.items()), "--requeue", *asked.sbatch]
+    begin = [asked.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *flags]
+    script = [
+        "#!/bin/bash",
+        *(f"#SBATCH {line}" for line in lines),
+        "",
+        f"cd {shlex.quote(asked.folder)} || exit {USAGE}",
+        # The shell becomes the supervisor, so that Slurm's signal reaches that.
+        f"exec {' '.join(map(shlex.quote, begin))}",
+    ]
+    return "\n".join(script) + "\n"
 
 
 def _parser() -> Parser:
@@ -154,7 +119,8 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
 def nodes(names: str, num_workers: int) -> list[Host]:
     """The nodes of an allocation, with the workers divided among them."""
     found = names.split()
-    return [Host(name, math.ceil(num_workers / len(found))) for name in found]
+    least, num_more = divmod(num_workers, len(found))
+    return [Host(name, least + (number < num_more)) for number, name in enumerate(found)]
 
 
 def node_address(description: str) -> str:

@@ -72,7 +72,8 @@ def test_what_fit_would_refuse_is_refused_before_it_waits_in_a_queue() -> None:
 
 def test_workers_are_divided_among_the_nodes() -> None:
     assert slurm.nodes("n1\nn2\n", 4) == [Host("n1", 2), Host("n2", 2)]
-    assert slurm.nodes("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 2), Host("n3", 2)]
+    assert slurm.nodes("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 1), Host("n3", 1)]
+    assert slurm.nodes("n1\nn2\n", 1) == [Host("n1", 1), Host("n2", 0)]
 
 
 def test_the_address_of_a_node_is_slurms() -> None:

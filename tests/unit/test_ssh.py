@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from mxtrain.launch.plan import Cluster, Process
 
 FLAGS = ("--train", "t.rec", "--kvstore", "dist_sync", "--num-workers", "3", "--num-servers", "2")
 TOKEN = "d6f1a0"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def job(tmp_path: Path, **more: object) -> Job:
@@ -193,3 +195,19 @@ def test_what_is_reached_sees_its_input_end_when_the_carrier_is_killed() -> None
         assert carrier.stdout.readline() == "there\n"
         carrier.kill()
         assert carrier.stdout.readline() == "alone\n"
+
+
+@pytest.mark.parametrize("name", ["ssh", "slurm", "k8s"])
+def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path) -> None:
+    line = [str(ROOT / "launch" / name), "--help"]
+    done = subprocess.run(
+        line,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: launch/{name} ")
+    assert "--num-workers" in done.stdout
