@@ -13,7 +13,7 @@ from pathlib import Path
 from mxtrain import layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
-from mxtrain.kv import compressions
+from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
@@ -210,7 +210,7 @@ def _check_store(run: Run) -> None:
 def _check_cluster(run: Run) -> None:
     placed = run.layout
     if "async" in placed.kvstore:
-        raise UsageError(f"--kvstore {placed.kvstore}: not in this version; use --kvstore dist_sync")
+        limits.check_async(run)
     _check_compress(run)
     if placed.min_workers > placed.num_workers:
         raise UsageError(
@@ -221,10 +221,6 @@ def _check_cluster(run: Run) -> None:
 def _check_compress(run: Run) -> None:
     if not compressions.threshold(run.optim.compress):
         return
-    if "async" in run.layout.kvstore:
-        raise UsageError(
-            f"--compress {run.optim.compress}: --kvstore {run.layout.kvstore} does not know it; use dist_sync"
-        )
     if run.model.loss_scale != "auto" or run.model.amp == "fp16":
         raise UsageError(
             f"--compress {run.optim.compress}: its threshold means another gradient with every loss scale; leave "

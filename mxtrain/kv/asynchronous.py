@@ -45,8 +45,8 @@ class Servers:
             self.store.set_optimizer(optimizer)
         self.load(fresh, 0)
 
-    def push_pull(self, num_samples: int, rate: float) -> int:
-        """Update by the gradients, sums over `num_samples` samples of this worker's devices, and take the new weights.
+    def push_pull(self, num_samples: float, rate: float) -> int:
+        """Update by the first device's gradients, sums over `num_samples` samples, and take the new weights.
 
         Gives the staleness: how many updates the others have made since the weights of these gradients were taken.
         """
@@ -55,8 +55,7 @@ class Servers:
             self.rate = rate
         for index, parameter in self.trained.items():
             # A copy: MXNet pulls the weights into the memory that was pushed.
-            mean = [gradient / num_samples for gradient in parameter.list_grad()]
-            self.store.push(index + 1, mean, priority=-index)
+            self.store.push(index + 1, parameter.list_grad()[0] / num_samples, priority=-index)
         self.store.push(CLOCK, self._clock(self.group.number + 1))
         return self.pull()
 

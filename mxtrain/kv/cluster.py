@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Mapping
 
 from mxtrain.config import Run
-from mxtrain.errors import UsageError, nearest
+from mxtrain.errors import RestartMe, Stop, UsageError, nearest
 
 if TYPE_CHECKING:
     from mxtrain.kv.rollcall import Go
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 ROLES = ("scheduler", "server", "worker")
 REQUIRED = ("DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER")
 LOOPBACK = "127.0.0.1"
-RESOLVE_AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 0.5
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
@@ -76,20 +76,22 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         raise UsageError(
             f"--min-workers {run.layout.min_workers} is above DMLC_NUM_WORKER={num_workers}; lower it"
         )
-    root = _resolve(environ, "DMLC_PS_ROOT_URI", run.layout.start_timeout)
     generation = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
+    # Where each host starts its own processes again, their lives have no common number.
+    has_lived = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
+    seconds = run.layout.start_timeout
+    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, has_lived)
     return Cluster(
         role=role,
         root=root,
         port=port,
         num_workers=num_workers,
         num_servers=num_servers,
-        node_host=_node_host(environ, root, port, run.layout.start_timeout),
+        node_host=_node_host(environ, root, port, seconds, has_lived),
         name=_name(environ, role),
         token=environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers),
         generation=generation,
-        # Where each host starts its own processes again, their lives have no common number.
-        has_lived=generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0,
+        has_lived=has_lived,
     )
 
 
@@ -151,7 +153,7 @@ def _token_of(root: str, port: int, num_workers: int, num_servers: int) -> str:
     return hashlib.sha256(f"{root}:{port} {num_workers} {num_servers}".encode()).hexdigest()
 
 
-def _resolve(environ: Mapping[str, str], variable: str, seconds: float) -> str:
+def _resolve(environ: Mapping[str, str], variable: str, seconds: float, has_lived: bool) -> str:
     """The IPv4 address that a variable names; on Kubernetes a name appears only with its pod."""
     name, deadline, told = environ[variable], time.monotonic() + seconds, False
     while True:
@@ -164,33 +166,45 @@ def _resolve(environ: Mapping[str, str], variable: str, seconds: float) -> str:
                 raise UsageError(f"{variable}={name}: stands for every address; give one, as in 10.0.0.5")
             return address
         if time.monotonic() > deadline:
-            raise UsageError(f"{variable}={name}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
+            raise _gone(has_lived)(
+                f"{variable}={name}: no IPv4 address ({problem}); give one, as in 10.0.0.5"
+            )
         if not told:
             logger.warning("%s=%s has no address yet (%s); trying for %g s", variable, name, problem, seconds)
             told = True
-        time.sleep(min(seconds, RESOLVE_AGAIN_SECONDS))
+        time.sleep(min(seconds, AGAIN_SECONDS))
 
 
-def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float) -> str:
+def _gone(has_lived: bool) -> type[Stop]:
+    """What was there in an earlier life may come back for a later one; what never was is a mistake."""
+    return RestartMe if has_lived else UsageError
+
+
+def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float, has_lived: bool) -> str:
     if is_loopback(root):
         return LOOPBACK
     given = environ.get("DMLC_NODE_HOST")
     if given:
-        address = _resolve(environ, "DMLC_NODE_HOST", seconds)
+        address = _resolve(environ, "DMLC_NODE_HOST", seconds, has_lived)
         # Debian gives a host's own name to 127.0.1.1, which nobody else reaches.
         if address == given or not is_loopback(address):
             return address
     elif environ.get("DMLC_INTERFACE"):
         return _address_of_interface(environ["DMLC_INTERFACE"])
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
-        try:
-            probe.connect((root, port))  # sends nothing: it asks for the route
-        except OSError as error:
-            raise UsageError(
-                f"DMLC_PS_ROOT_URI={environ['DMLC_PS_ROOT_URI']}: no route to it ({error.strerror}); "
+    deadline = time.monotonic() + (seconds if has_lived else 0)  # a cut network comes back
+    while True:
+        with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+            try:
+                probe.connect((root, port))  # sends nothing: it asks for the route
+                return str(probe.getsockname()[0])
+            except OSError as error:
+                problem = error.strerror
+        if time.monotonic() > deadline:
+            raise _gone(has_lived)(
+                f"DMLC_PS_ROOT_URI={environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
                 "check the address and this host's network"
-            ) from None
-        return str(probe.getsockname()[0])
+            )
+        time.sleep(AGAIN_SECONDS)
 
 
 def _address_of_interface(interface: str) -> str:

@@ -52,12 +52,12 @@ def of_message(message: dict[str, Any]) -> Verdict:
 
 
 def leave(verdict: Verdict, name: str) -> NoReturn:
-    """End this process, whose name is `name`."""
+    """End this process, whose name is `name`; the reason comes last, where a supervisor looks for it."""
     try:
-        if verdict.reason:
-            say(f"mxtrain.fit: {verdict.reason}\n")
         if name in verdict.stuck:
             say(_stacks())
+        if verdict.reason:
+            say(f"mxtrain.fit: {verdict.reason}\n")
     finally:
         os._exit(verdict.exit_code & 0xFF)
 

@@ -68,7 +68,7 @@ def diverged(
             samples = [] if found is None else batch.request.samples[found.rows].tolist()
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
-    _wait_unless_speaker(parts.group, found is not None)
+    _wait_unless_speaker(parts.together, found is not None)
     path = out / "logs" / "diverged.json"
     record = {
         "step": progress.step,

@@ -16,7 +16,9 @@ from mxtrain.config import Run
 from mxtrain.errors import Diverged, Stop
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.report.writers import Record, open_sinks
+from mxtrain.train import alarm as alarms
 from mxtrain.train import early_stop, feed, schedules, signals, state
+from mxtrain.train.alarm import Alarm
 from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.diagnose import diverged
 from mxtrain.train.ema import averaged
@@ -27,6 +29,8 @@ from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, train_step
 
 logger = logging.getLogger(__name__)
+
+STEPS_APART = 10  # that workers may be from each other where they do not wait at every step
 
 
 def run(
@@ -55,13 +59,15 @@ def run(
     sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
     feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps, group.number)
     with sinks as write, Saver(run.keep) as saver, feeding as fed:
-        saved = progress
+        saved, alarm = progress, Alarm()
         while True:
             # Between two steps, in this order: save, end, evaluate.
             group.tell("step", progress.step)
-            wish, is_time = signals.agreed(group, wishes, saver.is_time())
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
+            wish, is_time = None, False
+            if ended or parts.together is group or progress.step % STEPS_APART == 0:
+                wish, is_time = signals.agreed(group, wishes, saver.is_time())
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
                 saver.save(state.snapshot(run, parts, progress, data) if group.writes else None)
@@ -82,6 +88,7 @@ def run(
             progress = progress.after(outcome)
             seconds = time.monotonic() - started
             write(_step_record(progress, step // steps_per_epoch + 1, rate, outcome, fed, seconds))
+            alarm = _listen(alarm, parts, progress, outcome)
             if not outcome.applied:
                 _tell_or_end(run, parts, train, data, progress, outcome)
     if over and progress.best:
@@ -118,6 +125,8 @@ def _step_record(
         "images_per_second": outcome.num_samples / seconds,
         "seconds": seconds,
     }
+    if outcome.staleness is not None:
+        record.update(staleness=outcome.staleness)
     if outcome.scale.dynamic:
         record.update(loss_scale=outcome.scale.scale)
     if outcome.scale.dynamic or progress.skipped_steps:
@@ -125,6 +134,20 @@ def _step_record(
     if fed.num_bad_records:
         record.update(bad_records=fed.num_bad_records)
     return record
+
+
+def _listen(alarm: Alarm, parts: Parts, progress: Progress, outcome: Outcome) -> Alarm:
+    """Late updates can swing themselves up, which shows in the loss long before it stops being a number."""
+    if parts.together is parts.group or not outcome.applied:
+        return alarm
+    heard = alarms.after(alarm, outcome.loss)
+    if heard.level == "diverged":
+        raise Diverged(
+            f"step {progress.step}: {alarms.describe(heard)}; lower --lr or --num-workers, and give another --out"
+        )
+    if heard.level == "warning" != alarm.level:
+        logger.warning("step %d: %s", progress.step, alarms.describe(heard))
+    return heard
 
 
 def _tell_or_end(

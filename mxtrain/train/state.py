@@ -50,7 +50,8 @@ class Parts:
     clip_value: float
     ema: Ema | None
     teacher: Teacher | None
-    group: Group
+    group: Group  # all workers
+    together: Group  # those that make a step together: all, or where nobody waits for others this one alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
         run.layout.kvstore,
         statistics.parameters(net),
         compressions.threshold(optim.compress),
+        group,
     )
     plan = layout.batch_plan(run)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
@@ -104,6 +106,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
         ema,
         teacher.build(run, places),
         group,
+        ALONE if "async" in run.layout.kvstore else group,
     )
 
 
@@ -112,10 +115,12 @@ def meet(parts: Parts, step: int) -> None:
 
     In dist_sync they are there already: where their weights differ, the network or somebody's memory is at fault.
     """
-    parts.trainer.meet()
     group = parts.group
+    parts.trainer.meet()
     if group.count == 1:
         return
+    if parts.together is not group:
+        statistics.average(parts)
     checksum = 0
     for array in weights.of_net(parts.net).values():
         checksum = zlib.crc32(array, checksum)
@@ -133,15 +138,16 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
     """
     if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer._params]):
         raise Diverged(f"step {progress.step}: weights are not finite; lower --lr, and give another --out")
+    of_optimizer, update_counts = parts.trainer.state()
     files = {
         WEIGHTS: weights.of_net(parts.net),
-        OPTIMIZER: weights.of_optimizer(parts.trainer),
+        OPTIMIZER: of_optimizer,
     }
     if parts.ema is not None:
         files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
     values = {
         **dataclasses.asdict(progress),
-        "update_counts": weights.update_counts(parts.trainer),
+        "update_counts": update_counts,
         "config": config.to_flat(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         **data,
@@ -155,7 +161,7 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
         return Progress(step=0, scale=precision.loss_scale(run.model.amp, run.model.loss_scale))
     path, state = found
     weights.load(parts.net, str(path / WEIGHTS))
-    weights.load_optimizer(parts.trainer, str(path / OPTIMIZER), state["update_counts"])
+    parts.trainer.load_state(str(path / OPTIMIZER), state["update_counts"])
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)

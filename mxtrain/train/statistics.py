@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mxtrain.runtime import mx
 from mxtrain.train.weights import layers
 
@@ -25,6 +27,18 @@ def parameters(net: Any) -> list[Any]:
     }
     running = [p for p in net.collect_params().values() if p.grad_req == "null" and p.name.endswith(RUNNING)]
     return [parameter for parameter in running if parameter.name not in resting]
+
+
+def average(parts: Any) -> None:
+    """Their mean over all workers, for everybody: where each worker moved its own."""
+    running = parameters(parts.net)
+    flat = [parameter.list_data()[0].asnumpy().ravel() for parameter in running]
+    if not flat:
+        return
+    mean = parts.group.sum(np.concatenate(flat)) / parts.group.count
+    ends = np.cumsum([len(array) for array in flat])[:-1]
+    for parameter, array in zip(running, np.split(mean, ends)):
+        parameter.set_data(mx.nd.array(array.reshape(parameter.shape)))
 
 
 class RunningMean:

@@ -31,7 +31,7 @@ class Batches(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a step came to, over the whole global batch."""
+    """What a step came to, over the whole global batch; under dist_async over this worker's share."""
 
     loss: float
     accuracy: float
@@ -39,6 +39,7 @@ class Outcome:
     gradient_norm: float  # of the mean gradient, before clipping
     applied: bool
     scale: LossScale
+    staleness: int | None = None  # updates by others since the weights of these gradients, where nobody waits
 
 
 def train_step(
@@ -75,7 +76,10 @@ def train_step(
 
     parts.trainer.finish(statistics)
     sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
-    loss, correct, num_samples = parts.group.sum([*sums_of_worker, of_worker]).tolist()
+    loss, correct, num_samples = parts.together.sum([*sums_of_worker, of_worker]).tolist()
+    if not num_samples:  # in a short step, where nobody waits for this worker
+        parts.trainer.undo()
+        return Outcome(0.0, 0.0, 0, 0.0, True, scale)
     unscale = 1.0 / (scale.scale * num_samples)
     norm = precision.norm(first_device) * unscale
     applied = math.isfinite(norm) and math.isfinite(loss)
@@ -93,9 +97,8 @@ def train_step(
         running.undo()
         parts.trainer.undo()
     mx.nd.waitall()
-    return Outcome(
-        loss / num_samples, correct / num_samples, int(num_samples), norm, applied, scale.after(applied)
-    )
+    means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
+    return Outcome(*means, int(num_samples), norm, applied, scale.after(applied), staleness)
 
 
 def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:

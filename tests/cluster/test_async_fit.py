@@ -1,0 +1,67 @@
+"""`fit --kvstore dist_async`: nobody waits, it learns, and it goes on after a kill with the servers' state."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxtrain.runtime import mx
+from tests.cluster.processes import roles
+from tests.cluster.test_fit import FLAGS, records
+from tests.e2e.conftest import Command
+from tests.e2e.runs import has_step, started, wait_until
+
+ASYNC = [
+    "--kvstore",
+    "dist_async",
+    "--num-workers",
+    "2",
+    "--num-servers",
+    "2",
+    "--max-steps",
+    "0",
+    "--epochs",
+    "4",
+]
+MOMENTUM_STEPS = 20  # between checkpoints
+
+
+@pytest.mark.timeout(200)
+def test_it_learns_and_goes_on_where_a_killed_server_left_off(digits: Path, tmp_path: Path) -> None:
+    line = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(tmp_path)]
+    line += [*FLAGS, *ASYNC, "--checkpoint-steps", str(MOMENTUM_STEPS)]
+    with started(*line) as run:
+        wait_until(lambda: has_step(tmp_path, 45), run)
+        os.kill(roles(run.pid)["server-1"], signal.SIGKILL)
+        _, said = run.communicate(timeout=150)
+    assert run.returncode == 0, said
+    assert "server-1 was killed by SIGKILL" in said
+    steps = records(tmp_path, "train")
+    assert [record["step"] for record in steps] == list(range(1, len(steps) + 1)), "none twice, none missing"
+    assert all(record["staleness"] >= 0 for record in steps)
+    assert records(tmp_path, "eval")[-1]["val_accuracy"] > 0.85
+    newest = max((tmp_path / "checkpoints").glob("step-*"))
+    momenta = mx.nd.load(str(newest / "optimizer.params"))
+    assert momenta and all(np.isfinite(each.asnumpy()).all() for each in momenta.values())
+    assert any(each.asnumpy().any() for each in momenta.values())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--ema", "0.99"], "--ema 0.99 with --kvstore dist_async"),
+        (["--compress", "2bit"], "--compress 2bit with --kvstore dist_async"),
+        (["--optimizer", "lamb"], "--optimizer lamb with --kvstore dist_async"),
+        (["--micro-batch", "32"], "--num-workers 2 with --kvstore dist_async"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    digits: Path, tmp_path: Path, command: Command, more: list[str], reason: str
+) -> None:
+    done = command("mxtrain.fit", "--train", digits / "train.rec", "--out", tmp_path, *FLAGS, *ASYNC, *more)
+    assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
