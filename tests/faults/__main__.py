@@ -6,6 +6,7 @@ With --page the table of that file (docs/faults.md) becomes what was found.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import random
 import statistics
@@ -28,11 +29,12 @@ def main() -> int:
     )
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--page", type=Path, help="put the table there")
     given = parser.parse_args()
     print(f"--seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        found = strike(draw(given.seed, given.faults), Path(folder))
+        found = strike(draw(given.seed, given.faults), Path(folder), given.at_once)
     table = render(found, given.seed)
     print(table, end="")
     if given.page:
@@ -52,19 +54,22 @@ def draw(seed: int, num_faults: int) -> list[Case]:
     ]
 
 
-def strike(cases: list[Case], folder: Path) -> Found:
+def strike(cases: list[Case], folder: Path, at_once: int) -> Found:
     train = samples.pack(folder / "data", NUM_SAMPLES)
     with started(folder / "whole", "--train", str(train), *CLUSTER) as job:
         if job.process.wait(case.DONE_SECONDS):
             raise SystemExit(f"without any fault: {job.said()}")
-    whole, found = result(job.out), []
-    for number, each in enumerate(cases, 1):
+    whole = result(job.out)
+
+    def one(number: int, each: Case) -> tuple[Case, Outcome]:
         outcome = case.run(each, folder / str(number), train, whole)
         print(f"{number:4} {each}: {outcome.how}, {outcome.seconds:.1f} s", flush=True)
         if outcome.how in (HUNG, WRONG):
             print(outcome.said, flush=True)
-        found.append((each, outcome))
-    return found
+        return each, outcome
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(one, range(1, len(cases) + 1), cases))
 
 
 def render(found: Found, seed: int) -> str:
@@ -77,7 +82,7 @@ def render(found: Found, seed: int) -> str:
     order = [*ROLES, *FAULTS, *PHASES]
     lines = [f"`make chaos` with seed {seed}:\n"]
     for title, name_of in by.items():
-        lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "seconds (median)")]
+        lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "median seconds")]
         lines += [_row(*["---"] * 8)]
         for name in sorted({name_of(each) for each, _ in found}, key=order.index):
             lines.append(_counts(name, [outcome for each, outcome in found if name_of(each) == name]))

@@ -18,7 +18,7 @@ from tests.faults.job import CLUSTER, NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, Jo
 
 COME_SECONDS = 60  # until the moment is there
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error
-DONE_SECONDS = 90  # from the fault until it has ended well, with all the work that it still had to do
+DONE_SECONDS = 150  # from the fault until it has ended well, with all the work that it still had to do
 RECOVERED, STOPPED, REFUSED, HUNG, WRONG = "recovered", "stopped", "refused", "hung", "wrong"
 GOES_ON = (75, 130, 143, -signal.SIGTERM, -signal.SIGKILL)  # with the same command
 ERRORS = (1, 2, 3, 4)
@@ -81,7 +81,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the job took it; `seconds` from the fault until it had come further, or had ended."""
+    """How the job took it; `seconds` is the longest that it then made no progress, or what it took to end."""
 
     how: str
     seconds: float
@@ -120,28 +120,32 @@ def _struck(job: Job, case: Case) -> Outcome:
     """Send the fault's signals when they are due, and watch until the job has ended."""
     faults = SUPERVISOR_FAULTS if case.role == SUPERVISOR else FAULTS
     pid, step, due = job.pid(case.role), job.step(), list(faults[case.fault])
-    began, further_seconds = time.monotonic(), 0.0
+    began, standstill_seconds, further = time.monotonic(), 0.0, 0.0
     while True:
         code, seconds = job.process.poll(), time.monotonic() - began
         if due and pid and due[0][0](job, seconds):
             with contextlib.suppress(ProcessLookupError):  # it was done, or the others have ended it
                 os.kill(pid, due.pop(0)[1])
-        if not further_seconds and (code is not None or job.step() > step):
-            further_seconds = seconds
+        if code is not None or job.step() > step:
+            step, standstill_seconds, further = (
+                job.step(),
+                max(standstill_seconds, seconds - further),
+                seconds,
+            )
         if code is not None:
-            return _judged(job, code, seconds, further_seconds)
+            return _judged(job, code, seconds, standstill_seconds)
         if seconds > DONE_SECONDS:
             return Outcome(HUNG, seconds, job.said())
         time.sleep(0.02)
 
 
-def _judged(job: Job, code: int, seconds: float, further_seconds: float) -> Outcome:
+def _judged(job: Job, code: int, seconds: float, standstill_seconds: float) -> Outcome:
     if "Traceback" in job.said() + job.logged():
         return Outcome(WRONG, seconds, f"a traceback\n{job.said()}{job.logged()}")
     if code in GOES_ON:
         return Outcome(STOPPED, seconds, job.said())
     if code == 0:
-        return Outcome(RECOVERED, further_seconds, job.said())
+        return Outcome(RECOVERED, standstill_seconds, job.said())
     late = seconds > REFUSED_SECONDS or code not in ERRORS
     return Outcome(
         WRONG if late else REFUSED, seconds, f"exit code {code} after {seconds:.1f} s\n{job.said()}"

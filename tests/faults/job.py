@@ -33,7 +33,7 @@ FLAGS = [
     ),
 ]
 VAL = ["--val", "tests.faults.samples:held_out"]
-TIMES = ["--start-timeout", "15", "--silence-timeout", "2", "--stall-timeout", "15"]
+TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "30"]
 CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", *TIMES]
 SUPERVISOR = "supervisor"
 

@@ -1,0 +1,119 @@
+"""A network that is cut between two hosts in the middle of a job, and one that loses ps-lite's messages."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from tests.cluster.two_hosts import Host, do, two_hosts
+from tests.e2e.runs import has_step
+from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
+from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, VAL, result, started, until
+from tests.faults.nodes import free_port
+from tests.faults.samples import ROOT
+from tests.faults.traces import Traces
+
+CUT_SECONDS = 5.0  # more than --silence-timeout
+
+
+class Roles:
+    """A job over two hosts: each role with a supervisor of its own, the second worker on the second host."""
+
+    def __init__(self, hosts: tuple[Host, Host], folder: Path, *flags: str):
+        self.out, self.traces, self._folder = folder / "run", Traces(folder), folder
+        first, second = hosts
+        places = {"scheduler": first, "server": first, "worker-0": first, "worker-1": second}
+        root = f"{first.address}:{free_port()}"
+        self.processes = {name: self._start(host, name, root, flags) for name, host in places.items()}
+
+    def _start(self, host: Host, name: str, root: str, flags: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        role, _, index = name.partition("-")
+        line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2", "-s", "1"]
+        line += ["--index", index] if index else []
+        line += ["--", "--out", str(self.out), *FLAGS, *CLUSTER, *flags]
+        with (self._folder / f"{name}.said").open("wb") as said:
+            return subprocess.Popen(
+                host.inside(*line),
+                cwd=ROOT,
+                env=self.traces.environment,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+            )
+
+    def codes(self) -> dict[str, int | None]:
+        return {name: process.poll() for name, process in self.processes.items()}
+
+    def have_ended(self) -> bool:
+        return None not in self.codes().values()
+
+    def said(self) -> dict[str, str]:
+        return {name: (self._folder / f"{name}.said").read_text() for name in self.processes}
+
+    def end(self) -> None:
+        self.traces.end()
+        for process in self.processes.values():
+            process.wait(10)
+
+
+@contextlib.contextmanager
+def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[Roles, Host]]:
+    """The job, and the host whose cable has just been pulled."""
+    with two_hosts() as hosts:
+        roles = Roles(hosts, folder, *flags)
+        try:
+            assert until(lambda: has_step(roles.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), roles.said()
+            hosts[1].cut()
+            yield roles, hosts[1]
+            assert roles.traces.left() == []
+        finally:
+            roles.end()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(240)
+def test_after_a_cut_that_heals_both_hosts_go_on(
+    tmp_path: Path, train: Path, whole: tuple[object, ...]
+) -> None:
+    patient = ["--start-timeout", "40"]
+    with cut_in_the_middle(tmp_path, "--train", str(train), *VAL, *patient) as (roles, host):
+        time.sleep(CUT_SECONDS)
+        do(*host.inside("ip", "link", "set", host.cable, "up"))
+        assert until(roles.have_ended, DONE_SECONDS), roles.said()
+        assert set(roles.codes().values()) == {0}, roles.said()
+    assert all("restart 1 of" in said for said in roles.said().values())
+    assert result(roles.out) == whole
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_who_is_missing(
+    tmp_path: Path, train: Path
+) -> None:
+    few = ["--max-restarts", "1"]
+    with cut_in_the_middle(tmp_path, "--train", str(train), *few) as (roles, _):
+        assert until(roles.have_ended, REFUSED_SECONDS), roles.said()
+        assert set(roles.codes().values()) == {1}, roles.said()
+    said = roles.said()
+    assert "worker-1: no scheduler at" in said.pop("worker-1")
+    assert all("worker-1 did not come to" in each for each in said.values()), said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_network_that_loses_messages_makes_it_slower(
+    tmp_path: Path, train: Path, whole: tuple[object, ...]
+) -> None:
+    """ps-lite sends nothing again: each loss of the few in a hundred is a step that never ends."""
+    flags = ["--train", str(train), *CLUSTER, "--stall-timeout", "8", "--max-restarts", "9"]
+    with started(tmp_path, *flags, PS_DROP_MSG="5") as job:
+        assert until(job.has_ended, 360)
+        assert job.process.returncode == 0, job.said()
+        assert job.traces.left() == []
+    assert "made no progress for" in job.said()
+    assert result(job.out) == whole
