@@ -15,7 +15,7 @@ from typing import Callable, Iterable
 
 DONE, USAGE, DATA, DIVERGED, RESTART_ME = 0, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class Stop(Exception):

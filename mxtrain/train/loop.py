@@ -49,7 +49,7 @@ def run(
     out = Path(run.keep.out)
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
-    parts = state.build(run, len(data["class_names"]), group)
+    parts = state.build(run, len(data["class_names"]), group, is_fresh=resume is None)
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
         logger.info(

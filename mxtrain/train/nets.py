@@ -17,8 +17,8 @@ def contexts(devices: str) -> list[Any]:
     return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
 
 
-def to_train(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
-    """The run's net as it is before the first step, compiled."""
+def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
+    """The run's net as it is before the first step, compiled; if not fresh, its weights are still to come."""
     model = run.model
     precision.enable(model.amp)
     net = zoo.build(model.model, num_classes)
@@ -28,7 +28,7 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any]) -> Any:
         initializers.zero_gamma(net, model.model)
     initializers.initialize(net, model.init, places, run.optim.seed)
     zoo.compile(net, model.model, places, run.data.image_size, num_classes)
-    if model.pretrained:
+    if model.pretrained and is_fresh:
         pretrained.load(net, origins.weights_file("--pretrained", model.pretrained))
     if not model.remat:
         return net

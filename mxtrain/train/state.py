@@ -74,10 +74,10 @@ class Progress:
         return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
 
 
-def build(run: Run, num_classes: int, group: Group = ALONE) -> Parts:
-    """Everything a first step needs."""
+def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = True) -> Parts:
+    """Everything a first step needs; if not fresh, `restore` is still to bring what a checkpoint holds."""
     optim, places = run.optim, nets.contexts(run.layout.devices)
-    net = nets.to_train(run, num_classes, places)
+    net = nets.to_train(run, num_classes, places, is_fresh)
     trained = list(weights.parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)

@@ -89,6 +89,9 @@ def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command
     assert "parameters taken" in done.stderr and "left out" not in done.stderr
     losses = [records(tmp_path / name)[0]["loss"] for name in ("first", "second")]
     assert losses[1] < losses[0]
+    done = command("mxtrain.fit", *flags(shapes, tmp_path / "second"), *part[:-1], "2")
+    assert done.returncode == 0, done.stderr
+    assert "going on from" in done.stderr and "parameters taken" not in done.stderr
 
 
 @pytest.mark.slow
