@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 DEMO ?= runs/demo
 
 
-.PHONY: env demo test test-system test-all fuzz check bench clean
+.PHONY: env demo test test-system test-all fuzz chaos check bench clean
 
 env: $(READY)
 
@@ -38,6 +38,11 @@ test-all: $(READY)
 FUZZ_INPUTS ?= 100000
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
+
+# Jobs over a cluster, struck at random; what became of them goes into the docs.
+FAULTS ?= --faults 100
+chaos: $(READY)
+	$(BIN)/python -m tests.faults $(FAULTS) --page docs/faults.md
 
 check: $(READY)
 	$(BIN)/ruff check .

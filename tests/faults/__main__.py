@@ -16,7 +16,7 @@ from typing import Callable, List, Tuple
 
 from tests.faults import case, samples
 from tests.faults.case import FAULTS, HUNG, PHASES, RECOVERED, REFUSED, ROLES, STOPPED, WRONG, Case, Outcome
-from tests.faults.job import CLUSTER, NUM_SAMPLES, result, started
+from tests.faults.job import CLUSTER, result, started
 
 MOST_DELAY_SECONDS = 0.5
 BEGIN, END = "<!-- from here: make chaos -->\n", "<!-- to here -->\n"
@@ -55,14 +55,14 @@ def draw(seed: int, num_faults: int) -> list[Case]:
 
 
 def strike(cases: list[Case], folder: Path, at_once: int) -> Found:
-    train = samples.pack(folder / "data", NUM_SAMPLES)
-    with started(folder / "whole", "--train", str(train), *CLUSTER) as job:
+    data = samples.given(folder / "data")
+    with started(folder / "whole", *data, *CLUSTER) as job:
         if job.process.wait(case.DONE_SECONDS):
             raise SystemExit(f"without any fault: {job.said()}")
     whole = result(job.out)
 
     def one(number: int, each: Case) -> tuple[Case, Outcome]:
-        outcome = case.run(each, folder / str(number), train, whole)
+        outcome = case.run(each, folder / str(number), data, whole)
         print(f"{number:4} {each}: {outcome.how}, {outcome.seconds:.1f} s", flush=True)
         if outcome.how in (HUNG, WRONG):
             print(outcome.said, flush=True)
@@ -76,18 +76,18 @@ def render(found: Found, seed: int) -> str:
     """The outcomes by role, by fault and by moment."""
     by: dict[str, Callable[[Case], str]] = {
         "role": lambda each: each.role,
-        "fault": lambda each: each.fault,
+        "what": lambda each: each.fault,
         "moment": lambda each: each.phase,
     }
     order = [*ROLES, *FAULTS, *PHASES]
-    lines = [f"`make chaos` with seed {seed}:\n"]
+    lines = [f"{len(found)} faults, seed {seed}:"]
     for title, name_of in by.items():
         lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "median seconds")]
         lines += [_row(*["---"] * 8)]
         for name in sorted({name_of(each) for each, _ in found}, key=order.index):
             lines.append(_counts(name, [outcome for each, outcome in found if name_of(each) == name]))
         lines.append(_counts("**all**", [outcome for _, outcome in found]))
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n"
 
 
 def _counts(name: str, outcomes: list[Outcome]) -> str:

@@ -94,15 +94,14 @@ class Outcome:
 MATRIX = [Case(role, fault, phase) for role in ROLES for fault in FAULTS for phase in PHASES]
 
 
-def run(case: Case, folder: Path, train: Path, whole: tuple[object, ...]) -> Outcome:
-    """What a job makes of this fault; `whole` is what it comes to without."""
-    flags = ["--train", str(train), *CLUSTER]
+def run(case: Case, folder: Path, data: list[str], whole: tuple[object, ...]) -> Outcome:
+    """What a job over `data` makes of this fault; `whole` is what it comes to without."""
+    flags = [*data, *CLUSTER]
     with started(folder, *flags) as job:
         come = until(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), COME_SECONDS)
         if not come or job.has_ended():
             return Outcome(WRONG, 0.0, f"the moment never came\n{job.said()}")
         time.sleep(case.delay_seconds)
-        job.traces.note_ports()
         outcome = _struck(job, case)
         left = job.traces.left()
     if left:
@@ -126,6 +125,7 @@ def _struck(job: Job, case: Case) -> Outcome:
         if due and pid and due[0][0](job, seconds):
             with contextlib.suppress(ProcessLookupError):  # it was done, or the others have ended it
                 os.kill(pid, due.pop(0)[1])
+            job.traces.note_ports()
         if code is not None or job.step() > step:
             step, standstill_seconds, further = (
                 job.step(),

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import CLUSTER, NUM_SAMPLES, result, started
+from tests.faults.job import CLUSTER, result, started
 
 
 @pytest.fixture(scope="session")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return samples.pack(tmp_path_factory.mktemp("faults") / "data", NUM_SAMPLES)
+def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return samples.given(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture(scope="session")
-def whole(train: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
-    with started(tmp_path_factory.mktemp("whole"), "--train", str(train), *CLUSTER) as job:
+def whole(data: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    with started(tmp_path_factory.mktemp("whole"), *data, *CLUSTER) as job:
         assert job.process.wait(DONE_SECONDS) == 0, job.said()
         assert job.traces.left() == []
     return result(job.out)

@@ -33,9 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
-    disk: Path, tmp_path: Path, train: Path, whole: tuple[object, ...]
+    disk: Path, tmp_path: Path, data: list[str], whole: tuple[object, ...]
 ) -> None:
-    with started(tmp_path, "--train", str(train), *CLUSTER) as job:
+    with started(tmp_path, *data, *CLUSTER) as job:
         assert until(lambda: has_step(job.out, 7), DONE_SECONDS), job.said()
         fill(disk / "filler")
         assert until(job.has_ended, REFUSED_SECONDS), job.said()
@@ -43,7 +43,7 @@ def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
         assert "No space left on device" in job.said() and "make room" in job.said()
         assert job.traces.left() == []
     (disk / "filler").unlink()
-    with started(tmp_path, "--train", str(train), *CLUSTER) as job:
+    with started(tmp_path, *data, *CLUSTER) as job:
         assert until(job.has_ended, DONE_SECONDS)
         assert job.process.returncode == 0, job.said()
     assert result(job.out) == whole

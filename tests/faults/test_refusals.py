@@ -26,11 +26,10 @@ def assert_ended(found: Ended, *codes: int) -> None:
     assert "Traceback" not in "".join(found.said.values())
 
 
-def test_a_worker_with_other_data_is_named_with_both(train: Path, tmp_path: Path) -> None:
+def test_a_worker_with_other_data_is_named_with_both(data: list[str], tmp_path: Path) -> None:
     other = samples.pack(tmp_path / "other", num_samples=120, seed=7)
-    flags = ["--train", str(train)]
     found = ended(
-        tmp_path, free_port(), *flags, seconds=REFUSED_SECONDS, worker_1=Own(("--train", str(other)))
+        tmp_path, free_port(), *data, seconds=REFUSED_SECONDS, worker_1=Own(("--train", str(other)))
     )
     assert_ended(found, USAGE)
     for said in found.said.values():
@@ -38,27 +37,27 @@ def test_a_worker_with_other_data_is_named_with_both(train: Path, tmp_path: Path
 
 
 def test_a_worker_that_is_told_of_more_workers_is_refused_and_the_others_name_it(
-    train: Path, tmp_path: Path
+    data: list[str], tmp_path: Path
 ) -> None:
     own = Own(environment={"DMLC_NUM_WORKER": "3"}, flags=("--num-workers", "3"))
-    found = ended(tmp_path, free_port(), "--train", str(train), *QUICK, seconds=REFUSED_SECONDS, worker_1=own)
+    found = ended(tmp_path, free_port(), *data, *QUICK, seconds=REFUSED_SECONDS, worker_1=own)
     assert_ended(found, USAGE)
     assert "is told of [3, 1] workers and servers, the scheduler of [2, 1]" in found.said["worker-1"]
     assert "worker-1 did not come to" in found.said["worker-0"]
 
 
-def test_a_port_in_use_is_named_by_the_scheduler(train: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_by_the_scheduler(data: list[str], tmp_path: Path) -> None:
     with listening() as port:
-        found = ended(tmp_path, port, "--train", str(train), *QUICK, seconds=REFUSED_SECONDS)
+        found = ended(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS)
     assert_ended(found, USAGE, RESTART_ME)
     assert found.codes["scheduler"] == USAGE
     assert f"{port}: another program has this port" in found.said["scheduler"]
     assert "heard nothing from the scheduler" in found.said["worker-0"]
 
 
-def test_an_unreachable_scheduler_is_named_by_a_worker(train: Path, tmp_path: Path) -> None:
+def test_an_unreachable_scheduler_is_named_by_a_worker(data: list[str], tmp_path: Path) -> None:
     port = free_port()
-    found = ended(tmp_path, port, "--train", str(train), *QUICK, seconds=REFUSED_SECONDS, names=("worker-0",))
+    found = ended(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS, names=("worker-0",))
     assert_ended(found, USAGE)
     assert f"worker-0: no scheduler at {LOOPBACK}:{port} in 10 s" in found.said["worker-0"]
 

@@ -30,19 +30,19 @@ def expected(case: Case) -> set[str]:
     return {RECOVERED}
 
 
-def judge(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
-    outcome = run(case, tmp_path, train, whole)
+def judge(case: Case, tmp_path: Path, data: list[str], whole: tuple[object, ...]) -> None:
+    outcome = run(case, tmp_path, data, whole)
     assert outcome.how in expected(case), outcome.said
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", FIRST, ids=str)
-def test_a_job_goes_on_after(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
-    judge(case, tmp_path, train, whole)
+def test_a_job_goes_on_after(case: Case, tmp_path: Path, data: list[str], whole: tuple[object, ...]) -> None:
+    judge(case, tmp_path, data, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", [case for case in MATRIX if case not in FIRST], ids=str)
-def test_a_job_takes(case: Case, tmp_path: Path, train: Path, whole: tuple[object, ...]) -> None:
-    judge(case, tmp_path, train, whole)
+def test_a_job_takes(case: Case, tmp_path: Path, data: list[str], whole: tuple[object, ...]) -> None:
+    judge(case, tmp_path, data, whole)
