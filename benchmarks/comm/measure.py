@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Callable, NamedTuple, Sequence
 
 from benchmarks.comm import wire
 
-WARM_UP = 3
-STEPS = 20
+STEPS = 5
+NUM_CALLS = STEPS + 1
 
 
 class Taken(NamedTuple):
@@ -20,23 +21,29 @@ class Taken(NamedTuple):
     received: int
 
 
-def measure(reduce: Callable[[], None]) -> None:
-    """Print what a call takes. It waits until every sum is there, so no worker runs ahead of the others."""
-    for _ in range(WARM_UP):
+def take_turns(fill: Callable[[], None], reduce: Callable[[], None], is_right: Callable[[], bool]) -> None:
+    """For every line that comes in, begin with ones, and print what a call takes, until no more lines come.
+
+    A call waits until every sum is there, so no worker runs ahead of the others; after NUM_CALLS the sums are
+    looked at.
+    """
+    for _ in sys.stdin:
+        fill()
         reduce()
-    before, started = wire.num_bytes(), time.perf_counter()
-    for _ in range(STEPS):
-        reduce()
-    seconds = time.perf_counter() - started
-    sent, received = ((after - start) // STEPS for after, start in zip(wire.num_bytes(), before))
-    print(json.dumps(Taken(seconds / STEPS, sent, received)))
+        before, started = wire.num_bytes(), time.perf_counter()
+        for _ in range(STEPS):
+            reduce()
+        seconds = time.perf_counter() - started
+        sent, received = ((after - start) // STEPS for after, start in zip(wire.num_bytes(), before))
+        assert is_right(), "not the sums"
+        print(json.dumps(Taken(seconds / STEPS, sent, received)), flush=True)
 
 
-def slowest(outputs: Sequence[str]) -> Taken:
+def slowest(lines: Sequence[str]) -> Taken:
     """Of the workers that printed these."""
-    return max(Taken(*json.loads(output.splitlines()[-1])) for output in outputs)
+    return max(Taken(*json.loads(line)) for line in lines)
 
 
 def expected(num_workers: int) -> float:
-    """The value of all sums in the end, where each worker began with ones and went on with the sums."""
-    return float(num_workers ** (WARM_UP + STEPS))
+    """The value of all sums after a turn: each worker went on with the sums it had got."""
+    return float(num_workers**NUM_CALLS)

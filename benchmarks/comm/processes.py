@@ -6,12 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import IO, Mapping, NamedTuple, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = 280  # a busy machine takes minutes to start them
 SERVE = """
 from mxtrain import runtime
 mx = runtime.load()
@@ -24,8 +25,77 @@ class Process(NamedTuple):
     environment: Mapping[str, str]
 
 
-def with_servers(worker: Sequence[object], num_workers: int, num_servers: int) -> list[str]:
-    """What each worker printed."""
+class Group:
+    """Processes with one OpenMP thread each, of which the last `num_workers` take turns; leaving it kills them."""
+
+    def __init__(self, processes: Sequence[Process], num_workers: int):
+        inherited = {
+            name: value for name, value in os.environ.items() if name != "PORT"
+        }  # ps-lite would take it
+        self.common = {**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self.children = [self._start(process) for process in processes]
+        self.workers = self.children[-num_workers:]
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill()
+        for child in self.children:
+            with child:  # closes its pipes
+                pass
+
+    def turn(self) -> list[str]:
+        """The JSON list that each worker answers to a line; RuntimeError if one does not, in time."""
+        late = threading.Timer(DEADLINE_SECONDS, self._kill)
+        late.start()
+        try:
+            for worker in self.workers:
+                _pipe(worker.stdin).write("\n")
+                _pipe(worker.stdin).flush()
+            return [_answer(worker) for worker in self.workers]
+        finally:
+            late.cancel()
+
+    def end(self, deadline_seconds: float = DEADLINE_SECONDS) -> list[str]:
+        """What each worker printed; RuntimeError says what went wrong unless all processes end well, in time."""
+        self._wait(time.monotonic() + deadline_seconds)
+        self._kill()
+        outputs = [child.communicate()[0] for child in self.children]
+        codes = [child.returncode for child in self.children]
+        if any(codes):
+            raise RuntimeError(f"exit codes {codes}\n" + "\n".join(outputs))
+        return outputs[-len(self.workers) :]
+
+    def _start(self, process: Process) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(word) for word in process.line],
+            cwd=ROOT,
+            env={**self.common, **process.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _kill(self) -> None:
+        for child in self.children:
+            child.kill()
+
+    def _wait(self, deadline: float) -> None:
+        """Until all have ended, or one has failed: the others might wait for it for ever."""
+        for worker in self.workers:
+            _pipe(worker.stdin).close()
+            worker.stdin = None
+        while time.monotonic() < deadline:
+            codes = [child.poll() for child in self.children]
+            if None not in codes or any(codes):
+                return
+            time.sleep(0.05)
+
+
+def with_servers(worker: Sequence[object], num_workers: int, num_servers: int) -> Group:
+    """Workers of MXNet's parameter server."""
     common = {
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": str(free_port()),
@@ -36,46 +106,25 @@ def with_servers(worker: Sequence[object], num_workers: int, num_servers: int) -
     serve = [sys.executable, "-c", SERVE]
     lines = {"scheduler": serve, "server": serve, "worker": worker}
     roles = ["scheduler", *["server"] * num_servers, *["worker"] * num_workers]
-    return together([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles])[-num_workers:]
-
-
-def together(processes: Sequence[Process]) -> list[str]:
-    """What each printed, with one OpenMP thread; RuntimeError says what went wrong unless all ended well."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PORT"}  # ps-lite would take it
-    common = {**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [str(word) for word in process.line],
-            cwd=ROOT,
-            env={**common, **process.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for process in processes
-    ]
-    try:
-        _wait(started, time.monotonic() + DEADLINE_SECONDS)
-    finally:
-        for child in started:
-            child.kill()
-    outputs = [child.communicate()[0] for child in started]
-    codes = [child.returncode for child in started]
-    if any(codes):
-        raise RuntimeError(f"exit codes {codes}\n" + "\n".join(outputs))
-    return outputs
-
-
-def _wait(children: Sequence[subprocess.Popen[str]], deadline: float) -> None:
-    """Until all have ended, or one has failed: the others might wait for it for ever."""
-    while time.monotonic() < deadline:
-        codes = [child.poll() for child in children]
-        if None not in codes or any(codes):
-            return
-        time.sleep(0.05)
+    return Group([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _answer(worker: subprocess.Popen[str]) -> str:
+    """The next list that it prints, after whatever warnings."""
+    printed = []
+    for line in _pipe(worker.stdout):
+        if line.startswith("["):
+            return line
+        printed.append(line)
+    raise RuntimeError(f"{worker.args!r} gave no answer:\n" + "".join(printed))
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream

@@ -6,17 +6,18 @@ takes its place at the client, in the memory that it was sent from.
 
 from __future__ import annotations
 
+import itertools
 import math
 import socket
 import sys
 import threading
 import time
 from queue import SimpleQueue
-from typing import Callable, Iterator
+from typing import Callable
 
 import numpy as np
 
-from benchmarks.comm.measure import STEPS, WARM_UP, expected, measure
+from benchmarks.comm.measure import expected, take_turns
 from benchmarks.comm.resnet50 import shapes
 
 NUM_CLIENTS = 2
@@ -30,23 +31,26 @@ def serve(port: int) -> None:
     received = [chunks(np.empty(size(), np.float32)) for _ in clients]
     # Apart: a client may be a step ahead while the other one still gets the last step's sums.
     sums = chunks(np.empty(size(), np.float32))
-    arrived: list[SimpleQueue[int]] = [SimpleQueue() for _ in clients]
-    summed: list[SimpleQueue[int]] = [SimpleQueue() for _ in clients]
+    arrived: list[SimpleQueue[int | None]] = [SimpleQueue() for _ in clients]
+    summed: list[SimpleQueue[int | None]] = [SimpleQueue() for _ in clients]
 
     def receive(client: int) -> None:
-        for number in rounds():
-            read_into(clients[client], received[client][number])
+        for number in itertools.cycle(range(len(sums))):
+            if not read_into(clients[client], received[client][number]):
+                break
             arrived[client].put(number)
+        arrived[client].put(None)
 
     def send(client: int) -> None:
-        for _ in rounds():
-            clients[client].sendall(sums[summed[client].get()])
+        for number in iter(summed[client].get, None):
+            clients[client].sendall(sums[number])
 
     threads = [started(call, client) for client in range(NUM_CLIENTS) for call in (receive, send)]
-    for number in rounds():
-        for queue in arrived:
-            queue.get()
-        np.add(received[0][number], received[1][number], out=sums[number])
+    number: int | None = 0
+    while number is not None:
+        number, _ = (queue.get() for queue in arrived)
+        if number is not None:
+            np.add(received[0][number], received[1][number], out=sums[number])
         for queue in summed:
             queue.put(number)
     for thread in threads:
@@ -60,17 +64,11 @@ def work(port: int) -> None:
     def reduce() -> None:
         sending = started(server.sendall, flat)
         for chunk in chunks(flat):
-            read_into(server, chunk)
+            if not read_into(server, chunk):
+                raise ConnectionError("the server has gone")
         sending.join()
 
-    measure(reduce)
-    assert (flat == expected(NUM_CLIENTS)).all(), "not the sums"
-
-
-def rounds() -> Iterator[int]:
-    """The number of each chunk, in each step."""
-    for _ in range(WARM_UP + STEPS):
-        yield from range(math.ceil(size() / CHUNK))
+    take_turns(lambda: flat.fill(1), reduce, lambda: bool((flat == expected(NUM_CLIENTS)).all()))
 
 
 def size() -> int:
@@ -81,13 +79,15 @@ def chunks(flat: np.ndarray) -> list[np.ndarray]:
     return [flat[begin : begin + CHUNK] for begin in range(0, flat.size, CHUNK)]
 
 
-def read_into(connection: socket.socket, chunk: np.ndarray) -> None:
+def read_into(connection: socket.socket, chunk: np.ndarray) -> bool:
+    """Whether there was anything to read."""
     left = memoryview(chunk).cast("B")
     while left:
         count = connection.recv_into(left, 0, socket.MSG_WAITALL)
         if count == 0:
-            raise ConnectionError("the other end has gone")
+            return False
         left = left[count:]
+    return True
 
 
 def connected(connection: socket.socket) -> socket.socket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import struct
 from pathlib import Path
 
@@ -14,14 +15,22 @@ COUNTERS_AT = 120
 
 def num_bytes() -> tuple[int, int]:
     """Sent and received, over the connections that are open now."""
-    counts = [_of_connection(int(entry.name)) for entry in Path("/proc/self/fd").iterdir()]
+    open_files = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    counts = [_of_connection(descriptor) for descriptor in open_files if _is_socket(descriptor)]
     return sum(sent for sent, _ in counts), sum(received for _, received in counts)
 
 
-def _of_connection(descriptor: int) -> tuple[int, int]:
+def _is_socket(descriptor: int) -> bool:
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            return COUNTERS.unpack_from(information, COUNTERS_AT)  # type: ignore[return-value]
-    except OSError:  # a file, a pipe, a socket of another kind
-        return 0, 0
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:  # closed since, as the listing itself
+        return False
+
+
+def _of_connection(descriptor: int) -> tuple[int, int]:
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        if connection.family != socket.AF_INET:
+            return 0, 0
+        information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    sent, received = COUNTERS.unpack_from(information, COUNTERS_AT)
+    return sent, received

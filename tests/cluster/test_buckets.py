@@ -11,6 +11,7 @@ from benchmarks.comm import processes
 from mxtrain.kv.buckets import lay
 
 SUMMING = [sys.executable, "-m", "tests.cluster.summing"]
+pytestmark = pytest.mark.timeout(300)
 CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
 
 
@@ -22,15 +23,16 @@ CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
     ],
 )
 def test_sums_are_exact_and_travel_early(num_workers: int, num_servers: int) -> None:
-    processes.with_servers([*SUMMING, 50], num_workers, num_servers)
+    with processes.with_servers([*SUMMING, 50], num_workers, num_servers) as group:
+        group.end()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("attempt", range(20))
 def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
     """Stock MXNet's race at the start: 4 of 8 jobs went wrong."""
-    processes.with_servers([*SUMMING, 3], 2, 1 + attempt % 2)
+    with processes.with_servers([*SUMMING, 3], 2, 1 + attempt % 2) as group:
+        group.end()
 
 
 @pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50])
