@@ -16,7 +16,7 @@ from typing import Callable, List, Tuple
 from tests.e2e.runs import has_step, is_writing
 from tests.faults.job import CLUSTER, NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, Job, result, started, until
 
-COME_SECONDS = 60  # until the moment is there
+COME_SECONDS = 120  # until the moment is there
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error
 DONE_SECONDS = 150  # from the fault until it has ended well, with all the work that it still had to do
 RECOVERED, STOPPED, REFUSED, HUNG, WRONG = "recovered", "stopped", "refused", "hung", "wrong"

@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.errors import RESTART_ME, USAGE
 from tests.faults import samples
-from tests.faults.case import REFUSED_SECONDS
+from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, started, until
 from tests.faults.nodes import LOOPBACK, Ended, Own, ended, free_port
 
@@ -55,6 +55,7 @@ def test_a_port_in_use_is_named_by_the_scheduler(data: list[str], tmp_path: Path
     assert "heard nothing from the scheduler" in found.said["worker-0"]
 
 
+@pytest.mark.slow
 def test_an_unreachable_scheduler_is_named_by_a_worker(data: list[str], tmp_path: Path) -> None:
     port = free_port()
     found = ended(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS, names=("worker-0",))
@@ -62,12 +63,13 @@ def test_an_unreachable_scheduler_is_named_by_a_worker(data: list[str], tmp_path
     assert f"worker-0: no scheduler at {LOOPBACK}:{port} in 10 s" in found.said["worker-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_worker_that_raises_ends_the_job_with_its_own_words(tmp_path: Path) -> None:
     flags = ["--train", "tests.faults.samples:raising", *CLUSTER, "--max-restarts", "1"]
-    with started(tmp_path, *flags) as job:
-        assert until(job.has_ended, 100)
-        assert job.process.returncode == 1
+    with started(tmp_path, *flags, "--start-timeout", "60") as job:
+        assert until(job.has_ended, DONE_SECONDS)
+        assert job.process.returncode == 1, job.said()
         assert job.traces.left() == []
     assert job.said().count("the user's own code broke") > 1
     assert "worker-1" in job.said() and "given up after 1 restart" in job.said()

@@ -1,4 +1,4 @@
-"""Every role, struck in every way at every moment; the few that matter most are in the default suite."""
+"""Every role, struck in every way at every moment; the default suite has two that no other test comes near."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ import pytest
 
 from tests.faults.case import MATRIX, RECOVERED, REFUSED, STOPPED, SUPERVISOR, Case, run
 
-FIRST = [
-    Case("server-0", "SIGKILL", "rendezvous"),
-    Case("scheduler", "SIGKILL", "mid-epoch"),
-    Case("worker-0", "SIGKILL", "checkpoint"),
-    Case("worker-1", "frozen", "evaluation"),
-]
+FIRST = [Case("server-0", "SIGKILL", "rendezvous"), Case("worker-1", "frozen", "evaluation")]
 
 
 def expected(case: Case) -> set[str]:
