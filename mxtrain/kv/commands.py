@@ -1,4 +1,4 @@
-"""What a worker asks of the servers of a `dist_async` store, as text.
+"""What a worker asks of servers that hold the weights, as text.
 
 MXNet brings a command's text to every server and waits until each has followed it, but brings no answer back. What a
 server has to tell lies in the store, as keys (`updates.py`).

@@ -55,3 +55,8 @@ class Alone:
 
 
 ALONE = Alone()
+
+
+def together(group: Group, kvstore: str) -> Group:
+    """Those that make a step together: all, or where nobody waits for others this one alone."""
+    return ALONE if "async" in kvstore else group

@@ -1,16 +1,19 @@
-"""What a run may not ask for under dist_async, where servers hold the weights and nobody waits for anybody.
+"""What a run may not ask for where servers hold the weights: under dist_async, and with row-sparse tables.
 
-Clipping is not among it: it shortens a worker's own gradient, which is what an update is made by.
+Clipping is not among it under dist_async: it shortens a worker's own gradient, which is what an update is made by.
 """
 
 from __future__ import annotations
 
-from mxtrain import layout
+from typing import Sequence
+
+from mxtrain import layout, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
 from mxtrain.train import optimizer_names
 
 OF_WHOLE_LAYERS = ("lamb", "lars")
+OF_ROWS = ("sgd", "adam")  # whose kernels in MXNet leave alone what has no gradient
 
 
 def check_async(run: Run) -> None:
@@ -50,3 +53,29 @@ def check_async(run: Run) -> None:
     ):
         if refused:
             raise UsageError(f"{flag} with {store}: {why}")
+
+
+def check_tables(run: Run, unknown: Sequence[str]) -> None:
+    """For a net with tables, of which some are `unknown`: no SparseEmbedding's."""
+    optim, store = run.optim, run.layout.kvstore
+    name = optimizer_names.resolve(optim).name
+    tables = "with a row-sparse table in the net"
+    if name not in OF_ROWS:
+        raise UsageError(
+            f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(OF_ROWS)}"
+        )
+    if store in names.DIST_STORES and unknown:
+        raise UsageError(
+            f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
+            "a mxtrain.models.SparseEmbedding, which knows where its rows are"
+        )
+    if store not in names.DIST_STORES or "async" in store:  # refused there whatever the net
+        return
+    for refused, flag, why in (
+        (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update"),
+        (optim.clip_norm, f"--clip-norm {optim.clip_norm:g}", "no worker sees the whole gradient"),
+        (optim.clip_value, f"--clip-value {optim.clip_value:g}", "no worker sees the whole gradient"),
+        (optim.compress != "none", f"--compress {optim.compress}", "weights are what servers send back"),
+    ):
+        if refused:
+            raise UsageError(f"{flag} with --kvstore {store} {tables}: {why}; leave it out")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
-from mxtrain.kv.asynchronous import Servers
+from mxtrain.kv import rows
 from mxtrain.kv.buckets import Buckets
-from mxtrain.kv.group import ALONE, Group
+from mxtrain.kv.group import ALONE, Group, together
+from mxtrain.kv.remote_trainer import RemoteTrainer
 from mxtrain.runtime import mx
-from mxtrain.train import weights
+from mxtrain.train import precision, weights
 from mxtrain.train.arrays import Arrays
 
 
@@ -53,6 +54,10 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
             for other in others:
                 first.copyto(other)
 
+    def norm(self, gradients: Sequence[Any]) -> float:
+        """The length of what is applied; by now all workers have the same."""
+        return precision.norm(gradients)
+
     def undo(self) -> None:
         """The step's gradients are not applied: what compression kept of them is not either."""
         if self.travelling is not None:
@@ -79,51 +84,6 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
         self.finish()
 
 
-class AsyncTrainer:
-    """The face of `Trainer` where weights and optimizer live on the servers, and nobody waits for anybody."""
-
-    travelling = None
-
-    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: Group):
-        self.staleness = 0  # updates that others made while our last gradients were computed
-        self._params, self._scale, self._rate = list(parameters), 1.0, optimizer.lr
-        self._servers = Servers(self._params, optimizer, kvstore, group)
-        self._saved: tuple[Arrays, int] = ({}, 0)
-
-    def begin(self) -> None:
-        """Sum the gradients over this worker's devices, on the first one."""
-        for parameter in self._params:
-            if parameter.grad_req != "null":
-                first, *others = parameter.list_grad()
-                for other in others:
-                    first += other.as_in_context(first.context)
-
-    def finish(self, statistics: Sequence[Any] = ()) -> None:
-        """Nothing comes from other workers here."""
-
-    def set_learning_rate(self, rate: float) -> None:
-        self._rate = rate
-
-    def update(self, num_samples: float) -> None:
-        """Have the servers take a step of their own by the mean gradient over this worker's samples."""
-        self.staleness = self._servers.push_pull(num_samples / self._scale, self._rate)
-
-    def undo(self) -> None:
-        """Not an update, but the newest weights."""
-        self._servers.pull()
-
-    def meet(self) -> None:
-        """All workers come to the servers' weights; so does the state that a checkpoint will hold."""
-        self._saved = self._servers.save()
-
-    def state(self) -> tuple[Arrays, dict[str, int]]:
-        arrays, num_updates = self._saved
-        return arrays, {str(index): num_updates for index in self._servers.trained}
-
-    def load_state(self, path: str, counts: dict[str, int]) -> None:
-        self._servers.load(dict(mx.nd.load(path)), max(counts.values(), default=0))
-
-
 def open_trainer(
     parameters: Sequence[Any],
     optimizer: Any,
@@ -131,15 +91,15 @@ def open_trainer(
     statistics: Sequence[Any] = (),
     threshold: float = 0.0,
     group: Group = ALONE,
-) -> Trainer | AsyncTrainer:
+) -> Trainer | RemoteTrainer:
     """A trainer whose store is up and whose contexts, on all workers, hold equal weights.
 
     The stock Trainer does both inside its first step, after the first forward has used weights that the store
     then replaces; over several processes that even races the first gradients, which it may take for weights.
     `statistics` are the parameters that the workers add up besides the gradients, which a `threshold` compresses.
     """
-    if "async" in kvstore:
-        return AsyncTrainer(parameters, optimizer, kvstore, group)
+    if "async" in kvstore or ("dist" in kvstore and any(map(rows.is_table, parameters))):
+        return RemoteTrainer(parameters, optimizer, kvstore, group, together(group, kvstore))
     travelling = _travelling(kvstore, parameters, statistics, threshold) if "dist" in kvstore else None
     trainer = Trainer(parameters, optimizer, _over_devices(kvstore), travelling)
     trainer._init_kvstore()

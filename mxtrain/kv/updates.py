@@ -1,13 +1,15 @@
 """What a server does with what workers push.
 
-Owns what a key means under `dist_async`: number 0 is the clock, 1 and the following ones are parameters, and
-`stride` numbers further on comes each one's first array of optimizer state, then its second. The optimizer works in
+Owns what a key means where servers hold the weights: number 0 is the clock, 1 and the following ones are parameters,
+and `stride` numbers further on comes each one's first array of optimizer state, then its second. The optimizer works in
 those arrays of the store, so that workers set and read them as they do weights: a server writes no files.
 """
 
 from __future__ import annotations
 
 from typing import Any, Iterator
+
+import numpy as np
 
 from mxtrain.kv.commands import Assign, SetRate, Update
 from mxtrain.runtime import mx
@@ -75,8 +77,8 @@ def _filled(state: Any, arrays: Iterator[Any]) -> Any:
 
 
 def _tick(pushed: Any, clock: Any) -> None:
-    """The clock counts updates; behind that it has what it showed at each worker's last one."""
-    numbers, worker = clock.asnumpy(), int(pushed.asnumpy().argmax())
-    numbers[worker] = numbers[0]
+    """The clock counts updates; behind that it has what it showed at the last one that each worker was part of."""
+    numbers = clock.asnumpy()
+    numbers[np.flatnonzero(pushed.asnumpy())] = numbers[0]
     numbers[0] += 1
     clock[:] = numbers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+from mxtrain.kv import rows
 from mxtrain.runtime import mx
 
 
@@ -56,7 +57,7 @@ class GradientSum:
         for parameter in self.parameters:
             data, gradient = parameter.data(context), parameter.grad(context)
             if not data._fresh_grad:
-                gradient[:] = 0
+                rows.clear(gradient)
             data._fresh_grad = False
             gradients.append(gradient)
         return gradients

@@ -11,6 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain import names
+from mxtrain.kv import rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
@@ -121,9 +122,9 @@ def norm(arrays: Sequence[Any]) -> float:
     MXNet's multi_sum_sq costs the same, but adds in float32 one by one: 100 million ones come to 2**24.
     multi_all_finite takes fifteen times as long on CPU.
     """
-    flat = [array.reshape((-1,)) for array in arrays]
-    squares = mx.nd.concat(*[mx.nd.dot(array, array) for array in flat], dim=0)
-    return math.sqrt(squares.asnumpy().sum(dtype="float64"))
+    flat = [rows.numbers(array) for array in arrays]
+    squares = [mx.nd.dot(array, array) for array in flat if array.size]
+    return math.sqrt(mx.nd.concat(*squares, dim=0).asnumpy().sum(dtype="float64")) if squares else 0.0
 
 
 def all_finite(arrays: Sequence[Any]) -> bool:

@@ -19,8 +19,8 @@ from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged, RestartMe
-from mxtrain.kv import compressions
-from mxtrain.kv.group import ALONE, Group
+from mxtrain.kv import compressions, limits, rows
+from mxtrain.kv.group import ALONE, Group, together
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.runtime import mx
@@ -81,6 +81,9 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
     trained = list(weights.parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
+    tables = [parameter for parameter in trained if rows.is_table(parameter)]
+    if tables:
+        limits.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     trainer = open_trainer(
         trained,
         optimizers.build(optim),
@@ -106,7 +109,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
         ema,
         teacher.build(run, places),
         group,
-        ALONE if "async" in run.layout.kvstore else group,
+        together(group, run.layout.kvstore),
     )
 
 

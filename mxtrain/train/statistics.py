@@ -48,9 +48,7 @@ class RunningMean:
         self.contexts = parts.contexts
         self.parameters = parameters(parts.net)
         # One micro-batch on one device leaves its own mean.
-        self.alone = (
-            parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.trainer.travelling is None
-        )
+        self.alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.together.count == 1
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
         # The engine does not see the writes of a static graph, so no copy may still be under way.
         mx.nd.waitall()

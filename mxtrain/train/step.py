@@ -13,7 +13,6 @@ from typing import Any, Callable, Iterator, Protocol, Sequence
 
 from mxtrain.models import remat
 from mxtrain.runtime import mx
-from mxtrain.train import precision
 from mxtrain.train.gradients import GradientSum
 from mxtrain.train.handover import to_context
 from mxtrain.train.precision import LossScale
@@ -81,7 +80,7 @@ def train_step(
         parts.trainer.undo()
         return Outcome(0.0, 0.0, 0, 0.0, True, scale)
     unscale = 1.0 / (scale.scale * num_samples)
-    norm = precision.norm(first_device) * unscale
+    norm = parts.trainer.norm(first_device) * unscale
     applied = math.isfinite(norm) and math.isfinite(loss)
     if applied:
         running.settle(statistics, num_samples)

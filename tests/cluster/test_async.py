@@ -76,7 +76,7 @@ def train(servers: Any, layers: Any, first: int, last: int) -> list[int]:
 
 def compare(name: str, group: Any, folder: Path) -> None:
     """One worker alone is synchronous: its curve is that of a trainer without a store, also across save and load."""
-    from mxtrain.kv.asynchronous import Servers
+    from mxtrain.kv.remote import Servers
 
     layers = net()
     servers = Servers(list(layers.collect_params().values()), built(name), "dist_async", group)
@@ -115,7 +115,7 @@ def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
 
 
 def learn(group: Any, folder: Path) -> None:
-    from mxtrain.kv.asynchronous import Servers
+    from mxtrain.kv.remote import Servers
 
     layers = net(seed=group.number)  # the servers' are the first one's
     servers = Servers(list(layers.collect_params().values()), built("sgd"), "dist_async", group)
