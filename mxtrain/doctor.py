@@ -51,11 +51,30 @@ def doctor(argv: list[str] | None = None) -> None:
         description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
     )
     parser.add_argument("--json", action="store_true", help="print all facts as one JSON object")
-    as_json = parser.parse_args(argv).json
+    parser.add_argument(
+        "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
+    )
+    options = parser.parse_args(argv)
+    if options.comm:
+        communication(options.json)
+        return
     facts = examine()
-    print(json.dumps(facts, indent=2) if as_json else table(facts), flush=True)
+    print(json.dumps(facts, indent=2) if options.json else table(facts), flush=True)
     if not facts["trainable"]:
         raise UsageError(f"cannot train here: {facts['mxnet']['error']}")
+
+
+def communication(as_json: bool) -> None:
+    """Print what sums over two workers cost here and what to set; a UsageError where not even one job worked."""
+    from mxtrain.kv import advice, probe
+
+    if not ports()["loopback"]:
+        raise UsageError("no loopback port can be bound here, so no dist_* store works")
+    measured = probe.measure()
+    measured["recommendations"] = advice.advise(measured)
+    print(json.dumps(measured, indent=2) if as_json else aligned(advice.rows(measured)), flush=True)
+    if all(job["error"] for job in measured["jobs"]):
+        raise UsageError(f"no cluster of two workers came up: {measured['jobs'][0]['error']}")
 
 
 def examine() -> dict[str, Any]:
@@ -183,9 +202,13 @@ def _suitable_flags(facts: dict[str, Any]) -> list[str]:
 
 
 def table(facts: dict[str, Any]) -> str:
-    """The facts as aligned text, at most TABLE_COLUMNS wide."""
+    return aligned(_rows(facts))
+
+
+def aligned(rows: list[tuple[str, list[str]]]) -> str:
+    """Names and their paragraphs as text, at most TABLE_COLUMNS wide."""
     lines: list[str] = []
-    for name, paragraphs in _rows(facts):
+    for name, paragraphs in rows:
         for number, paragraph in enumerate(paragraphs):
             lines += textwrap.wrap(
                 paragraph,

@@ -1,0 +1,78 @@
+"""A worker of a probe: sums the same bytes again and again, in buckets of several sizes, and prints what that takes.
+
+`probe.py` starts it among a scheduler and servers of `fit`; its flags are fit's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+from typing import Any, Callable
+
+from mxtrain import config
+from mxtrain.errors import UsageError, one_line
+from mxtrain.kv import cluster, membership, probe
+from mxtrain.kv.group import Group
+from mxtrain.launch import tether
+from mxtrain.train import card
+
+SECONDS, MOST_ROUNDS = 3.0, 9
+ARRAYS = 64
+
+
+def main() -> None:
+    tether.tether()
+    logging.basicConfig(level=logging.WARNING)
+    run = config.parse(sys.argv[1:])
+    place = cluster.of_environment(os.environ, run)
+    if place is None:
+        raise UsageError("this is a part of python -m mxtrain.doctor --comm, which starts it")
+    with membership.joined(place.place(run), place, {"versions": card.versions()}) as (_, group):
+        from mxtrain import runtime
+
+        runtime.load(group.local_workers)
+        found = measure(group)
+        if group.number == 0:
+            print(json.dumps(found), flush=True)
+
+
+def measure(group: Group) -> dict[str, float]:
+    """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
+    from mxtrain.kv.buckets import BYTES_OF_FLOAT, Buckets
+    from mxtrain.runtime import mx
+
+    kv = mx.kv.create("dist_sync")
+    shape = (int(probe.MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT),)
+    arrays = [mx.nd.zeros(shape) for _ in range(ARRAYS)]
+    sides = {
+        f"{size:g}": Buckets(kv, [shape] * ARRAYS, bucket_mb=size, name=f"of-{size:g}-mb")
+        for size in probe.BUCKET_MB
+    }
+    mx.nd.waitall()
+    first = [_seconds(group, buckets, arrays, mx.nd.waitall) for buckets in sides.values()]
+    # The sum is the same for all, so all do as many rounds.
+    of_round = group.sum([sum(first)])[0] / group.count
+    rounds = max(1, min(MOST_ROUNDS, int(SECONDS / of_round)))
+    taken: dict[str, list[float]] = {size: [] for size in sides}
+    for _ in range(rounds):
+        for size, buckets in sides.items():
+            taken[size].append(_seconds(group, buckets, arrays, mx.nd.waitall))
+    return {size: round(1e3 * statistics.median(times), 1) for size, times in taken.items()}
+
+
+def _seconds(group: Group, buckets: Any, arrays: list[Any], wait: Callable[[], None]) -> float:
+    group.sum([0])  # begin together
+    started = time.perf_counter()
+    buckets.begin(arrays)
+    buckets.finish(arrays)
+    wait()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    code = one_line("mxtrain.doctor", main)
+    os._exit(code)  # ps-lite's own end waits for the scheduler
