@@ -1,0 +1,95 @@
+"""What a second worker is worth: nets on one core each, one worker against two of `dist_sync`, in interleaved rounds.
+
+    python -m benchmarks.scale --write docs/scaling.md      about 6 minutes on two quiet cores
+
+One worker, two at once that know nothing of each other, and two that train together are all up, and take turns of a few
+steps. Each worker has one core and one OpenMP thread; the server and the scheduler have no core of their own, so what
+they use is taken from the workers. Every second step of the two does not send before the backward pass has ended.
+
+    python -m benchmarks.scale --paper --megabytes 102 --step-seconds 0.3 --gbit 10      the model, with your numbers
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks import commands
+from benchmarks.scale import render, sides
+from benchmarks.scale.model import Hosts, Work
+from benchmarks.scale.nets import MEASURED, NETS
+from benchmarks.scale.results import Rounds, read, waits
+from benchmarks.scale.sides import ALONE, APART, SIDES, TOGETHER
+
+
+def main() -> int:
+    options = _parse()
+    if options.paper:
+        work = Work(
+            options.megabytes * 1e6, options.step_seconds, options.hideable, options.jitter, num_buckets=25
+        )
+        hosts = Hosts(options.gbit * 1e9 / 8, options.adding * 1e9)
+        print(render.of_work(work, hosts))
+        return 0
+    found = {}
+    for net in options.nets:
+        found[net] = measure(net, options.rounds)
+        print(f"{net}: {found[net].efficiency(True):.0%}", file=sys.stderr, flush=True)
+    text = render.everything(found)
+    print(text)
+    if options.write:
+        render.write(options.write, text)
+    return 0
+
+
+def measure(net: str, num_rounds: int) -> Rounds:
+    rounds = Rounds()
+    with contextlib.ExitStack() as stack:
+        groups = {name: stack.enter_context(start(net)) for name, start in SIDES.items()}
+        for group in groups.values():
+            group.turn()  # the first goes into starting
+        for _ in range(num_rounds):
+            (_, alone), *_ = map(read, groups[ALONE].turn())
+            rounds.alone.append([each.seconds for each in alone])
+            apart = [steps for _, steps in map(read, groups[APART].turn())]
+            rounds.apart.append([statistics.mean(each.seconds for each in steps) for steps in zip(*apart)])
+            _together(groups[TOGETHER], rounds)
+        for group in groups.values():
+            group.end()
+    return rounds
+
+
+def _together(group: sides.Group, rounds: Rounds) -> None:
+    server = group.children[sides.SERVER].pid
+    before = sides.cpu_seconds(server)
+    answers = [read(line) for line in group.turn()]
+    workers = [steps for _, steps in answers]
+    rounds.server_cpu_seconds.append((sides.cpu_seconds(server) - before) / len(workers[0]))
+    rounds.together.append(waits(workers))
+    late = next(each for each in reversed(workers[0]) if each.hides)
+    rounds.num_bytes, rounds.num_buckets = answers[0][0], len(late.summed)
+    rounds.timeline = list(zip(late.computed, late.summed))
+
+
+def _parse() -> argparse.Namespace:
+    parser = commands.parser("scale", __doc__)
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=MEASURED)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", type=Path, help="a page with marks between which the tables go")
+    parser.add_argument("--paper", action="store_true", help="no measuring: the model alone, of what follows")
+    parser.add_argument("--megabytes", type=float, default=102, help="of a worker's gradients")
+    parser.add_argument("--step-seconds", type=float, default=0.3, help="one worker's, alone")
+    parser.add_argument("--hideable", type=float, default=0.5, help="share of a step with gradients coming")
+    parser.add_argument(
+        "--jitter", type=float, default=0.01, help="standard deviation of a step over its mean"
+    )
+    parser.add_argument("--gbit", type=float, default=10, help="of each host's network")
+    parser.add_argument("--adding", type=float, default=1, help="GB a second that a server adds")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

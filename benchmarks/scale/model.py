@@ -1,0 +1,97 @@
+"""A step of many workers on paper: what it takes where sums travel, servers add, and some workers are late.
+
+Pure arithmetic on measured or assumed numbers, with no fitted one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from typing import NamedTuple
+
+QUANTILES = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What one worker does in each step; its own batch stays the same however many there are."""
+
+    num_bytes: float  # of gradients that it sends, and of sums that it gets back
+    seconds: float  # of a step without any other worker
+    hideable: float = 0.0  # share of that step in which sums travel while gradients are still computed
+    jitter: float = 0.0  # standard deviation of that step's time, over its mean
+    num_buckets: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """Every worker has a host of its own, and so has every server unless it lives beside a worker."""
+
+    network: float  # bytes a second that a host sends, while it receives as many
+    adding: float = float("inf")  # bytes of gradients a second that a server takes in, adds and sends back
+    beside_workers: bool = False
+
+
+class Limit(NamedTuple):
+    what: str
+    seconds: float
+
+
+def limits(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> list[Limit]:
+    """How long one step's gradients and sums keep each resource busy; all work side by side."""
+    if num_workers == 1:
+        return [Limit("nothing", 0.0)]
+    of_server = work.num_bytes * num_workers / num_servers
+    adding = Limit("adding on servers", of_server / hosts.adding)
+    if hosts.beside_workers:
+        # What a worker sends to other hosts, and a server there to workers on other hosts.
+        leaving = work.num_bytes * (1 - 1 / num_servers) + of_server * (1 - 1 / num_workers)
+        return [Limit("the network", leaving / hosts.network), adding]
+    return [
+        Limit("the workers' network", work.num_bytes / hosts.network),
+        Limit("the servers' network", of_server / hosts.network),
+        adding,
+    ]
+
+
+class Step(NamedTuple):
+    """Where the seconds of a step go, and which resource the sums wait for."""
+
+    computing: float
+    stragglers: float
+    waiting: float
+    slowest: str
+
+    @property
+    def efficiency(self) -> float:
+        return self.computing / (self.computing + self.stragglers + self.waiting)
+
+    @property
+    def limit(self) -> str:
+        """What costs most."""
+        return self.slowest if self.waiting >= self.stragglers else "stragglers"
+
+
+def step(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> Step:
+    travel = max(limits(work, hosts, num_workers, num_servers), key=lambda limit: limit.seconds)
+    # The last bucket is full when the backward pass ends, and hides behind nothing.
+    waiting = max(travel.seconds - work.hideable * work.seconds, travel.seconds / work.num_buckets)
+    late = work.jitter * expected_latest(num_workers)
+    return Step(work.seconds, work.seconds * late, waiting, travel.what)
+
+
+def servers_needed(work: Work, hosts: Hosts, num_workers: int, loss: float = 0.01) -> int:
+    """The fewest servers with which a step is as efficient as with one for each worker, but for `loss`."""
+    best = step(work, hosts, num_workers, num_workers).efficiency
+    return next(
+        count
+        for count in range(1, num_workers + 1)
+        if step(work, hosts, num_workers, count).efficiency >= best - loss
+    )
+
+
+def expected_latest(num_workers: int) -> float:
+    """By how many standard deviations the latest of so many is expected behind their mean, normally distributed."""
+    normal = statistics.NormalDist()
+    quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
+    return statistics.fmean(normal.inv_cdf(quantile ** (1 / num_workers)) for quantile in quantiles)

@@ -1,0 +1,100 @@
+"""The tables of docs/scaling.md, and their place in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from pathlib import Path
+from typing import Callable, Mapping
+
+from benchmarks.scale.model import Hosts, Work, servers_needed, step
+from benchmarks.scale.results import Rounds
+
+BEGIN, END = "<!-- python -m benchmarks.scale --write: from here -->", "<!-- to here -->"
+GBIT = 10
+FASTER = 20  # what a worker might be with a GPU in place of one core
+WORKERS = (8, 64, 256)
+BUCKETS_SHOWN = 5
+
+
+def everything(found: Mapping[str, Rounds]) -> str:
+    timelines = [timeline(name, rounds) for name, rounds in found.items()]
+    return "\n\n".join(
+        [
+            "### Measured: two workers of one core",
+            measured(found),
+            "### Measured: when gradients and sums are there",
+            *timelines,
+            "### On paper: to 256 workers",
+            paper(found),
+        ]
+    )
+
+
+def measured(found: Mapping[str, Rounds]) -> str:
+    rows: list[tuple[str, Callable[[Rounds], str]]] = [
+        ("MB of gradients", lambda r: f"{r.num_bytes / 1e6:.0f}"),
+        ("ms a step, one worker", lambda r: ms(r.seconds_alone)),
+        ("ms a step, two together", lambda r: ms(r.median("seconds", True))),
+        ("**efficiency of two**", lambda r: f"**{r.efficiency(True):.0%}**"),
+        ("efficiency, nothing hidden", lambda r: f"{r.efficiency(False):.0%}"),
+        ("efficiency against two at once, each alone", lambda r: f"{r.efficiency(True, of_apart=True):.0%}"),
+        ("ms from the last gradient to the last sum", lambda r: ms(r.median("exposed", True))),
+        ("the same, nothing hidden", lambda r: ms(r.median("exposed", False))),
+        ("share of the sums' time that is hidden", lambda r: f"{r.hidden:.0%}"),
+        ("CPU ms of the server a step", lambda r: ms(statistics.median(r.server_cpu_seconds))),
+    ]
+    lines = [f"| | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
+    lines += [f"| {name} | {' | '.join(map(of, found.values()))} |" for name, of in rows]
+    return "\n".join(lines)
+
+
+def timeline(name: str, rounds: Rounds) -> str:
+    """Some of a net's buckets, the first and the last among them."""
+    last = len(rounds.timeline) - 1
+    shown = sorted({round(part * last / (BUCKETS_SHOWN - 1)) for part in range(BUCKETS_SHOWN)})
+    columns = [(f"{number + 1}", *map(ms, rounds.timeline[number])) for number in shown]
+    heads = ("bucket", "its gradients are computed", "its sum is there")
+    lines = [f"| {head} | {' | '.join(row)} |" for head, row in zip(heads, zip(*columns))]
+    lines.insert(1, "|---|" + "---:|" * len(columns))
+    return "\n".join([f"{name}, ms since the step's graph was handed to the engine:", "", *lines])
+
+
+HEAD = (
+    "| {} | one server | servers needed | efficiency with them | what costs most |\n|---|---:|---:|---:|---|"
+)
+
+
+def paper(found: Mapping[str, Rounds], gbit: float = GBIT) -> str:
+    lines = [HEAD.format("net, workers")]
+    for name, rounds in found.items():
+        for faster in (1, FASTER):
+            work = dataclasses.replace(rounds.work(), seconds=rounds.seconds_alone / faster)
+            what = name if faster == 1 else f"{name}, computing {faster} times as fast"
+            lines += [row(f"{what}, {count}", work, rounds.hosts(gbit), count) for count in WORKERS]
+    return "\n".join(lines)
+
+
+def of_work(work: Work, hosts: Hosts) -> str:
+    return "\n".join(
+        [HEAD.format("workers"), *(row(str(2**power), work, hosts, 2**power) for power in range(1, 9))]
+    )
+
+
+def row(name: str, work: Work, hosts: Hosts, num_workers: int) -> str:
+    needed = servers_needed(work, hosts, num_workers)
+    one, best = (step(work, hosts, num_workers, count) for count in (1, needed))
+    return f"| {name} | {one.efficiency:.0%} | {needed} | {best.efficiency:.0%} | {best.limit} |"
+
+
+def write(path: Path, text: str) -> None:
+    """Put `text` between the marks of a page."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise SystemExit(f"{path}: there is no {BEGIN} ... {END} to write between")
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f}"

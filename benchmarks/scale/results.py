@@ -1,0 +1,99 @@
+"""What a net's rounds come to. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from typing import NamedTuple, Sequence
+
+from benchmarks.scale.model import Hosts, Work
+from benchmarks.scale.worker import Timed
+
+CLOCK_SECONDS = 0.01  # the kernel counts a process's time in these
+
+
+class Waits(NamedTuple):
+    """Of two workers in one step, in seconds; `exposed` is from the last gradient of the later one to its last sum."""
+
+    hides: bool
+    seconds: float
+    exposed: float
+    hideable: float  # from the first bucket's gradients to the last one's
+
+
+@dataclasses.dataclass
+class Rounds:
+    """Of one net: a list for each round."""
+
+    num_bytes: int = 0
+    num_buckets: int = 0
+    alone: list[list[float]] = dataclasses.field(default_factory=list)
+    apart: list[list[float]] = dataclasses.field(default_factory=list)
+    together: list[list[Waits]] = dataclasses.field(default_factory=list)
+    server_cpu_seconds: list[float] = dataclasses.field(default_factory=list)  # a step
+    timeline: list[tuple[float, float]] = dataclasses.field(
+        default_factory=list
+    )  # computed, summed; a late step
+
+    def efficiency(self, hides: bool, of_apart: bool = False) -> float:
+        """The median round's; against one worker alone, or against two that have nothing to do with each other."""
+        bases = self.apart if of_apart else self.alone
+        return statistics.median(
+            statistics.median(base) / statistics.median(self._of(steps, hides, "seconds"))
+            for base, steps in zip(bases, self.together)
+        )
+
+    def median(self, name: str, hides: bool) -> float:
+        return statistics.median(value for steps in self.together for value in self._of(steps, hides, name))
+
+    @property
+    def seconds_alone(self) -> float:
+        return statistics.median(value for one in self.alone for value in one)
+
+    @property
+    def hidden(self) -> float:
+        """Share of the sums' time that no worker waits for, because gradients are still computed."""
+        return 1 - self.median("exposed", True) / self.median("exposed", False)
+
+    def work(self) -> Work:
+        hideable = min(1.0, self.median("hideable", True) / self.median("seconds", True))
+        steps = [value for one in self.alone for value in one]
+        return Work(self.num_bytes, self.seconds_alone, hideable, spread(steps), self.num_buckets)
+
+    def adding(self) -> float:
+        """Bytes of gradients that a server takes in, adds and gives back in a second of one core."""
+        return 2 * self.num_bytes / max(statistics.median(self.server_cpu_seconds), CLOCK_SECONDS)
+
+    def hosts(self, gbit: float) -> Hosts:
+        return Hosts(gbit * 1e9 / 8, self.adding())
+
+    @staticmethod
+    def _of(steps: Sequence[Waits], hides: bool, name: str) -> list[float]:
+        return [getattr(each, name) for each in steps if each.hides == hides]
+
+
+def read(line: str) -> tuple[int, list[Timed]]:
+    """What a worker answers."""
+    num_bytes, steps = json.loads(line)
+    return num_bytes, [Timed(*each) for each in steps]
+
+
+def waits(workers: Sequence[Sequence[Timed]]) -> list[Waits]:
+    """Each step of the workers that made it together.
+
+    A worker also waits for the other's gradients; only the one whose own come last waits for nothing but sums.
+    """
+    found = []
+    for steps in zip(*workers):
+        exposed = min(each.finished - each.computed[-1] for each in steps)
+        hideable = statistics.mean(each.computed[-1] - each.computed[0] for each in steps)
+        found.append(Waits(steps[0].hides, max(each.seconds for each in steps), exposed, hideable))
+    return found
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation over the median, from the middle two thirds: an interrupted step is not jitter."""
+    low, *_, high = statistics.quantiles(values, n=6)
+    # 5/6 of a normal distribution lie below 0.967 standard deviations.
+    return (high - low) / (2 * 0.967) / statistics.median(values)

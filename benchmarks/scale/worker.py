@@ -1,0 +1,133 @@
+"""A worker, on one core: `python -m benchmarks.scale.worker NET CORE`, alone or where DMLC_* says with whom.
+
+The steps are those of `fit` (`train_step`), on made pictures; every second one lets sums wait for the whole backward
+pass. When gradients and sums are there is seen by threads that wait for the same arrays as MXNet's engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Sequence
+
+from benchmarks.scale.nets import NETS, Net
+
+CLASSES = 1000
+PAIRS = 3  # of steps in a turn, one of each kind
+CLUSTER = ("--kvstore", "dist_sync", "--start-timeout", "90", "--stall-timeout", "3600")
+
+
+class Timed(NamedTuple):
+    """One step; all but its length is in seconds since its backward pass began."""
+
+    hides: bool  # sums travel while later gradients are computed
+    seconds: float
+    computed: list[float]  # the gradients of each bucket
+    summed: list[float]
+    finished: float  # all sums are where the gradients were, BatchNorm's statistics too
+
+
+class Watch:
+    """Around the trainer of `parts`: what it does, when it did it."""
+
+    def __init__(self, trainer: Any):
+        self.trainer, self.hides = trainer, True
+        self.begin_of_trainer, self.finish_of_trainer = trainer.begin, trainer.finish
+        trainer.begin, trainer.finish = self.begin, self.finish
+        self.gradients = [p.list_grad()[0] for p in trainer._params if p.grad_req != "null"]
+        self.buckets = trainer.travelling.gradients.buckets if trainer.travelling else []
+
+    def begin(self) -> None:
+        from mxtrain.runtime import mx
+
+        self.began = time.perf_counter()
+        if not self.hides:
+            mx.nd.waitall()
+        self.begin_of_trainer()
+        self.computed, self.summed = [], []
+        self.threads = [
+            threading.Thread(target=self._note, args=(self.computed, self._gradients_of)),
+            threading.Thread(target=self._note, args=(self.summed, lambda bucket: [bucket.flat])),
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def finish(self, statistics: Sequence[Any]) -> None:
+        from mxtrain.runtime import mx
+
+        for thread in self.threads:
+            thread.join()
+        self.finish_of_trainer(statistics)
+        mx.nd.waitall()
+        self.finished = time.perf_counter() - self.began
+
+    def _note(self, times: list[float], arrays_of: Any) -> None:
+        for bucket in self.buckets:
+            for array in arrays_of(bucket):
+                array.wait_to_read()
+            times.append(time.perf_counter() - self.began)
+
+    def _gradients_of(self, bucket: Any) -> list[Any]:
+        return [self.gradients[piece.array] for piece in bucket.pieces]
+
+
+def main(name: str, core: int) -> None:
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
+    from mxtrain import config, runtime
+    from mxtrain.kv import cluster, membership
+    from mxtrain.train import card
+
+    net = NETS[name]
+    runtime.load(threads=1)
+    with tempfile.TemporaryDirectory() as out:
+        run = config.parse([*net.flags(1), *CLUSTER, "--out", out])
+        place = cluster.of_environment(os.environ, run)
+        if place is None:
+            run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
+        else:
+            run = place.place(config.parse([*net.flags(place.num_workers), *CLUSTER, "--out", out]))
+        with membership.joined(run, place, {"versions": card.versions()}) as (settled, group):
+            take_turns(settled, group, net)
+    if place is not None:
+        os._exit(0)  # ps-lite's own end waits for the scheduler
+
+
+def take_turns(run: Any, group: Any, net: Net) -> None:
+    """Answer each line that comes in with a list of steps; the first of them all is not told."""
+    import numpy as np
+
+    from mxtrain.train import precision, state, step
+
+    parts = state.build(run, CLASSES, group)
+    rng = np.random.default_rng(group.number)
+    data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
+    label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)
+    batch = SimpleNamespace(request=SimpleNamespace(position=group.number), data=data, label=label)
+    watch, number = Watch(parts.trainer), 0
+
+    def timed(hides: bool) -> Timed:
+        nonlocal number
+        watch.hides, number = hides, number + 1
+        started = time.perf_counter()
+        outcome = step.train_step(parts, [batch], lambda batch: None, number, 1e-4, precision.LossScale())
+        seconds = time.perf_counter() - started
+        assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.count
+        return Timed(hides, seconds, watch.computed, watch.summed, watch.finished)
+
+    timed(True)
+    for _ in sys.stdin:
+        steps = [timed(hides) for _ in range(PAIRS) for hides in (True, False)]
+        print(json.dumps([num_bytes(watch), steps]), flush=True)
+
+
+def num_bytes(watch: Watch) -> int:
+    return sum(4 * gradient.size for gradient in watch.gradients)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
