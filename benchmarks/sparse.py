@@ -1,0 +1,137 @@
+"""What a row-sparse table saves: bytes between one of two workers and two servers in a step, and the step's time.
+
+    python -m benchmarks.sparse          under a minute; --num-rows, --width, --num-ids for other tables
+
+Both sides train a table under `dist_sync`, each worker with ids of its own. The dense side is `fit`'s path for a dense
+`nn.Embedding` (gradients summed in buckets), the sparse one its path for `mxtrain.models.SparseEmbedding`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comm.wire import num_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+SIDES = ("sparse", "dense")
+NUM_WORKERS, NUM_SERVERS, DEADLINE_SECONDS = 2, 2, 300
+FIRST_STEPS, STEPS = 1, 5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.sparse", description=__doc__)
+    parser.add_argument("--num-rows", type=int, default=200_000)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--num-ids", type=int, default=1000)
+    options = parser.parse_args()
+    sizes = [options.num_rows, options.width, options.num_ids]
+    if "DMLC_ROLE" in os.environ:
+        node(*sizes)
+    print(
+        f"{options.num_rows} x {options.width}, {options.num_ids} ids a step and worker, {NUM_WORKERS} workers"
+    )
+    print("| table | MB a step and worker | seconds a step |\n|---|---|---|")
+    for side in SIDES:
+        megabytes, seconds = measured(side, sys.argv[1:])
+        print(f"| {side} | {megabytes:.2f} | {seconds:.3f} |", flush=True)
+    return 0
+
+
+def measured(side: str, argv: list[str]) -> tuple[float, float]:
+    """The median of the first worker's steps, in a cluster of its own; RuntimeError when a process fails."""
+    from benchmarks.comm.processes import free_port
+
+    shared = {
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": str(free_port()),
+        "DMLC_NUM_WORKER": str(NUM_WORKERS),
+        "DMLC_NUM_SERVER": str(NUM_SERVERS),
+        "SIDE": side,
+    }
+    names = [
+        "scheduler",
+        *(f"server-{n}" for n in range(NUM_SERVERS)),
+        *(f"worker-{n}" for n in range(NUM_WORKERS)),
+    ]
+    processes = []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for name in names:
+                place = {"DMLC_ROLE": name.partition("-")[0], "MXTRAIN_NODE": name, "OUT": folder}
+                line = [sys.executable, "-m", "benchmarks.sparse", *argv]
+                processes.append(subprocess.Popen(line, cwd=ROOT, env={**os.environ, **shared, **place}))
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            codes = [process.wait(max(0.1, deadline - time.monotonic())) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        if any(codes):
+            raise RuntimeError(f"{dict(zip(names, codes))}")
+        found = json.loads((Path(folder) / "found.json").read_text())
+    return statistics.median(found["bytes"]) / 1e6, statistics.median(found["seconds"])
+
+
+def node(num_rows: int, width: int, num_ids: int) -> None:
+    """One process of the cluster; does not return."""
+    from mxtrain import fit, runtime
+    from mxtrain.config import Keep, Layout, Run
+    from mxtrain.kv import cluster, membership
+    from mxtrain.train import card
+
+    def work() -> None:
+        run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), keep=Keep(out=os.environ["OUT"]))
+        place = cluster.of_environment(os.environ, run)
+        assert place is not None
+        if place.role != "worker":
+            fit.serve(run, place)
+            return
+        runtime.load(threads=1)
+        with membership.joined(run, place, {"versions": card.versions()}) as (_, group):
+            found = steps(group, num_rows, width, num_ids)
+            if group.number == 0:
+                (Path(os.environ["OUT"]) / "found.json").write_text(json.dumps(found))
+
+    fit._as_node(work)
+
+
+def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list[float]]:
+    """Bytes and seconds of each, after the first ones."""
+    from mxtrain.kv.store import open_trainer
+    from mxtrain.models import SparseEmbedding
+    from mxtrain.runtime import mx
+
+    nn = mx.gluon.nn
+    layer = (SparseEmbedding if os.environ["SIDE"] == "sparse" else nn.Embedding)(num_rows, width)
+    layer.initialize()
+    optimizer = mx.optimizer.SGD(learning_rate=0.1)
+    trainer = open_trainer([layer.weight], optimizer, "dist_sync", group=group)
+    found: dict[str, list[float]] = {"bytes": [], "seconds": []}
+    mx.random.seed(group.number)
+    for step in range(FIRST_STEPS + STEPS):
+        group.sum(0)
+        began, before = time.monotonic(), sum(num_bytes())
+        with mx.autograd.record():
+            output = layer(mx.nd.random.randint(0, num_rows, shape=(num_ids,)))
+        output.backward()
+        trainer.begin()
+        trainer.finish()
+        trainer.update(NUM_WORKERS * num_ids)
+        mx.nd.waitall()
+        if step >= FIRST_STEPS:
+            found["seconds"].append(time.monotonic() - began)
+            found["bytes"].append(sum(num_bytes()) - before)
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
