@@ -32,7 +32,7 @@ FLAGS = [
         "3",
     ),
 ]
-TIMES = ["--start-timeout", "20", "--silence-timeout", "3", "--stall-timeout", "60"]
+TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "60"]
 CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", *TIMES]
 SUPERVISOR = "supervisor"
 

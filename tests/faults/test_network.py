@@ -11,6 +11,7 @@ from typing import Iterator
 
 import pytest
 
+from mxtrain.errors import RESTART_ME
 from tests.cluster.two_hosts import Host, do, two_hosts
 from tests.e2e.runs import has_step
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
@@ -105,15 +106,27 @@ def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_who_is_missi
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_network_that_loses_all_messages_ends_the_job_and_leaves_stacks(
+    tmp_path: Path, data: list[str]
+) -> None:
+    """ps-lite sends nothing again: what waits for a lost message waits for ever."""
+    flags = [*data, *CLUSTER, "--stall-timeout", "15", "--max-restarts", "0"]
+    with started(tmp_path, *flags, PS_DROP_MSG="100") as job:
+        assert until(job.has_ended, 2 * REFUSED_SECONDS), job.logged()  # it has to start before
+        assert job.process.returncode == RESTART_ME, job.said()
+        assert job.traces.left() == []
+    assert "made no progress for 15" in job.said() and "most recent call first" in job.logged()
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_network_that_loses_messages_makes_it_slower(
+def test_a_network_that_loses_some_messages_makes_a_job_slower(
     tmp_path: Path, data: list[str], whole: tuple[object, ...]
 ) -> None:
-    """ps-lite sends nothing again: each loss of the few in a hundred is a step that never ends."""
     flags = [*data, *CLUSTER, "--stall-timeout", "8", "--max-restarts", "9"]
-    with started(tmp_path, *flags, PS_DROP_MSG="5") as job:
+    with started(tmp_path, *flags, PS_DROP_MSG="3") as job:
         assert until(job.has_ended, 360)
         assert job.process.returncode == 0, job.said()
         assert job.traces.left() == []
-    assert "made no progress for" in job.said()
     assert result(job.out) == whole
