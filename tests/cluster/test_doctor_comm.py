@@ -1,0 +1,49 @@
+"""doctor --comm brings up real clusters, and says why where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mxtrain import doctor
+from mxtrain.kv import advice, probe
+from tests.e2e.conftest import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
+    before = set(os.listdir("/tmp"))
+    found = probe.job(1, unix=True, deadline=time.monotonic() + 100)
+    assert found["error"] is None
+    assert list(found["milliseconds"]) == ["1", "4", "16"]
+    assert all(0.1 < ms < 60_000 for ms in found["milliseconds"].values())
+    assert not {name for name in set(os.listdir("/tmp")) - before if name.isdigit()}, "sockets left behind"
+    same_over_tcp = {**found, "unix_sockets": False}
+    measured = {"megabytes": probe.MEGABYTES, "sockets": {"tcp": 1.0}, "jobs": [same_over_tcp, found]}
+    assert any("leave DMLC_LOCAL unset" in sentence for sentence in advice.advise(measured))
+
+
+def test_where_no_cluster_comes_up_the_reason_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("raise ImportError('half installed')")
+    done = subprocess.run(
+        [sys.executable, "-m", "mxtrain.doctor", "--comm"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 2, done.stdout
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("mxtrain.doctor: no cluster of two workers came up: ")
+    assert "half installed" in done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= doctor.TABLE_COLUMNS
