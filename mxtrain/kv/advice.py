@@ -72,11 +72,13 @@ def _buckets(milliseconds: dict[str, float]) -> str:
 def _unix(over_tcp: dict[str, float], job: dict[str, Any]) -> str:
     tcp, unix = fastest(over_tcp), fastest(job["milliseconds"])
     measured = f"{unix:.0f} ms over unix sockets, {tcp:.0f} ms over TCP"
+    if unix >= WORTH * tcp:
+        return f"DMLC_LOCAL=0, which is TCP: {measured}"
     if tcp < WORTH * unix:
         return f"leave DMLC_LOCAL unset: {measured}"
     return (
-        f"DMLC_LOCAL=1 in the environment of a job of one machine: {measured}. Its sockets are files in /tmp named by "
-        "port, which another job with DMLC_LOCAL can take over: no second one beside it"
+        f"DMLC_LOCAL=1, where all of a job is on this machine: {measured}; its sockets are files in /tmp named by "
+        "number, which a job of plain MXNet with DMLC_LOCAL may take over: run none beside it"
     )
 
 

@@ -91,7 +91,7 @@ def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> lis
         dataclasses.replace(
             each,
             argv=worker if each.role == plan.WORKER else each.argv,
-            environment={**each.environment, **({"DMLC_LOCAL": "1"} if unix else {})},
+            environment={**each.environment, "DMLC_LOCAL": str(int(unix))},
         )
         for each in roles
     ]

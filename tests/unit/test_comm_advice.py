@@ -68,7 +68,8 @@ def test_unix_sockets_are_advised_only_with_their_trap() -> None:
     ]
     assert "DMLC_LOCAL=1" in sentence
     assert "50 ms over unix sockets, 100 ms over TCP" in sentence
-    assert "another job" in sentence
+    assert "take over" in sentence
+    assert "DMLC_LOCAL=0" in advised(job_1={"milliseconds": {"4": 150.0}})
 
 
 def test_a_job_that_failed_is_told_and_the_rest_still_advised() -> None:
@@ -97,7 +98,8 @@ def test_an_environment_cannot_steer_the_probe(tmp_path: Path, monkeypatch: pyte
     over_tcp, over_unix = (
         probe.environment(probe.processes(1, unix, tmp_path, 9)[0]) for unix in (False, True)
     )
-    assert not {"PORT", "DMLC_INTERFACE", "PS_VERBOSE", "DMLC_LOCAL"} & set(over_tcp)
+    assert not {"PORT", "DMLC_INTERFACE", "PS_VERBOSE"} & set(over_tcp)
+    assert over_tcp["DMLC_LOCAL"] == "0"
     assert over_tcp["MXTRAIN_GENERATION"] == "0"
     assert over_unix["DMLC_LOCAL"] == "1"
 
