@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Mapping, NamedTuple, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,9 +95,15 @@ class Group:
             time.sleep(0.05)
 
 
-def with_servers(worker: Sequence[object], num_workers: int, num_servers: int) -> Group:
+def with_servers(
+    worker: Sequence[object],
+    num_workers: int,
+    num_servers: int,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Group:
     """Workers of MXNet's parameter server."""
     common = {
+        **environment,
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": str(free_port()),
         "DMLC_NODE_HOST": "127.0.0.1",

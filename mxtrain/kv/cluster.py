@@ -101,8 +101,11 @@ def workers_here(environ: Mapping[str, str], run: Run) -> int:
     return run.layout.num_workers if root == "localhost" or root.startswith("127.") else 1
 
 
-def engine_environment(cluster: Cluster, go: Go) -> dict[str, str | None]:
-    """What ps-lite must find in os.environ; None stands for a variable that must be gone."""
+def engine_environment(cluster: Cluster, go: Go, number: int | None = None) -> dict[str, str | None]:
+    """What ps-lite must find in os.environ; None stands for a variable that must be gone.
+
+    `number` names this process's unix socket, where these are what its processes meet at.
+    """
     return {
         "DMLC_ROLE": cluster.role,
         "DMLC_PS_ROOT_URI": cluster.root,
@@ -112,7 +115,8 @@ def engine_environment(cluster: Cluster, go: Go) -> dict[str, str | None]:
         "DMLC_NODE_HOST": cluster.node_host,
         # With these ps-lite would bind elsewhere, or have an opinion of its own about who is alive.
         "DMLC_INTERFACE": None,
-        "PORT": None,
+        "PORT": None if number is None else str(number),
+        "DMLC_LOCAL": None if number is None else "1",
         "PS_HEARTBEAT_INTERVAL": None,
         "PS_HEARTBEAT_TIMEOUT": None,
     }

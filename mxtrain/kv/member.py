@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, UsageError
-from mxtrain.kv import leave, rollcall
-from mxtrain.kv.cluster import Cluster
+from mxtrain.kv import leave, rollcall, unix_sockets
+from mxtrain.kv.cluster import Cluster, is_loopback
 from mxtrain.kv.leave import Verdict
 from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed
 from mxtrain.kv.rollcall import Go
@@ -236,6 +236,8 @@ def _identity(cluster: Cluster) -> dict[str, Any]:
         "host": platform.node(),
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "pid": os.getpid(),
+        # Containers may share a host and its boot, but not its network.
+        "sockets": unix_sockets.place(os.environ) if is_loopback(cluster.root) else "",
     }
 
 

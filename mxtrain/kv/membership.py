@@ -15,7 +15,7 @@ from typing import Any, Iterator
 from mxtrain import layout
 from mxtrain.config import Run
 from mxtrain.errors import Stop
-from mxtrain.kv import member, watch
+from mxtrain.kv import member, unix_sockets, watch
 from mxtrain.kv.cluster import Cluster, engine_environment
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.kv.member import Member, Times
@@ -71,7 +71,8 @@ def helping(run: Run, cluster: Cluster) -> Iterator[Member]:
 
 def take_part(cluster: Cluster, go: Go) -> None:
     """Leave in the environment what ps-lite looks for there."""
-    for name, value in engine_environment(cluster, go).items():
+    number = unix_sockets.reserve() if go.over_sockets else None
+    for name, value in engine_environment(cluster, go, number).items():
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value

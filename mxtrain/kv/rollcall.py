@@ -37,6 +37,7 @@ class Card:
     folder: str = ""  # what the run folder's disk is known by; equal on a shared disk
     checkpoints: tuple[int, ...] = ()  # steps of the whole ones
     threads: int = 0
+    sockets: str = ""  # where its unix sockets are, by which those on the same host meet
     failed: tuple[Any, ...] = ()  # exit code and reason of one that comes only to say why it cannot
 
     def __str__(self) -> str:
@@ -54,6 +55,7 @@ class Go:
     resume_step: int
     writes: bool
     local_workers: int
+    over_sockets: bool = False  # ps-lite's processes meet at unix sockets
 
 
 def card_of(content: Any) -> Card:
@@ -198,6 +200,8 @@ def in_order(cards: Iterable[Card]) -> list[Card]:
 def divide(cards: Sequence[Card], engine_port: int, step: int) -> list[Go]:
     """What each of `cards` is told, in their order."""
     workers = in_order(cards)
+    places = {(card.host, card.boot_id, card.sockets) for card in cards}
+    over_sockets = len(places) == 1 and cards[0].sockets != ""
     told = []
     for card in cards:
         number = workers.index(card) if card.role == "worker" else -1
@@ -212,6 +216,7 @@ def divide(cards: Sequence[Card], engine_port: int, step: int) -> list[Go]:
                 resume_step=step,
                 writes=card is first_on_disk,
                 local_workers=len(here),
+                over_sockets=over_sockets,
             )
         )
     return told

@@ -12,6 +12,7 @@ from typing import Sequence
 from mxtrain import checks
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
+from mxtrain.kv import unix_sockets
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GO_ON, LOOPBACK
 from mxtrain.launch.supervise import policy, supervise
@@ -30,7 +31,11 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
         cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
         return plan.local(cluster, plan.fit(flags + (GO_ON if goes_on else ())), logs, token, generation)
 
-    return supervise(group, policy(run))
+    unix_sockets.sweep()  # of an earlier job that was killed whole
+    try:
+        return supervise(group, policy(run))
+    finally:
+        unix_sockets.sweep()
 
 
 def _free_port() -> int:

@@ -132,7 +132,7 @@ def test_without_a_secret_the_token_is_what_the_job_agrees_on() -> None:
 
 def test_what_ps_lite_finds() -> None:
     go = Go(40001, num_workers=1, num_servers=2, number=0, resume_step=-1, writes=True, local_workers=1)
-    assert cluster.engine_environment(of({}), go) == {
+    expected = {
         "DMLC_ROLE": "worker",
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": "40001",
@@ -141,6 +141,10 @@ def test_what_ps_lite_finds() -> None:
         "DMLC_NODE_HOST": "127.0.0.1",
         "DMLC_INTERFACE": None,
         "PORT": None,
+        "DMLC_LOCAL": None,
         "PS_HEARTBEAT_INTERVAL": None,
         "PS_HEARTBEAT_TIMEOUT": None,
     }
+    assert cluster.engine_environment(of({}), go) == expected
+    over_sockets = {**expected, "DMLC_LOCAL": "1", "PORT": "40002"}
+    assert cluster.engine_environment(of({}), go, 40002) == over_sockets

@@ -79,6 +79,7 @@ PURE = [
     "kv.probe",
     "kv.rollcall",
     "kv.sums",
+    "kv.unix_sockets",
     "kv.unpickle",
     "kv.watch",
     "train.alarm",

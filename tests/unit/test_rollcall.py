@@ -53,6 +53,23 @@ def test_two_machines_of_one_name_are_two() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        ({}, {}, True),
+        ({}, {"boot_id": "other"}, False),
+        ({}, {"sockets": "another /tmp"}, False),
+        ({"sockets": ""}, {"sockets": ""}, False),
+    ],
+)
+def test_unix_sockets_are_for_processes_that_all_have_the_same(
+    first: dict[str, str], second: dict[str, str], meet: bool
+) -> None:
+    here = {"worker-0": first, "server-0": second}
+    cards = [dataclasses.replace(card(node, sockets="1 2 3"), **other) for node, other in here.items()]
+    assert [go.over_sockets for go in rollcall.divide(cards, 1, -1)] == [meet, meet]
+
+
+@pytest.mark.parametrize(
     ("disks", "step"),
     [
         ([("x", ()), ("y", ())], rollcall.FRESH),
