@@ -73,13 +73,8 @@ def _unix(over_tcp: dict[str, float], job: dict[str, Any]) -> str:
     tcp, unix = fastest(over_tcp), fastest(job["milliseconds"])
     measured = f"{unix:.0f} ms over unix sockets, {tcp:.0f} ms over TCP"
     if unix >= WORTH * tcp:
-        return f"DMLC_LOCAL=0, which is TCP: {measured}"
-    if tcp < WORTH * unix:
-        return f"leave DMLC_LOCAL unset: {measured}"
-    return (
-        f"DMLC_LOCAL=1, where all of a job is on this machine: {measured}; its sockets are files in /tmp named by "
-        "number, which a job of plain MXNet with DMLC_LOCAL may take over: run none beside it"
-    )
+        return f"DMLC_LOCAL=0, which is TCP, where all of a job is on this machine: {measured}"
+    return f"leave DMLC_LOCAL unset, so that jobs on this machine alone use unix sockets: {measured}"
 
 
 def _network(tcp: float, milliseconds: dict[str, float], megabytes: float) -> str:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mxtrain.kv import unix_sockets
 from mxtrain.launch import plan, tether
 
 SECONDS = 55.0
@@ -74,6 +75,7 @@ def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
                 error = _wait(group, children, deadline)
             finally:
                 _end(children)
+                unix_sockets.sweep()
         except OSError as problem:
             error = str(problem)
         printed = Path(folder, "worker-0.log").read_text(errors="replace").splitlines()
