@@ -55,6 +55,7 @@ def measured(side: str, argv: list[str]) -> tuple[float, float]:
         "DMLC_PS_ROOT_PORT": str(free_port()),
         "DMLC_NUM_WORKER": str(NUM_WORKERS),
         "DMLC_NUM_SERVER": str(NUM_SERVERS),
+        "DMLC_LOCAL": "0",  # of TCP alone the kernel counts bytes
         "SIDE": side,
     }
     names = [
