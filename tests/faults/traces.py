@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import stat
 import time
 from pathlib import Path
-from typing import Iterator
 
 from tests.cluster.sockets import listeners
 
 MARK = "MXTRAIN_FAULTS"
 LEAVE_SECONDS = 3.0
-SHARED_MEMORY, SOCKETS = Path("/dev/shm"), Path("/tmp")
+SHARED_MEMORY = Path("/dev/shm")
 
 
 class Traces:
@@ -23,7 +21,7 @@ class Traces:
     def __init__(self, folder: Path):
         self._scratch = folder / "tmp"
         self._scratch.mkdir(parents=True, exist_ok=True)
-        self._before = set(_lasting_files())
+        self._before = set(SHARED_MEMORY.iterdir())
         self._ports: set[int] = set()
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC_")}
         self.environment.update({MARK: str(folder), "TMPDIR": str(self._scratch)})
@@ -56,7 +54,7 @@ class Traces:
             *(f"process {pid} {_name(pid)}" for pid in self.pids()),
             *(f"port {port}" for port in sorted(self._ports & _open_ports())),
             *(str(path) for path in self._scratch.rglob("*")),
-            *(str(path) for path in set(_lasting_files()) - self._before if not _is_held(path)),
+            *(str(path) for path in set(SHARED_MEMORY.iterdir()) - self._before if not _is_held(path)),
         ]
 
     def end(self) -> None:
@@ -66,18 +64,9 @@ class Traces:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _lasting_files() -> Iterator[Path]:
-    """What outlives a process unless somebody removes it: shared memory, and sockets with a name."""
-    yield from SHARED_MEMORY.iterdir()
-    for path in SOCKETS.iterdir():
-        with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(path.stat().st_mode):
-                yield path
-
-
 def _is_held(path: Path) -> bool:
     """Some living process has it: other programs of this machine come and go."""
-    if not path.exists() or str(path) in Path("/proc/net/unix").read_text():
+    if not path.exists():
         return True
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
