@@ -31,16 +31,20 @@ def advise(measured: dict[str, Any]) -> list[str]:
     """One sentence with its numbers for each choice: servers, buckets, unix sockets, compression."""
     jobs = [job for job in measured["jobs"] if job["error"] is None]
     failed = [f"{name_of(job)}: {job['error']}" for job in measured["jobs"] if job["error"] is not None]
-    over_tcp = {job["servers"]: job["milliseconds"] for job in jobs if not job["unix_sockets"]}
-    if 1 not in over_tcp:
+    over = {
+        unix: {job["servers"]: job["milliseconds"] for job in jobs if job["unix_sockets"] == unix}
+        for unix in (True, False)
+    }
+    if 1 not in over[True]:
         return failed
-    return [
-        _servers({count: fastest(times) for count, times in over_tcp.items()}),
-        _buckets(over_tcp[1]),
-        *(_unix(over_tcp[job["servers"]], job) for job in jobs if job["unix_sockets"]),
-        _network(measured["sockets"]["tcp"], over_tcp[1], measured["megabytes"]),
-        *failed,
+    advice = [
+        _servers({count: fastest(times) for count, times in over[True].items()}),
+        _buckets(over[True][1]),
     ]
+    if 1 in over[False]:
+        advice.append(_unix(fastest(over[False][1]), fastest(over[True][1])))
+        advice.append(_network(measured["sockets"]["tcp"], over[False][1], measured["megabytes"]))
+    return advice + failed
 
 
 def name_of(job: dict[str, Any]) -> str:
@@ -69,8 +73,7 @@ def _buckets(milliseconds: dict[str, float]) -> str:
     return f"buckets of {best} MB would be {default / milliseconds[best]:.1f} times as fast: {measured}"
 
 
-def _unix(over_tcp: dict[str, float], job: dict[str, Any]) -> str:
-    tcp, unix = fastest(over_tcp), fastest(job["milliseconds"])
+def _unix(tcp: float, unix: float) -> str:
     measured = f"{unix:.0f} ms over unix sockets, {tcp:.0f} ms over TCP"
     if unix >= WORTH * tcp:
         return f"DMLC_LOCAL=0, which is TCP, where all of a job is on this machine: {measured}"
