@@ -4,7 +4,8 @@
     python -m benchmarks.comm              all of it: some minutes on two quiet cores
 
 Every side moves the same 193 arrays, 102 MB, one OpenMP thread a process, and checks the sums: mxtrain over unix
-sockets, as it does where all processes are on one machine, and over TCP, as between hosts; the others over TCP.
+sockets, as it does where all processes are on one machine, and over TCP, as between hosts; the others over TCP. Its
+processes have the environment that the launcher gives them.
 mxtrain and MXNet's Trainer have one server; gloo has none; the limit is a program of sockets and one addition, whose
 array is flat from the beginning. All sides are up at once; in a round each has its turn of a few steps while the others
 sleep, and what is shown is the median of the rounds. Exit code 1 unless the bar was measured and is met.
@@ -26,6 +27,7 @@ from benchmarks.comm.measure import Taken, slowest
 from benchmarks.comm.processes import Group, Process
 from benchmarks.loader import environments
 from mxtrain.kv import unix_sockets
+from mxtrain.launch.plan import KEEP_MEMORY
 
 OURS, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
     "mxtrain",
@@ -84,9 +86,9 @@ def _sockets() -> Group:
 
 
 SIDES: dict[str, Callable[[Path], Group]] = {
-    OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1"),
-    OVER_TCP: lambda _: _mxnet("ours"),
-    CODED: lambda _: _mxnet("2bit"),
+    OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **KEEP_MEMORY),
+    OVER_TCP: lambda _: _mxnet("ours", **KEEP_MEMORY),
+    CODED: lambda _: _mxnet("2bit", **KEEP_MEMORY),
     STOCK: lambda _: _mxnet("stock"),
     GLOO: _gloo,
     LIMIT: lambda _: _sockets(),

@@ -51,6 +51,10 @@ class Buckets:
         self.buckets = [
             Bucket(f"{name}-{number}", pieces, context or mx.cpu()) for number, pieces in enumerate(layout)
         ]
+        # A net's layers may hold arrays in an order of their kernels, of which MXNet makes no views: those that are cut
+        # are cut in copies.
+        cut = {piece.array: piece.shape for pieces in layout for piece in pieces if not _is_whole(piece)}
+        self.copies = {array: mx.nd.zeros(shape, ctx=context or mx.cpu()) for array, shape in cut.items()}
         # What ends with a barrier: no worker can push before the servers know every key. What comes back later is
         # always the answer to a push of one's own, and servers answer when all have pushed: none can run ahead.
         kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
@@ -62,8 +66,9 @@ class Buckets:
 
     def begin(self, arrays: Sequence[Any]) -> None:
         """Send `arrays` as they will be when all that computes them now is done."""
+        given = self._to_be_cut(arrays)
         for bucket in self.buckets:
-            bucket.fill(arrays)
+            bucket.fill(given)
             code = self.codes.get(bucket.key)
             if code is None:
                 self.kv.pushpull(bucket.key, bucket.flat)
@@ -76,7 +81,8 @@ class Buckets:
         for bucket in self.buckets:
             if bucket.key in self.codes:
                 self.codes[bucket.key].unpack()
-            bucket.empty(arrays)
+            bucket.empty(self._cut(arrays))
+        self._put_together(arrays)
 
     def undo(self) -> None:
         """What was sent last is not applied anywhere, so it left nothing that later steps have to make up for."""
@@ -90,11 +96,25 @@ class Buckets:
 
     def broadcast(self, arrays: Sequence[Any]) -> None:
         """Let `arrays` be on all workers what they are on the store's first."""
-        given = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
+        given = self._to_be_cut(arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays])
         for bucket in self.buckets:
             bucket.fill(given)
             self.kv.pushpull(bucket.key, bucket.flat)
-            bucket.empty(arrays)
+            bucket.empty(self._cut(arrays))
+        self._put_together(arrays)
+
+    def _to_be_cut(self, arrays: Sequence[Any]) -> list[Any]:
+        for place, copy in self.copies.items():
+            arrays[place].copyto(copy)
+        return self._cut(arrays)
+
+    def _cut(self, arrays: Sequence[Any]) -> list[Any]:
+        """With the copies in the place of those that are cut."""
+        return [self.copies.get(place, array) for place, array in enumerate(arrays)]
+
+    def _put_together(self, arrays: Sequence[Any]) -> None:
+        for place, copy in self.copies.items():
+            copy.copyto(arrays[place])
 
 
 class Bucket:
@@ -123,12 +143,12 @@ def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
     """Arrays end to end, the last one first, cut into buckets of equal size, of no more than `most` elements."""
     total = sum(map(math.prod, shapes))
     buckets = itertools.groupby(
-        _cut(shapes, math.ceil(total / math.ceil(total / most))), key=lambda cut: cut[0]
+        _pieces(shapes, math.ceil(total / math.ceil(total / most))), key=lambda cut: cut[0]
     )
     return [[piece for _, piece in pieces] for _, pieces in buckets]
 
 
-def _cut(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[tuple[int, Piece]]:
+def _pieces(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[tuple[int, Piece]]:
     """Every piece, after the number of its bucket."""
     begin = 0
     for array, shape in reversed(list(enumerate(shapes))):

@@ -13,6 +13,8 @@ from typing import Sequence
 SCHEDULER, SERVER, WORKER = ROLES = ("scheduler", "server", "worker")
 LOOPBACK = "127.0.0.1"
 NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the order of workers
+# Memory that ps-lite lets go of is kept for its next message: fetched anew, each page of it would be cleared first.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 GO_ON = ("--resume", "auto")  # never or PATH is said of a job's beginning, not of what it has saved itself
 
 
@@ -54,6 +56,7 @@ def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path, **more:
         "DMLC_PS_ROOT_PORT": str(cluster.port),
         "DMLC_NUM_WORKER": str(cluster.num_workers),
         "DMLC_NUM_SERVER": str(cluster.num_servers),
+        **KEEP_MEMORY,
         "PYTHONUNBUFFERED": "1",  # a log holds all that was printed, however the process ended
     }
     return Process(name, argv, {**environment, **more}, logs / f"{name}.log")

@@ -89,6 +89,20 @@ def test_two_workers_make_the_curve_of_one_process(
         assert alone["val_loss"] == pytest.approx(shared["val_loss"], rel=1e-5)
 
 
+@pytest.mark.timeout(200)
+def test_a_net_of_many_buckets_whose_layers_keep_weights_in_an_order_of_their_own(
+    digits: Path, tmp_path: Path, command: Command
+) -> None:
+    """45 MB of gradients; MXNet's convolutions lay weights out for their kernels, and such arrays have no views."""
+    more = ["--model", "resnet18_v1b", "--image-size", "32", "--val-resize", "32", "--micro-batch", "16"]
+    more += ["--max-steps", "3", "--augment", "none"]
+    for name, cluster in (("one", []), ("two", CLUSTER)):
+        done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
+        assert done.returncode == 0, done.stderr
+    one, two = ([record["loss"] for record in records(tmp_path / name, "train")] for name in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=BAR)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_twenty_times_the_same_bits(digits: Path, whole: Path, tmp_path: Path, command: Command) -> None:
