@@ -27,6 +27,7 @@ def test_a_role_finds_all_that_a_tracker_would_give_it() -> None:
         "DMLC_NUM_WORKER": "2",
         "DMLC_NUM_SERVER": "3",
         "MXTRAIN_NODE": "worker-1",
+        **plan.KEEP_MEMORY,
         "PYTHONUNBUFFERED": "1",
     }
 
