@@ -1,7 +1,7 @@
 """Arrays summed over all workers, in flat buckets, by the servers of a `dist_sync` store.
 
 Owns how float32 arrays are laid into buckets, and how buckets travel. A key for every array would make resnet50 a
-matter of 193 messages from 256 bytes to 9 megabytes: buckets of one size keep worker, network and server at work side
+matter of 193 messages from 256 bytes to 9 megabytes: buckets of like size keep worker, network and server at work side
 by side (benchmarks/comm).
 
 Nothing here waits. MXNet's engine lays an array into its bucket when the array has been computed, sends the bucket
@@ -10,14 +10,14 @@ when it is full, and whoever reads a sum waits for it; so sums travel while a ba
 
 from __future__ import annotations
 
-import itertools
 import math
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from mxtrain.kv.compress import ThreeLevels
 from mxtrain.runtime import mx
 
 BYTES_OF_FLOAT = 4
+TOO_LARGE = 4  # times a bucket: below it a bucket that is too full costs less than a copy to cut from
 
 
 class Piece(NamedTuple):
@@ -140,23 +140,23 @@ class Bucket:
 
 
 def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
-    """Arrays end to end, the last one first, cut into buckets of equal size, of no more than `most` elements."""
-    total = sum(map(math.prod, shapes))
-    buckets = itertools.groupby(
-        _pieces(shapes, math.ceil(total / math.ceil(total / most))), key=lambda cut: cut[0]
-    )
-    return [[piece for _, piece in pieces] for _, pieces in buckets]
+    """Arrays end to end, the last one first, in buckets that are closed once they have `most` elements.
 
-
-def _pieces(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[tuple[int, Piece]]:
-    """Every piece, after the number of its bucket."""
-    begin = 0
+    An array of many times as much is cut into buckets of its own.
+    """
+    buckets: list[list[Piece]] = [[]]
     for array, shape in reversed(list(enumerate(shapes))):
-        end = begin + math.prod(shape)
-        for bucket in range(begin // size, math.ceil(end / size)):
-            start, stop = max(begin, bucket * size), min(end, (bucket + 1) * size)
-            yield bucket, Piece(array, tuple(shape), start - begin, stop - begin, start - bucket * size)
-        begin = end
+        size = math.prod(shape)
+        if size > TOO_LARGE * most:
+            part = math.ceil(size / math.ceil(size / most))
+            cuts = [Piece(array, tuple(shape), at, min(at + part, size), 0) for at in range(0, size, part)]
+            buckets[-1:] = [*filter(None, buckets[-1:]), *([cut] for cut in cuts), []]
+            continue
+        offset = buckets[-1][-1].offset + _size(buckets[-1][-1]) if buckets[-1] else 0
+        buckets[-1].append(Piece(array, tuple(shape), 0, size, offset))
+        if offset + size >= most:
+            buckets.append([])
+    return [bucket for bucket in buckets if bucket]
 
 
 def _part(array: Any, piece: Piece) -> Any:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.comm import processes
-from mxtrain.kv.buckets import lay
+from mxtrain.kv.buckets import TOO_LARGE, Piece, lay
 
 SUMMING = [sys.executable, "-m", "tests.cluster.summing"]
 pytestmark = pytest.mark.timeout(300)
@@ -35,7 +35,7 @@ def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
         group.end()
 
 
-@pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50])
+@pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50, [2, 100, 3]])
 @pytest.mark.parametrize("most", [1, 4, 9, 1000])
 def test_every_element_has_one_place(sizes: list[int], most: int) -> None:
     buckets = lay([(size,) for size in sizes], most)
@@ -51,4 +51,16 @@ def test_every_element_has_one_place(sizes: list[int], most: int) -> None:
     for pieces in buckets:
         ends = [piece.offset + piece.stop - piece.start for piece in pieces]
         assert [piece.offset for piece in pieces] == [0, *ends[:-1]]
-        assert ends[-1] <= most
+        whole = all(piece.stop - piece.start == sizes[piece.array] for piece in pieces)
+        if whole:
+            assert (
+                pieces is buckets[-1] or ends[-1] >= most or is_cut(buckets[buckets.index(pieces) + 1], sizes)
+            )
+            assert len(ends) == 1 or ends[-2] < most, "closed once it is full"
+            assert max(sizes[piece.array] for piece in pieces) <= TOO_LARGE * most
+        else:
+            assert len(pieces) == 1 and ends[-1] <= most and sizes[pieces[0].array] > TOO_LARGE * most
+
+
+def is_cut(pieces: list[Piece], sizes: list[int]) -> bool:
+    return any(piece.stop - piece.start < sizes[piece.array] for piece in pieces)

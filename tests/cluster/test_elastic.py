@@ -23,7 +23,18 @@ START_SECONDS = 8  # and as long as it takes for a node to be given up
 
 def node(role: str, port: int, *line: str) -> subprocess.Popen[str]:
     """A role with a supervisor of its own, as each host of a cluster has one."""
-    command = [sys.executable, "-m", "mxtrain.launch", role, "--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mxtrain.launch",
+        role,
+        "--root",
+        f"127.0.0.1:{port}",
+        "-n",
+        "2",
+        "-s",
+        "1",
+    ]
     return subprocess.Popen(
         [*command, "--", *line], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
