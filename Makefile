@@ -56,6 +56,9 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.learn
 	$(BIN)/python -m benchmarks.remat
 	$(BIN)/python -m benchmarks.checkpoint
+	$(BIN)/python -m benchmarks.comm
+	$(BIN)/python -m benchmarks.sparse
+	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.packing
 	$(BIN)/python -m benchmarks.loader
 
