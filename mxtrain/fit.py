@@ -146,6 +146,7 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         from mxtrain import runtime
 
         runtime.load(group.local_workers, run.layout.threads or None)
+        group.tell("start", -1)
         from mxtrain.train import loop
 
         loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group)
