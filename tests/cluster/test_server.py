@@ -6,10 +6,13 @@ import contextlib
 import os
 import pickle
 import socket
+import stat
 import struct
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.cluster.jobs import ended, job, wait_for
 from tests.cluster.sockets import listeners
@@ -60,8 +63,14 @@ class Touch:
         return os.system, (f"touch {self.path}",)
 
 
+@pytest.fixture
+def over_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between hosts."""
+    monkeypatch.setenv("DMLC_LOCAL", "0")
+
+
 def test_a_hostile_optimizer_sent_by_anybody_runs_nothing_and_ends_the_job_with_the_reason(
-    tmp_path: Path,
+    tmp_path: Path, over_tcp: None
 ) -> None:
     ran = tmp_path / "ran"
     with job(tmp_path, train_on) as processes:
@@ -83,12 +92,30 @@ def test_an_update_that_fails_on_a_server_ends_the_job_with_the_reason(tmp_path:
     assert "Optimizer failed on a server: NotImplementedError" in (tmp_path / "worker-1.log").read_text()
 
 
-def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
+def test_nothing_listens_beyond_loopback(tmp_path: Path, over_tcp: None) -> None:
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
         found = {name: listeners(process.pid) for name, process in processes.items()}
     assert all(found.values()), "each listens for ps-lite's messages"
     assert {listener.address for each in found.values() for listener in each} == {LOOPBACK}
+
+
+def test_on_one_machine_only_the_scheduler_listens_and_other_users_find_no_way_to_a_server(
+    tmp_path: Path,
+) -> None:
+    with job(tmp_path, train_on) as processes:
+        wait_for(tmp_path / "trained", processes)
+        found = {name: listeners(process.pid) for name, process in processes.items()}
+        sockets = [Path(line.split()[-1]) for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+        modes = {
+            path: path.stat().st_mode for path in sockets if path.parent == Path("/tmp") and path.exists()
+        }
+    assert {name for name, each in found.items() if each} == {"scheduler"}
+    assert {listener.address for listener in found["scheduler"]} == {LOOPBACK}
+    assert len(modes) >= len(processes)
+    assert not any(
+        mode & (stat.S_IWGRP | stat.S_IWOTH) for path, mode in modes.items() if path.name.isdecimal()
+    )
 
 
 def send_command(server: tuple[str, int], body: bytes) -> None:
