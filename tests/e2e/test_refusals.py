@@ -51,7 +51,7 @@ def test_a_rec_that_is_text(command: Command, tmp_path: Path) -> None:
         ("--batch-size 0", ["--batch-size 0"]),
         ("--amp fp16", ["--amp fp16", "bf16"]),
         ("--kvstore horovod", ["--kvstore horovod"]),
-        ("--kvstore dist_sync", ["--kvstore dist_sync"]),
+        ("--kvstore dist_sync --num-workers 2 --min-workers 3", ["--min-workers 3"]),
         ("--no-such-flag", ["--no-such-flag"]),
         ("--devices cpu:x", ["--devices cpu:x"]),
     ],

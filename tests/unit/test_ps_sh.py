@@ -92,7 +92,7 @@ def test_the_variables_of_a_tracker_do_as_well(tmp_path: Path, root: str) -> Non
         **counts,
     )
     assert done.returncode == 2
-    assert "did not come in 1 s; here are scheduler (" in done.stderr
+    assert f"did not come to {root} in 1 s; here are scheduler (" in done.stderr
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
