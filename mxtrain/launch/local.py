@@ -12,7 +12,6 @@ from typing import Sequence
 from mxtrain import checks
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
-from mxtrain.kv import unix_sockets
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GO_ON, LOOPBACK
 from mxtrain.launch.supervise import policy, supervise
@@ -31,11 +30,7 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
         cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
         return plan.local(cluster, plan.fit(flags + (GO_ON if goes_on else ())), logs, token, generation)
 
-    unix_sockets.sweep()  # of an earlier job that was killed whole
-    try:
-        return supervise(group, policy(run))
-    finally:
-        unix_sockets.sweep()
+    return supervise(group, policy(run))
 
 
 def _free_port() -> int:

@@ -16,6 +16,7 @@ from typing import Callable, Dict, List, Tuple
 
 from mxtrain.config import Run
 from mxtrain.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
+from mxtrain.kv import unix_sockets
 from mxtrain.launch import logs
 from mxtrain.launch.life import POLL_SECONDS, Ending, Patience, Wishes, deciding, live, wishes
 from mxtrain.launch.plan import WORKER, Process
@@ -53,6 +54,7 @@ def policy(run: Run) -> Policy:
 def supervise(group: Group, policy: Policy) -> int:
     """Live until the job is done, stopped or beyond help; the exit code says which."""
     older, newest, num_restarts = policy.checkpoints(), -1, 0
+    unix_sockets.sweep()  # also of an earlier job that was killed whole
     lives: list[list[Ending]] = []
     with wishes() as wished:
         while True:
@@ -72,6 +74,7 @@ def supervise(group: Group, policy: Policy) -> int:
             code = _paused(num_restarts, policy, wished)
             if code is not None:
                 break
+    unix_sockets.sweep()
     if code in FINAL:
         logs.say(describe(cause(endings)))
     logs.say(summary(lives))
