@@ -22,9 +22,8 @@ Payload = Union[jpeg.Payload, Pixels]  # pixels are those of an earlier `decode`
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_CHUNK = struct.Struct(
-    ">I4s"
-)  # the length of the data, and what they are; a checksum of 4 bytes follows them
+# The length of a chunk's data, and what they are; a checksum of 4 bytes follows them.
+_PNG_CHUNK = struct.Struct(">I4s")
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
 # Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.

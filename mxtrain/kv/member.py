@@ -72,10 +72,9 @@ class Member:
         self._joined = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
+        # Before any sign of life; where it does not fit at once, those take the rest along.
         with contextlib.suppress(Closed):
-            line.send(
-                hello
-            )  # before any sign of life; where it does not fit at once, those take the rest along
+            line.send(hello)
         threading.Thread(target=self._watch, name="control line", daemon=True).start()
 
     @property
@@ -187,9 +186,8 @@ class Member:
         while True:
             # Taken before the network is looked at: a process that was frozen first hears what it missed.
             now = time.monotonic()
-            if (
-                now - looked > self._times.silence / 2
-            ):  # frozen itself, perhaps with all others: time starts anew
+            # Frozen itself, perhaps with all others: time starts anew.
+            if now - looked > self._times.silence / 2:
                 heard = now
                 self.tell(*self._mark[:2])
             looked = now

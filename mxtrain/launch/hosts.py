@@ -19,10 +19,6 @@ from mxtrain.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GO_ON, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
 
-SHARE = (
-    "MXTRAIN_SHARE"  # by an environment variable: what is in a command line, everybody on the host can read
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Host:

@@ -65,9 +65,9 @@ def run(
             group.tell("step", progress.step)
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
-            wish, is_time = None, False
-            if ended or parts.together is group or progress.step % STEPS_APART == 0:
-                wish, is_time = signals.agreed(group, wishes, saver.is_time())
+            # Where nobody waits for others, they look for each other only now and then.
+            looks = ended or parts.together is group or progress.step % STEPS_APART == 0
+            wish, is_time = signals.agreed(group, wishes, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
                 saver.save(state.snapshot(run, parts, progress, data) if group.writes else None)
