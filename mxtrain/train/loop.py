@@ -65,7 +65,6 @@ def run(
             group.tell("step", progress.step)
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
-            # Where nobody waits for others, they look for each other only now and then.
             looks = ended or parts.together is group or progress.step % STEPS_APART == 0
             wish, is_time = signals.agreed(group, wishes, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
@@ -82,8 +81,7 @@ def run(
                 progress = _scored(run, parts, val, progress, epoch, wishes, write)
                 continue
 
-            started, step = time.monotonic(), progress.step
-            rate = rate_of(step)
+            started, step, rate = time.monotonic(), progress.step, rate_of(progress.step)
             outcome = train_step(parts, fed.batches(step), fed.release, step, rate, progress.scale)
             progress = progress.after(outcome)
             seconds = time.monotonic() - started
