@@ -48,11 +48,14 @@ class Watch:
         self.began = time.perf_counter()
         if not self.hides:
             mx.nd.waitall()
+        # A bucket's gradients and their sum are the same memory: what is read from it now is not the sum yet.
+        computed = [self.gradients[bucket.pieces[0].array].reshape(-1)[:1].copy() for bucket in self.buckets]
         self.begin_of_trainer()
         self.computed, self.summed = [], []
+        sums = [bucket.flat for bucket in self.buckets]
         self.threads = [
-            threading.Thread(target=self._note, args=(self.computed, self._gradients_of)),
-            threading.Thread(target=self._note, args=(self.summed, lambda bucket: [bucket.flat])),
+            threading.Thread(target=self._note, args=(times, arrays))
+            for times, arrays in ((self.computed, computed), (self.summed, sums))
         ]
         for thread in self.threads:
             thread.start()
@@ -66,14 +69,10 @@ class Watch:
         mx.nd.waitall()
         self.finished = time.perf_counter() - self.began
 
-    def _note(self, times: list[float], arrays_of: Any) -> None:
-        for bucket in self.buckets:
-            for array in arrays_of(bucket):
-                array.wait_to_read()
+    def _note(self, times: list[float], arrays: Sequence[Any]) -> None:
+        for array in arrays:
+            array.wait_to_read()
             times.append(time.perf_counter() - self.began)
-
-    def _gradients_of(self, bucket: Any) -> list[Any]:
-        return [self.gradients[piece.array] for piece in bucket.pieces]
 
 
 def main(name: str, core: int) -> None:

@@ -4,8 +4,9 @@ Owns how float32 arrays are laid into buckets, and how buckets travel. A key for
 matter of 193 messages from 256 bytes to 9 megabytes: buckets of like size keep worker, network and server at work side
 by side (benchmarks/comm).
 
-Nothing here waits. MXNet's engine lays an array into its bucket when the array has been computed, sends the bucket
-when it is full, and whoever reads a sum waits for it; so sums travel while a backward pass still runs.
+Nothing here waits. MXNet's engine sends a bucket when all that is computed into it is there, and whoever reads a sum
+waits for it; so sums travel while a backward pass still runs. Arrays that are computed where they travel, in a bucket's
+`homes`, are never copied.
 """
 
 from __future__ import annotations
@@ -51,10 +52,7 @@ class Buckets:
         self.buckets = [
             Bucket(f"{name}-{number}", pieces, context or mx.cpu()) for number, pieces in enumerate(layout)
         ]
-        # A net's layers may hold arrays in an order of their kernels, of which MXNet makes no views: those that are cut
-        # are cut in copies.
-        cut = {piece.array: piece.shape for pieces in layout for piece in pieces if not _is_whole(piece)}
-        self.copies = {array: mx.nd.zeros(shape, ctx=context or mx.cpu()) for array, shape in cut.items()}
+        self.homes = _homes(shapes, self.buckets, context or mx.cpu())
         # What ends with a barrier: no worker can push before the servers know every key. What comes back later is
         # always the answer to a push of one's own, and servers answer when all have pushed: none can run ahead.
         kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
@@ -65,10 +63,9 @@ class Buckets:
             kv.init([_in_code(key) for key in self.codes], [code.packed for code in self.codes.values()])
 
     def begin(self, arrays: Sequence[Any]) -> None:
-        """Send `arrays` as they will be when all that computes them now is done."""
-        given = self._to_be_cut(arrays)
+        """Send `arrays` as they will be when all that computes them now is done; none of `homes` is copied."""
         for bucket in self.buckets:
-            bucket.fill(given)
+            bucket.fill(arrays, self.homes)
             code = self.codes.get(bucket.key)
             if code is None:
                 self.kv.pushpull(bucket.key, bucket.flat)
@@ -81,8 +78,7 @@ class Buckets:
         for bucket in self.buckets:
             if bucket.key in self.codes:
                 self.codes[bucket.key].unpack()
-            bucket.empty(self._cut(arrays))
-        self._put_together(arrays)
+            bucket.empty(arrays, self.homes)
 
     def undo(self) -> None:
         """What was sent last is not applied anywhere, so it left nothing that later steps have to make up for."""
@@ -96,47 +92,53 @@ class Buckets:
 
     def broadcast(self, arrays: Sequence[Any]) -> None:
         """Let `arrays` be on all workers what they are on the store's first."""
-        given = self._to_be_cut(arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays])
+        given = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
         for bucket in self.buckets:
-            bucket.fill(given)
+            bucket.fill(given, self.homes)
             self.kv.pushpull(bucket.key, bucket.flat)
-            bucket.empty(self._cut(arrays))
-        self._put_together(arrays)
-
-    def _to_be_cut(self, arrays: Sequence[Any]) -> list[Any]:
-        for place, copy in self.copies.items():
-            arrays[place].copyto(copy)
-        return self._cut(arrays)
-
-    def _cut(self, arrays: Sequence[Any]) -> list[Any]:
-        """With the copies in the place of those that are cut."""
-        return [self.copies.get(place, array) for place, array in enumerate(arrays)]
-
-    def _put_together(self, arrays: Sequence[Any]) -> None:
-        for place, copy in self.copies.items():
-            copy.copyto(arrays[place])
+            bucket.empty(arrays, self.homes)
 
 
 class Bucket:
-    """A flat array, and pieces of other arrays in it."""
+    """A flat array, and the pieces of other arrays that it holds."""
 
     def __init__(self, key: str, pieces: Sequence[Piece], context: Any):
         self.key, self.pieces = key, pieces
         self.flat = mx.nd.zeros((pieces[-1].offset + _size(pieces[-1]),), ctx=context)
-        self.views = [self._view(piece) for piece in pieces]
 
-    def fill(self, arrays: Sequence[Any]) -> None:
-        for view, piece in zip(self.views, self.pieces):
-            _part(arrays[piece.array], piece).copyto(view)
+    def fill(self, arrays: Sequence[Any], homes: Sequence[Any]) -> None:
+        for piece in self.pieces:
+            array, home = arrays[piece.array], homes[piece.array]
+            if array is not home and piece.start == 0:
+                array.copyto(home)
+            if not _is_whole(piece):
+                home.reshape(-1)[piece.start : piece.stop].copyto(self.flat)
 
-    def empty(self, arrays: Sequence[Any]) -> None:
-        for view, piece in zip(self.views, self.pieces):
-            view.copyto(_part(arrays[piece.array], piece))
+    def empty(self, arrays: Sequence[Any], homes: Sequence[Any]) -> None:
+        for piece in self.pieces:
+            array, home = arrays[piece.array], homes[piece.array]
+            if not _is_whole(piece):
+                self.flat.copyto(home.reshape(-1)[piece.start : piece.stop])
+            if array is not home and piece.stop == home.size:
+                home.copyto(array)
 
-    def _view(self, piece: Piece) -> Any:
-        """The bucket's memory where the piece lies."""
-        view = self.flat[piece.offset : piece.offset + _size(piece)]
-        return view.reshape(piece.shape) if _is_whole(piece) else view
+
+def _homes(shapes: Sequence[tuple[int, ...]], buckets: Sequence[Bucket], context: Any) -> list[Any]:
+    """For each of `shapes` an array in its bucket's memory, or in memory of its own where it is cut.
+
+    Each is a view, whose elements MXNet's layers cannot put in an order of their own as they do in other arrays.
+    """
+    homes = [None] * len(shapes)
+    for bucket in buckets:
+        for piece in bucket.pieces:
+            if _is_whole(piece):
+                memory = bucket.flat[piece.offset : piece.offset + _size(piece)]
+            elif piece.start == 0:
+                memory = mx.nd.zeros((math.prod(piece.shape),), ctx=context)
+            else:
+                continue
+            homes[piece.array] = memory.reshape(piece.shape)
+    return homes
 
 
 def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
@@ -157,10 +159,6 @@ def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
         if offset + size >= most:
             buckets.append([])
     return [bucket for bucket in buckets if bucket]
-
-
-def _part(array: Any, piece: Piece) -> Any:
-    return array if _is_whole(piece) else array.reshape(-1)[piece.start : piece.stop]
 
 
 def _is_whole(piece: Piece) -> bool:

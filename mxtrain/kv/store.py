@@ -120,14 +120,23 @@ def _travelling(
     kv = mx.kv.create(kvstore)
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _equal(kv, trained, "gradients", threshold)
+    for parameter, home in zip(trained, gradients.homes):
+        _compute_in(home, parameter)
     return Travelling(gradients, _equal(kv, statistics, "statistics") if statistics else None)
 
 
 def _equal(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:
     """Buckets for arrays like the parameters, which they leave the same on all workers and devices."""
-    buckets = Buckets(kv, [parameter.shape for parameter in parameters], threshold=threshold, name=name)
     arrays = [parameter.list_data()[0] for parameter in parameters]
+    shapes, context = [array.shape for array in arrays], arrays[0].context if arrays else None
+    buckets = Buckets(kv, shapes, threshold=threshold, name=name, context=context)
     buckets.broadcast(arrays)
     for parameter, array in zip(parameters, arrays):
         parameter.set_data(array)
     return buckets
+
+
+def _compute_in(home: Any, parameter: Any) -> None:
+    """Let the parameter's gradients on its first device be computed there."""
+    parameter._grad[0] = home
+    mx.autograd.mark_variables(parameter.list_data(), parameter.list_grad(), parameter.grad_req)

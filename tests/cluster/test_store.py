@@ -1,0 +1,78 @@
+"""dist_sync under gluon: a net's gradients are computed in the memory that travels, and come back as the sum."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.cluster.jobs import ended, job
+
+WIDTH = 2100  # a square of them is cut into buckets of its own
+
+
+def net(places: list[Any]) -> Any:
+    """With gradients that share a bucket, and one that several buckets share."""
+    from mxtrain.runtime import mx
+
+    layers = mx.gluon.nn.HybridSequential()
+    layers.add(mx.gluon.nn.Conv2D(16, 3, in_channels=16, activation="relu"), mx.gluon.nn.GlobalAvgPool2D())
+    layers.add(mx.gluon.nn.Dense(WIDTH, in_units=16), mx.gluon.nn.Dense(WIDTH, in_units=WIDTH))
+    layers.add(mx.gluon.nn.Dense(3, in_units=WIDTH, use_bias=False))
+    layers.initialize(mx.init.Xavier(), ctx=places)
+    layers.hybridize(static_alloc=True, static_shape=True)
+    return layers
+
+
+def backward(layers: Any, pictures: Any, place: Any) -> None:
+    from mxtrain.runtime import mx
+
+    with mx.autograd.record():
+        loss = (layers(mx.nd.array(pictures, ctx=place)) ** 2).sum()
+    loss.backward()
+
+
+def sum_gradients(group: Any, folder: Path) -> None:
+    """Three steps on two devices of every worker, against a net that is alone with all their pictures."""
+    from mxtrain.kv.store import open_trainer
+    from mxtrain.runtime import mx
+
+    mx.random.seed(group.number)
+    places = [mx.cpu(0), mx.cpu(1)]
+    shared, alone = net(places), net([mx.cpu()])
+    parameters, twins = (list(layers.collect_params().values()) for layers in (shared, alone))
+    trainer = open_trainer(parameters, mx.optimizer.SGD(), "dist_sync", group=group)
+    for parameter, twin in zip(parameters, twins):
+        twin.set_data(parameter.data(places[0]))
+    differences = []
+    for step in range(3):
+        pictures = np.random.default_rng(step).normal(size=(group.count, len(places), 2, 16, 5, 5))
+        for device, place in enumerate(places):
+            backward(shared, pictures[group.number, device], place)
+        trainer.begin()
+        trainer.finish()
+        backward(alone, pictures.reshape(-1, *pictures.shape[3:]), mx.cpu())
+        for parameter, twin in zip(parameters, twins):
+            right = twin.grad().asnumpy()
+            errors = [np.abs(gradient.asnumpy() - right).max() for gradient in parameter.list_grad()]
+            differences += [float(error / np.abs(right).max()) for error in errors]
+    gradients = trainer.travelling.gradients
+    at_home = [parameter.grad(places[0]) is home for parameter, home in zip(parameters, gradients.homes)]
+    found = {
+        "differences": differences,
+        "at home": all(at_home),
+        "cuts": sum(bucket.pieces[0].start > 0 for bucket in gradients.buckets),
+    }
+    (folder / f"{group.number}.json").write_text(json.dumps(found))
+
+
+def test_gradients_are_computed_where_they_travel_and_all_workers_have_the_sum(tmp_path: Path) -> None:
+    with job(tmp_path, sum_gradients, num_workers=2, num_servers=1) as processes:
+        codes = ended(processes)
+    assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
+    for number in range(2):
+        found = json.loads((tmp_path / f"{number}.json").read_text())
+        assert len(found["differences"]) == 3 * 7 * 2 and max(found["differences"]) < 1e-5
+        assert found["at home"] and found["cuts"]
