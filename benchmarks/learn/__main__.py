@@ -1,7 +1,7 @@
 """Does it learn, and does it learn what PyTorch learns? Whole runs, each a command of its own.
 
     python -m benchmarks.learn --setup     an environment with PyTorch; once
-    python -m benchmarks.learn             a quarter of an hour on two quiet cores
+    python -m benchmarks.learn             half an hour on two quiet cores
 
 - Handwritten digits by the demo's recipe: five folds, so that each digit is held out once.
 - Pictures of 224 pixels in which a linear classifier finds nothing (`shapes.py`), with several seeds.
@@ -27,7 +27,7 @@ from benchmarks.loader import environments
 
 ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")
-NUM_SEEDS = 3  # of the shapes
+NUM_SEEDS = 5  # of the shapes
 NUM_TRAIN, NUM_VAL = 2400, 300
 DIGITS = ("--config", commands.ROOT / "examples" / "digits.yaml")
 SHAPES = ("--config", commands.ROOT / "benchmarks" / "learn" / "shapes.yaml")

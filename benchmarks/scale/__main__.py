@@ -54,6 +54,7 @@ def measure(net: str, num_rounds: int) -> Rounds:
         for _ in range(num_rounds):
             (_, alone), *_ = map(read, groups[ALONE].turn())
             rounds.alone.append([each.seconds for each in alone])
+            rounds.hideable += [each.computed[-1] - each.computed[0] for each in alone]
             apart = [steps for _, steps in map(read, groups[APART].turn())]
             rounds.apart.append([statistics.mean(each.seconds for each in steps) for steps in zip(*apart)])
             _together(groups[TOGETHER], rounds)

@@ -19,7 +19,6 @@ class Waits(NamedTuple):
     hides: bool
     seconds: float
     exposed: float
-    hideable: float  # from the first bucket's gradients to the last one's
 
 
 @dataclasses.dataclass
@@ -29,6 +28,7 @@ class Rounds:
     num_bytes: int = 0
     num_buckets: int = 0
     alone: list[list[float]] = dataclasses.field(default_factory=list)
+    hideable: list[float] = dataclasses.field(default_factory=list)  # from the first gradient to the last
     apart: list[list[float]] = dataclasses.field(default_factory=list)
     together: list[list[Waits]] = dataclasses.field(default_factory=list)
     server_cpu_seconds: list[float] = dataclasses.field(default_factory=list)  # a step
@@ -57,7 +57,7 @@ class Rounds:
         return 1 - self.median("exposed", True) / self.median("exposed", False)
 
     def work(self) -> Work:
-        hideable = min(1.0, self.median("hideable", True) / self.median("seconds", True))
+        hideable = min(1.0, statistics.median(self.hideable) / self.seconds_alone)
         steps = [value for one in self.alone for value in one]
         return Work(self.num_bytes, self.seconds_alone, hideable, spread(steps), self.num_buckets)
 
@@ -87,8 +87,7 @@ def waits(workers: Sequence[Sequence[Timed]]) -> list[Waits]:
     found = []
     for steps in zip(*workers):
         exposed = min(each.finished - each.computed[-1] for each in steps)
-        hideable = statistics.mean(each.computed[-1] - each.computed[0] for each in steps)
-        found.append(Waits(steps[0].hides, max(each.seconds for each in steps), exposed, hideable))
+        found.append(Waits(steps[0].hides, max(each.seconds for each in steps), exposed))
     return found
 
 

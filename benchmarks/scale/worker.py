@@ -27,7 +27,7 @@ class Timed(NamedTuple):
 
     hides: bool  # sums travel while later gradients are computed
     seconds: float
-    computed: list[float]  # the gradients of each bucket
+    computed: list[float]  # the gradients of each bucket; alone, the first and the last gradient
     summed: list[float]
     finished: float  # all sums are where the gradients were, BatchNorm's statistics too
 
@@ -50,6 +50,8 @@ class Watch:
             mx.nd.waitall()
         # A bucket's gradients and their sum are the same memory: what is read from it now is not the sum yet.
         computed = [self.gradients[bucket.pieces[0].array].reshape(-1)[:1].copy() for bucket in self.buckets]
+        if not self.buckets:
+            computed = [self.gradients[-1], self.gradients[0]]
         self.begin_of_trainer()
         self.computed, self.summed = [], []
         sums = [bucket.flat for bucket in self.buckets]

@@ -95,7 +95,6 @@ def test_what_is_exposed_is_what_the_later_worker_waits_for() -> None:
     (found,) = waits([[early], [late]])
     assert found.seconds == 1.0
     assert found.exposed == pytest.approx(0.1)
-    assert found.hideable == pytest.approx(0.25)
 
 
 def test_steps_survive_the_way_from_a_worker() -> None:
@@ -104,15 +103,15 @@ def test_steps_survive_the_way_from_a_worker() -> None:
 
 
 def test_efficiency_is_of_medians_and_of_the_median_round() -> None:
-    both = [Waits(True, 2.0, 0.1, 0.5), Waits(False, 4.0, 0.4, 0.0)]
-    rounds = Rounds(
-        100, 2, [[1.0, 1.0, 9.0], [1.0], [2.0]], [[1.5], [1.5], [1.5]], [both, both, both], [0.1] * 3
-    )
+    both = [Waits(True, 2.0, 0.1), Waits(False, 4.0, 0.4)]
+    alone, apart = [[1.0, 1.0, 9.0], [1.0], [2.0]], [[1.5], [1.5], [1.5]]
+    rounds = Rounds(100, 2, alone, [0.4, 0.25, 0.3], apart, [both, both, both], [0.1] * 3)
     assert rounds.efficiency(hides=True) == pytest.approx(0.5)
     assert rounds.efficiency(hides=False) == pytest.approx(0.25)
     assert rounds.efficiency(hides=True, of_apart=True) == pytest.approx(0.75)
     assert rounds.hidden == pytest.approx(0.75)
     assert rounds.adding() == pytest.approx(2 * 100 / 0.1)
+    assert rounds.work().hideable == pytest.approx(0.3)
 
 
 def test_spread_is_the_standard_deviation_without_what_interrupts() -> None:
