@@ -34,30 +34,27 @@ def check(run: Run) -> None:
 
 def check_description(run: Run) -> None:
     """The part of `check` that looks at nothing but the description, and touches no disk."""
+    _check_least(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
     _check_names(run)
 
 
-def _check_numbers(run: Run) -> None:
-    data, optim, keep = run.data, run.optim, run.keep
-    if data.train is None and not (keep.plot_schedule and optim.max_steps):
-        raise UsageError(
-            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
-        )
+def _check_least(run: Run) -> None:
+    data, optim, layout, keep = run.data, run.optim, run.layout, run.keep
     at_least = {
         "--batch-size": (optim.batch_size, 1),
         "--micro-batch": (optim.micro_batch, 0),
-        "--accumulate": (run.optim.accumulate, 0),
-        "--threads": (run.layout.threads, 0),
-        "--num-workers": (run.layout.num_workers, 1),
-        "--num-servers": (run.layout.num_servers, 1),
-        "--min-workers": (run.layout.min_workers, 0),
-        "--start-timeout": (run.layout.start_timeout, 1),
-        "--silence-timeout": (run.layout.silence_timeout, 1),
-        "--stall-timeout": (run.layout.stall_timeout, 1),
-        "--max-restarts": (run.layout.max_restarts, 0),
+        "--accumulate": (optim.accumulate, 0),
+        "--threads": (layout.threads, 0),
+        "--num-workers": (layout.num_workers, 1),
+        "--num-servers": (layout.num_servers, 1),
+        "--min-workers": (layout.min_workers, 0),
+        "--start-timeout": (layout.start_timeout, 1),
+        "--silence-timeout": (layout.silence_timeout, 1),
+        "--stall-timeout": (layout.stall_timeout, 1),
+        "--max-restarts": (layout.max_restarts, 0),
         "--epochs": (optim.epochs, 1),
         "--max-steps": (optim.max_steps, 0),
         "--seed": (optim.seed, 0),
@@ -87,6 +84,14 @@ def _check_numbers(run: Run) -> None:
     for name, (value, least) in at_least.items():
         if not least <= value < float("inf"):
             raise UsageError(f"{name} {value}: give {least} or more")
+
+
+def _check_numbers(run: Run) -> None:
+    data, optim, keep = run.data, run.optim, run.keep
+    if data.train is None and not (keep.plot_schedule and optim.max_steps):
+        raise UsageError(
+            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
+        )
     if optim.seed > LARGEST_SEED:
         raise UsageError(f"--seed {optim.seed}: give {LARGEST_SEED} or less")
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import Any, Iterator
 
 from mxtrain.errors import DONE, RESTART_ME, SIGINT, SIGTERM
@@ -113,6 +114,8 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
                 deadline = min(deadline, now + patience.stop_seconds)
             else:
                 deadline, pushes = now, [signal.SIGKILL]
+        if deadline <= now + patience.death_seconds:
+            group.kill_stopped()
         if now >= deadline:
             if not pushes:
                 return  # what survives SIGKILL hangs in the kernel, and dies when it comes back
@@ -184,6 +187,13 @@ class _Group:
             self._pushed.add(process)
             child.send_signal(number)
 
+    def kill_stopped(self) -> None:
+        """Those that SIGSTOP or a debugger holds will not end by themselves, whatever the patience."""
+        for process, child in self.running.items():
+            if _is_stopped(child.pid):
+                self._pushed.add(process)
+                child.kill()
+
     def close(self) -> None:
         """Leave nothing behind, however the watch ended."""
         self.push(signal.SIGKILL)
@@ -193,3 +203,11 @@ class _Group:
             self._end(process, -signal.SIGKILL)
         for heard in self._heard.values():
             heard.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """By the kernel's own record; a child that has ended has one until it is waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False

@@ -9,14 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Callable
 
 import pytest
 
 from mxtrain.errors import DATA, RESTART_ME, SIGTERM
-from mxtrain.launch import supervise
-from mxtrain.launch.life import Ending, Patience
+from mxtrain.launch import life, supervise
+from mxtrain.launch.life import Ending, Patience, Wishes
 from mxtrain.launch.plan import Process
 from tests.unit.groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
 
@@ -59,6 +60,29 @@ def test_a_frozen_process_is_ended_for_the_reason_that_the_others_give(start: Ca
     code, _, stderr = job.ended()
     assert code == 0
     assert " left: worker-1 has gone silent; restart 1 of 3" in stderr
+
+
+@pytest.mark.parametrize(("number", "most_seconds"), [(signal.SIGSTOP, 4), (0, 30)])
+def test_who_is_stopped_is_not_waited_for(tmp_path: Path, number: int, most_seconds: float) -> None:
+    """Where the first of two is killed and the second cannot hear of it; without SIGSTOP patience has its time."""
+    imports = "import os, signal, time; "
+    deaf = imports + "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getpid(), {}); time.sleep(60)"
+    codes = {
+        "worker-0": imports + "time.sleep(0.5); os.kill(os.getpid(), 9)",
+        "worker-1": deaf.format(number),
+    }
+    group = [
+        Process(name, (sys.executable, "-c", code), {}, tmp_path / f"{name}.log")
+        for name, code in codes.items()
+    ]
+    began = time.monotonic()
+    endings = life.live(group, 0, Patience(death_seconds=5, kill_seconds=1), Wishes())
+    seconds = time.monotonic() - began
+    assert [(ending.process.name, ending.code, ending.was_pushed) for ending in endings] == [
+        ("worker-0", -9, False),
+        ("worker-1", -9, True),
+    ]
+    assert seconds < most_seconds and (number or seconds > 6)
 
 
 def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> None:
