@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 from mxtrain import names
 from mxtrain.errors import UsageError
-from mxtrain.models import prelu, small
+from mxtrain.models import concats, prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
         return
+    concats.route_around()
     net.hybridize(static_alloc=True, static_shape=True)
     try:
         net(picture).wait_to_read()

@@ -27,6 +27,7 @@ LAYERS = [
         "kv.updates",
         "models.zoo",
         "models.small",
+        "models.concats",
         "models.prelu",
         "models.sparse",
         "models.losses",
