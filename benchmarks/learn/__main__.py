@@ -14,6 +14,7 @@ other. The first steps of a net without ReLU and dropout are compared loss by lo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
@@ -51,8 +52,8 @@ def main() -> int:
     torch = environments.interpreter(options.envs, ENVIRONMENT)
     if torch is None:
         raise SystemExit(f"no PyTorch in {options.envs}: python -m benchmarks.learn --setup")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         digits = folds.make(folder / "digits")
         first_steps = _first_steps(digits[0], folder, torch)
         learnt, linear_found = {}, {}
@@ -104,10 +105,14 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs/benchmarks"), help="where the shapes are kept"
     )
+    parser.add_argument(
+        "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"
+    )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--png", type=Path, default=Path("runs/benchmarks/learn.png"))
     options = parser.parse_args()
     options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
+    options.runs = options.runs and options.runs.resolve()
     return options
 
 

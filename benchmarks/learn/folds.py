@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,28 @@ NUM_FOLDS, NUM_CLASSES = 5, 10
 
 
 def make(folder: Path) -> list[tuple[Path, Path]]:
-    """For each fold a .rec to train on and one to hold out."""
+    """For each fold a .rec to train on and one to hold out, unless the folder holds them."""
+    if not folder.exists():
+        aside = folder.with_name(f"{folder.name}.partial")
+        shutil.rmtree(aside, ignore_errors=True)
+        _make(aside)
+        aside.rename(folder)
+    return [(folder / f"train{fold}.rec", folder / f"val{fold}.rec") for fold in range(NUM_FOLDS)]
+
+
+def _make(folder: Path) -> None:
     images = folder / "images"
     commands.run(sys.executable, "examples/digits.py", images)
     pictures = sorted(images.rglob("*.png"))
     held_out_by = deal(np.array([picture.parent.name for picture in pictures]), NUM_FOLDS)
-    packs = []
     for fold in range(NUM_FOLDS):
         sets = {"train": folder / f"train{fold}", "val": folder / f"val{fold}"}
         for picture, holder in zip(pictures, held_out_by):
             link = sets["val" if holder == fold else "train"] / picture.relative_to(images)
             link.parent.mkdir(parents=True, exist_ok=True)
             os.link(picture, link)
-        train, val = (commands.pack(source, source.with_suffix(".rec")) for source in sets.values())
-        packs.append((train, val))
-    return packs
+        for source in sets.values():
+            commands.pack(source, source.with_suffix(".rec"))
 
 
 def deal(labels: npt.NDArray[Any], num_folds: int) -> npt.NDArray[np.int64]:

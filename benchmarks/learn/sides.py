@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import NamedTuple, Sequence
@@ -10,6 +11,7 @@ from benchmarks import commands, curves
 from benchmarks.curves import Curve
 
 OURS, BF16, TORCH = "mxtrain", "mxtrain, bf16", "torch"
+ENDED = "ended"  # a file beside what a run leaves
 
 
 class Task(NamedTuple):
@@ -27,14 +29,24 @@ class Trained(NamedTuple):
 
 
 def train(task: Task, side: str, number: int, folder: Path, torch: Path) -> Trained:
-    """Run `number` of a task; PyTorch's needs mxtrain's own in the folder, and starts from its first weights."""
+    """Run `number` of a task, unless the folder holds it.
+
+    PyTorch's needs mxtrain's own in the folder, and starts from its first weights.
+    """
+    out, ours = (folder / f"{task.name}-{number}-{which}".replace(", ", "-") for which in (side, OURS))
+    if not (out / ENDED).exists():
+        shutil.rmtree(out, ignore_errors=True)
+        _train(task, side, number, out, ours, torch)
+        (out / ENDED).touch()
+    return Trained(curves.losses(out), float(curves.records(out, "eval")[-1]["val_accuracy"]))
+
+
+def _train(task: Task, side: str, number: int, out: Path, ours: Path, torch: Path) -> None:
     train, val = task.packs[number]
     flags = (*task.recipe, "--train", train, "--val", val, "--seed", number)
-    out, ours = (folder / f"{task.name}-{number}-{which}".replace(", ", "-") for which in (side, OURS))
     if side == TORCH:
         weights = out.with_suffix(".npz")
         commands.run(sys.executable, "-m", "benchmarks.learn.start", weights, task.num_classes, *flags)
         commands.run(torch, "-m", "benchmarks.learn.torch_side", ours, weights, out)
     else:
         commands.fit(out, *flags, *(("--amp", "bf16") if side == BF16 else ()))
-    return Trained(curves.losses(out), float(curves.records(out, "eval")[-1]["val_accuracy"]))

@@ -47,28 +47,27 @@ def measure(group: Group) -> dict[str, float]:
 
     kv = mx.kv.create("dist_sync")
     shape = (int(probe.MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT),)
-    arrays = [mx.nd.zeros(shape) for _ in range(ARRAYS)]
     sides = {
         f"{size:g}": Buckets(kv, [shape] * ARRAYS, bucket_mb=size, name=f"of-{size:g}-mb")
         for size in probe.BUCKET_MB
     }
     mx.nd.waitall()
-    first = [_seconds(group, buckets, arrays, mx.nd.waitall) for buckets in sides.values()]
+    first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]
     # The sum is the same for all, so all do as many rounds.
     of_round = group.sum([sum(first)])[0] / group.count
     rounds = max(1, min(MOST_ROUNDS, int(SECONDS / of_round)))
     taken: dict[str, list[float]] = {size: [] for size in sides}
     for _ in range(rounds):
         for size, buckets in sides.items():
-            taken[size].append(_seconds(group, buckets, arrays, mx.nd.waitall))
+            taken[size].append(_seconds(group, buckets, mx.nd.waitall))
     return {size: round(1e3 * statistics.median(times), 1) for size, times in taken.items()}
 
 
-def _seconds(group: Group, buckets: Any, arrays: list[Any], wait: Callable[[], None]) -> float:
+def _seconds(group: Group, buckets: Any, wait: Callable[[], None]) -> float:
     group.sum([0])  # begin together
     started = time.perf_counter()
-    buckets.begin(arrays)
-    buckets.finish(arrays)
+    buckets.begin(buckets.homes)
+    buckets.finish(buckets.homes)
     wait()
     return time.perf_counter() - started
 
