@@ -28,7 +28,7 @@ from benchmarks.loader import environments
 
 ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")
-NUM_SEEDS = 5  # of the shapes
+NUM_SEEDS = 3  # of the shapes
 NUM_TRAIN, NUM_VAL = 2400, 300
 DIGITS = ("--config", commands.ROOT / "examples" / "digits.yaml")
 SHAPES = ("--config", commands.ROOT / "benchmarks" / "learn" / "shapes.yaml")
