@@ -14,15 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 Curve = npt.NDArray[np.float64]
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-)  # for the colour-blind
+# Told apart by the colour-blind.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 NUM_COLOURS_KEPT = 128
 

@@ -14,8 +14,7 @@ from typing import Any, Mapping, Sequence
 from mxtrain.runtime import mx
 
 BLOCK = 16  # with AVX-512; with less it is 8
-BATCH, CHANNELS, HEIGHT, WIDTH = range(4)
-NEW_AXIS = 4
+CHANNELS, NUM_AXES = 1, 4  # of a batch of pictures; a new axis comes after its last
 
 Graph = Mapping[str, Any]  # a Symbol's, as MXNet writes it
 Shape = Sequence[int]
@@ -65,7 +64,7 @@ def unaligned(graph: Graph, shapes: Mapping[str, Shape]) -> list[int]:
 def _breaks(node: Mapping[str, Any], shape: Shape) -> bool:
     axis = int(node.get("attrs", {}).get("dim", CHANNELS))
     return (
-        len(shape) == WIDTH + 1 and axis in (CHANNELS, CHANNELS - len(shape)) and shape[CHANNELS] % BLOCK != 0
+        len(shape) == NUM_AXES and axis in (CHANNELS, CHANNELS - len(shape)) and shape[CHANNELS] % BLOCK != 0
     )
 
 
@@ -83,7 +82,7 @@ def with_new_axis(graph: Graph, places: Sequence[int]) -> Graph:
         if place not in places:
             moved.append(add(node, inputs=inputs))
             continue
-        axis, name = {"axis": str(NEW_AXIS)}, node["name"]
+        axis, name = {"axis": str(NUM_AXES)}, node["name"]
         parts = [
             add({"op": "expand_dims", "name": f"{name}_part{number}", "attrs": axis, "inputs": [part]})
             for number, part in enumerate(inputs)
