@@ -32,7 +32,17 @@ class BatchPlan:
             "" if even else " (last one shorter)"
         )
         where = f"over {self.num_replicas} replicas, accumulate {self.accumulate}"
-        return f"global batch {self.batch_size} = {cut} {where}"
+        return f"global batch {self.batch_size} = {cut} {where}{self._idle()}"
+
+    def _idle(self) -> str:
+        """The cut does not follow the mapping, so that the curve does not; a large one leaves replicas out."""
+        num_idle = self.num_replicas - self.num_micro_batches
+        if num_idle <= 0:
+            return ""
+        flag = f"--micro-batch {self.batch_size // self.num_replicas}"
+        if self.batch_size < self.num_replicas:
+            flag = f"a --batch-size of {self.num_replicas} or more"
+        return f"; {num_idle} of them compute nothing: {flag} gives each its part"
 
 
 def devices(text: str) -> tuple[tuple[str, int], ...]:

@@ -31,7 +31,9 @@ MAPPINGS: dict[str, tuple[str, ...]] = {
     "3 devices, one with 2": ("--devices", "cpu:0,1,2", "--micro-batch", "16"),
     "4 devices": ("--devices", "cpu:0,1,2,3", "--accumulate", "1", "--kvstore", "local"),
     "2 workers, accumulate 2": ("--kvstore", "dist_sync", "--num-workers", "2", "--accumulate", "2"),
-    "4 workers, 2 servers": ("--kvstore", "dist_sync", "--num-workers", "4", "--num-servers", "2"),
+    "4 workers, 2 servers": (
+        *("--kvstore", "dist_sync", "--num-workers", "4", "--num-servers", "2", "--accumulate", "1"),
+    ),
 }
 # Where neither a batch's statistics nor its masks count, the cut into micro-batches must not count either.
 WHOLE: dict[str, tuple[str, ...]] = {"1 device, all at once": ("--devices", "cpu", "--accumulate", "1")}

@@ -289,6 +289,15 @@ def test_accumulate_is_derived_or_checked() -> None:
         plan("--batch-size 64 --accumulate 3 --micro-batch 16 --devices cpu:0,1")
 
 
+def test_a_plan_says_which_replicas_compute_nothing() -> None:
+    four = "--devices cpu:0,1,2,3 --batch-size"
+    assert "2 of them compute nothing: --micro-batch 16 gives each" in str(plan(f"{four} 64"))
+    assert "nothing" not in str(plan(f"{four} 64 --micro-batch 16")) + str(plan(f"{four} 128"))
+    assert "--micro-batch 1 gives each" in str(plan(f"{four} 7 --micro-batch 3"))
+    assert plan(f"{four} 7 --micro-batch 1").num_micro_batches >= 4
+    assert "1 of them compute nothing: a --batch-size of 4 or more" in str(plan(f"{four} 3 --micro-batch 1"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
