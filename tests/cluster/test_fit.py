@@ -24,6 +24,12 @@ FLAGS = [
     *("--max-steps", "54", "--lr", "0.01", "--threads", "1"),
 ]
 CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
+CLUSTERS = {
+    "two workers": CLUSTER,
+    "four workers, two servers": [
+        *("--kvstore", "dist_sync", "--num-workers", "4", "--num-servers", "2", "--start-timeout", "60"),
+    ],
+}
 OPTIMIZERS = {
     "sgd": ["--optimizer", "sgd"],
     "adam": ["--optimizer", "adam"],
@@ -73,20 +79,27 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Comma
 @pytest.mark.parametrize(
     "optimizer", ["sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adam", "adamw"))]
 )
-def test_two_workers_make_the_curve_of_one_process(
+def test_workers_make_the_curve_of_one_process(
     digits: Path, tmp_path: Path, command: Command, optimizer: str
 ) -> None:
     more = OPTIMIZERS[optimizer]
-    done = command("mxtrain.fit", *flags(digits, tmp_path / "one", *more, "--log", "none"))
+    alone = tmp_path / "one"
+    done = command("mxtrain.fit", *flags(digits, alone, *more, "--log", "none"))
     assert done.returncode == 0, done.stderr
-    done = command("mxtrain.fit", *flags(digits, tmp_path / "two", *more, *CLUSTER))
-    assert done.returncode == 0, done.stderr
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert (np.abs(one - two) / np.abs(one)).max() < BAR
-    for alone, shared in zip(records(tmp_path / "one", "eval"), records(tmp_path / "two", "eval")):
-        assert alone["num_samples"] == shared["num_samples"]
-        assert alone["val_accuracy"] == shared["val_accuracy"]
-        assert alone["val_loss"] == pytest.approx(shared["val_loss"], rel=1e-5)
+    for name, cluster in CLUSTERS.items():
+        shared = tmp_path / name
+        done = command("mxtrain.fit", *flags(digits, shared, *more, *cluster))
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(losses(shared), losses(alone), rtol=BAR, err_msg=name)
+        _same_evaluations(shared, alone)
+
+
+def _same_evaluations(some: Path, others: Path) -> None:
+    evaluations = records(some, "eval"), records(others, "eval")
+    assert len(evaluations[0]) == len(evaluations[1]) > 0
+    for one, other in zip(*evaluations):
+        assert (one["num_samples"], one["val_accuracy"]) == (other["num_samples"], other["val_accuracy"])
+        assert one["val_loss"] == pytest.approx(other["val_loss"], rel=BAR)
 
 
 @pytest.mark.timeout(200)
