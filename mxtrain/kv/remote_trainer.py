@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-import numpy as np
-
-from mxtrain.kv.group import Group
+from mxtrain.kv.group import Group, sum_arrays
 from mxtrain.kv.remote import Servers
 from mxtrain.runtime import mx
 from mxtrain.train import precision
@@ -45,10 +43,9 @@ class RemoteTrainer:
         """Sum `statistics` over the workers; nobody but the servers sees the sum of the gradients."""
         if not statistics or self._together.count == 1:
             return
-        total = self._together.sum(np.concatenate([array.asnumpy().ravel() for array in statistics]))
-        ends = np.cumsum([array.size for array in statistics])[:-1]
-        for array, part in zip(statistics, np.split(total, ends)):
-            array[:] = mx.nd.array(part.reshape(array.shape))
+        totals = sum_arrays(self._together, [array.asnumpy() for array in statistics])
+        for array, total in zip(statistics, totals):
+            array[:] = mx.nd.array(total)
 
     def norm(self, gradients: Sequence[Any]) -> float:
         """The length of all workers' shares of the gradient side by side, so that all judge a step alike."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from mxtrain.kv.group import sum_arrays
 from mxtrain.runtime import mx
 from mxtrain.train.weights import layers
 
@@ -32,13 +31,11 @@ def parameters(net: Any) -> list[Any]:
 def average(parts: Any) -> None:
     """Their mean over all workers, for everybody: where each worker moved its own."""
     running = parameters(parts.net)
-    flat = [parameter.list_data()[0].asnumpy().ravel() for parameter in running]
-    if not flat:
+    if not running:
         return
-    mean = parts.group.sum(np.concatenate(flat)) / parts.group.count
-    ends = np.cumsum([len(array) for array in flat])[:-1]
-    for parameter, array in zip(running, np.split(mean, ends)):
-        parameter.set_data(mx.nd.array(array.reshape(parameter.shape)))
+    totals = sum_arrays(parts.group, [parameter.list_data()[0].asnumpy() for parameter in running])
+    for parameter, total in zip(running, totals):
+        parameter.set_data(mx.nd.array(total / parts.group.count))
 
 
 class RunningMean:
