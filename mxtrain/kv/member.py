@@ -69,7 +69,7 @@ class Member:
         self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
         self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
-        self._joined = self._finished = False
+        self._joined = self._waiting = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
         # Before any sign of life; where it does not fit at once, those take the rest along.
@@ -108,16 +108,23 @@ class Member:
         """Progress was made; the next beat carries it."""
         self._mark = (phase, step, time.monotonic())
 
+    def advance(self) -> None:
+        """Progress was made within what was told last."""
+        self.tell(*self._mark[:2])
+
     def sum(self, values: Any) -> np.ndarray[Any, Any]:
         """The sum of all workers' `values` in float64, the same bits everywhere; every worker has to call it."""
         mine = np.ascontiguousarray(values, dtype="<f8")
         if mine.nbytes > MAX_RAW_BYTES:
             raise ValueError(f"{mine.nbytes} bytes are too many for the control line; this is for small sums")
+        self._waiting = True
         self._say({"kind": "sum", "number": self._num_sums}, mine.tobytes())
-        total = self._next(2 * self._times.stall + self._times.silence)
+        # However long the others take: the watch ends it where one of them makes no progress.
+        total = self._next(None)
         assert isinstance(total, bytes)
         self._num_sums += 1
-        self._mark = (*self._mark[:2], time.monotonic())
+        self.advance()
+        self._waiting = False
         return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
 
     def finish(self, exit_code: int = DONE, reason: str = "") -> None:
@@ -166,7 +173,8 @@ class Member:
         except Closed as problem:
             verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {where} has gone ({problem})")
         except Malformed as problem:
-            code = RESTART_ME if self._joined else USAGE
+            # In a later life somebody else may have taken the port, which the one after it may find free.
+            code = RESTART_ME if self._joined or self._cluster.has_lived else USAGE
             verdict = Verdict(
                 code, f"{self.name}: what listens at {where} is no scheduler of mxtrain ({problem})"
             )
@@ -189,7 +197,7 @@ class Member:
             # Frozen itself, perhaps with all others: time starts anew.
             if now - looked > self._times.silence / 2:
                 heard = now
-                self.tell(*self._mark[:2])
+                self.advance()
             looked = now
             if now - heard > self._times.silence:
                 return Verdict(
@@ -220,7 +228,8 @@ class Member:
         if self._sending.acquire(blocking=False):  # else the main thread is sending, a sign of life too
             try:
                 phase, step, marked = self._mark
-                idle = now - marked if self._joined else 0.0  # the roll call is slow without anybody's fault
+                # The roll call is slow without anybody's fault, and a sum by another's.
+                idle = now - marked if self._joined and not self._waiting else 0.0
                 with contextlib.suppress(Closed):  # reading tells why
                     self._line.send({"kind": "beat", "phase": phase, "step": step, "idle": idle})
             finally:
