@@ -135,7 +135,8 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         sources = opened(run)
         words = card.of_worker(run, *sources) if cluster else {}
     train, val, data = sources
-    with membership.joined(run, cluster, words) as (settled, group), run_folder.held(settled, group) as out:
+    joined = membership.joined(run, cluster, words, wishes)
+    with joined as (settled, group), run_folder.held(settled, group) as out:
         resume_from = resume.find(settled, data)
         run_folder.describe(run, group)
         for line in planned(settled, sources):

@@ -101,8 +101,7 @@ class Watch:
             guest.phase, guest.step = str(message["phase"]), int(message["step"])
             guest.idle_seconds = float(message["idle"])
         elif kind == "fail":
-            reason = " ".join(str(message["reason"]).split())
-            self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {reason}"))
+            self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {message['reason']}"))
         elif self._sums is None or guest.number < 0:
             raise Malformed(f"a {kind} at the wrong time")
         elif kind == "sum":
@@ -205,7 +204,7 @@ class Watch:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""
         self._guests.drop(guest)
         if guest.card is None:
-            logger.info("%s %s", guest, how)
+            logger.debug("%s %s", guest, how)  # as many as like to come
         elif self._sums is None:
             logger.warning("%s %s in the roll call", guest, how)
             self._incidents.append(f"{guest} {how}")
