@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -87,13 +88,17 @@ def set_aside_after(folder: Path, step: int) -> None:
     """Rename checkpoints past `step`, damaged ones or another future's, so that none is taken for this run's."""
     for path in _steps(folder):
         if int(path.name[len("step-") :]) > step:
-            target = folder / f"unused-{path.name}"
-            if target.exists():
-                shutil.rmtree(target)
+            target = _free(folder / f"unused-{path.name}")
             path.rename(target)
             logger.warning(
                 "%s is past step %d, where this run goes on: renamed to %s", path, step, target.name
             )
+
+
+def _free(path: Path) -> Path:
+    """That path, or with a number behind it where something is there already."""
+    others = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([path], others) if not each.exists())
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

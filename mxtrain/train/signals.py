@@ -18,10 +18,15 @@ from mxtrain.kv.group import Group
 
 MEANING: dict[int, Stop] = {
     signal.SIGTERM: Stopped(
-        "stopped by SIGTERM; the same command goes on from the newest checkpoint", SIGTERM
+        "stopped by SIGTERM; the same command, with --resume auto, goes on from the newest checkpoint",
+        SIGTERM,
     ),
-    signal.SIGINT: Stopped("stopped by Ctrl-C; the same command goes on from the newest checkpoint", SIGINT),
-    signal.SIGUSR1: RestartMe("stopped by SIGUSR1; the same command goes on from the newest checkpoint"),
+    signal.SIGINT: Stopped(
+        "stopped by Ctrl-C; the same command, with --resume auto, goes on from the newest checkpoint", SIGINT
+    ),
+    signal.SIGUSR1: RestartMe(
+        "stopped by SIGUSR1; the same command, with --resume auto, goes on from the newest checkpoint"
+    ),
 }
 # timeout(1) and others signal their child and then its whole group, which is one wish and not two.
 ONE_WISH_SECONDS = 0.1

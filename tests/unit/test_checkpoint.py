@@ -174,6 +174,10 @@ def test_another_future_is_set_aside(tmp_path: Path) -> None:
     found = checkpoint.newest(tmp_path)
     assert found is not None and found[1]["step"] == 2
     assert (tmp_path / "unused-step-00000003").is_dir(), "nothing is deleted"
+    for number in (2, 3):
+        write(tmp_path, 3)
+        checkpoint.set_aside_after(tmp_path, 1)
+        assert (tmp_path / f"unused-step-00000003-{number}").is_dir(), "nor what was set aside before"
 
 
 def test_the_state_holds_no_pickle(tmp_path: Path) -> None:
