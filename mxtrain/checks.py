@@ -6,11 +6,12 @@ refused where it is found.
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 from pathlib import Path
 
-from mxtrain import layout, machine, names
+from mxtrain import arguments, layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
@@ -34,11 +35,21 @@ def check(run: Run) -> None:
 
 def check_description(run: Run) -> None:
     """The part of `check` that looks at nothing but the description, and touches no disk."""
+    _check_picture(run.keep.plot_schedule)
     _check_least(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
     _check_names(run)
+
+
+def _check_picture(name: str) -> None:
+    if not name:
+        return
+    try:
+        arguments.picture(name)
+    except argparse.ArgumentTypeError as wrong:
+        raise UsageError(f"--plot-schedule {wrong}") from None
 
 
 def _check_least(run: Run) -> None:

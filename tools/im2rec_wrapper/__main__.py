@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Sequence
 
-from mxtrain.arguments import Parser
+from mxtrain.arguments import Parser, picture
 from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, one_line
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
@@ -91,7 +91,7 @@ def _add_check(commands: _Commands) -> None:
         "rec", metavar="FILE.rec", type=Path, nargs="+", help="give train and val together to find leaks"
     )
     check.add_argument("--json", action="store_true", help="print everything as JSON")
-    check.add_argument("--plot", metavar="OUT.png", type=Path, help="draw how many images each class has")
+    check.add_argument("--plot", metavar="OUT.png", type=picture, help="draw how many images each class has")
     check.add_argument(
         "--quick", action="store_true", help="decode nothing: no damaged pictures, sizes or near copies"
     )
@@ -110,7 +110,7 @@ def _add_show(commands: _Commands) -> None:
         description="Draw pictures of a .rec, with class and key below each, into one PNG.",
     )
     show.add_argument("rec", metavar="FILE.rec", type=Path)
-    show.add_argument("--out", metavar="SHEET.png", type=Path, help="(default: FILE.png)")
+    show.add_argument("--out", metavar="SHEET.png", type=picture, help="(default: FILE.png)")
     show.add_argument(
         "--num", metavar="N", type=whole(1, 2000), default=48, help="pictures, drawn at random (default: 48)"
     )
