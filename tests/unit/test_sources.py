@@ -199,7 +199,7 @@ def test_what_a_folder_holds_tells_its_kind(tmp_path):
     assert recognise(tmp_path / "tars") == "webdataset"
     assert recognise(tmp_path / "classes") == "folder"
     assert recognise(tmp_path / "empty") == "folder"
-    with pytest.raises(UsageError, match="folder or webdataset: say which with --from"):
+    with pytest.raises(UsageError, match=r"folder \(it has cats\) or webdataset \(it has a.tar\): say which"):
         recognise(tmp_path / "both")
 
 

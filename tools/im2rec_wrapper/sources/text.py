@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.errors import DataError
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, file_stamp, read_at
+from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, read_at
 
 
 def read_text(source: Path) -> Source:
@@ -38,7 +38,7 @@ def _folder(root: Path) -> Source:
     return Source(
         items,
         lambda item: (root / item.name).read_bytes(),
-        stamp=lambda item: file_stamp(root / item.name),
+        path_of=lambda item: os.path.join(root, item.name),
         holds_text=True,
     )
 
