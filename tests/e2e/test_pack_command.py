@@ -167,6 +167,27 @@ def test_a_stopped_pack_leaves_what_another_goes_on_with(some_digits, tmp_path, 
     assert (process.returncode, errors) == (exit_code, "")
 
 
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_does_not_wait_for_the_disk(some_digits, tmp_path, number, exit_code):
+    os.mkfifo(some_digits / "two" / "waits.png")
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    try:
+        with (some_digits / "two" / "waits.png").open("wb"):
+            process.send_signal(number)
+            assert "the same command goes on" in process.stderr.readline()
+            process.send_signal(number)  # as timeout(1) does: the same wish
+            time.sleep(0.3)
+            assert process.poll() is None
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    name = signal.Signals(number).name
+    assert (process.returncode, errors) == (exit_code, f"im2rec_wrapper: left at once, on {name}\n")
+    assert sorted(os.listdir(tmp_path)) == ["images", "out", "out.journal"]
+
+
 @pytest.fixture(scope="module")
 def many_images(tmp_path_factory):
     """3,000 images, of which 5 are bad."""
