@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from mxtrain.errors import UsageError
 
+LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
+
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:

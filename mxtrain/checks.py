@@ -18,7 +18,6 @@ from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
-LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
@@ -103,8 +102,8 @@ def _check_numbers(run: Run) -> None:
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
-    if optim.seed > LARGEST_SEED:
-        raise UsageError(f"--seed {optim.seed}: give {LARGEST_SEED} or less")
+    if optim.seed > arguments.LARGEST_SEED:
+        raise UsageError(f"--seed {optim.seed}: give {arguments.LARGEST_SEED} or less")
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
         if 0 < alpha < SMALLEST_ALPHA:
             raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
-from mxtrain.arguments import Parser, picture
+from mxtrain.arguments import LARGEST_SEED, Parser, picture
 from mxtrain.errors import DataError, one_line
 from tools.im2rec_wrapper import interrupts, pack_command
 from tools.im2rec_wrapper.arguments import whole
@@ -112,7 +112,7 @@ def _add_show(commands: _Commands) -> None:
         "--num", metavar="N", type=whole(1, 2000), default=48, help="pictures, drawn at random (default: 48)"
     )
     show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
-    show.add_argument("--seed", type=whole(0), default=0, help="of the drawing (default: 0)")
+    show.add_argument("--seed", type=whole(0, LARGEST_SEED), default=0, help="of the drawing (default: 0)")
     show.set_defaults(run=_show)
 
 
