@@ -67,11 +67,19 @@ def one_line(program: str, command: Callable[[], object]) -> int:
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        full = as_stop(error)
+        if full is None:
             raise
-        where = error.filename or "a file of this run"
-        return _say(f"{program}: {where}: {error.strerror}; make room and give the same command again", USAGE)
+        return _say(f"{program}: {full}", full.exit_code)
     return DONE
+
+
+def as_stop(error: BaseException) -> Stop | None:
+    """The Stop that an exception is, or stands for where a disk has no room; None for a bug."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        where = error.filename or "a file of this run"
+        return UsageError(f"{where}: {error.strerror}; make room and give the same command again")
+    return error if isinstance(error, Stop) else None
 
 
 def _say(line: str, exit_code: int) -> int:

@@ -7,6 +7,7 @@ where it finds nothing it brings up a cluster on this machine.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -134,12 +135,14 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         sources = opened(run)
         words = card.of_worker(run, *sources) if cluster else {}
     train, val, data = sources
-    with membership.joined(run, cluster, words) as (settled, group), run_folder.held(settled, group) as out:
+    joined = membership.joined(run, cluster, words, wishes)
+    with joined as (settled, group), run_folder.held(settled, group) as out:
         resume_from = resume.find(settled, data)
         run_folder.describe(run, group)
         for line in planned(settled, sources):
             logger.info("%s", line)
-        kept_train, kept_val = cache.kept(run.data, train, out), val and cache.kept(run.data, val, out)
+        fill = functools.partial(cache.kept, run.data, out=out, advance=group.advance)
+        kept_train, kept_val = fill(train), val and fill(val)
         if run.optim.overfit:
             kept_val = visits.Overfitted(run, kept_train)
 

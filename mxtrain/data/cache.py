@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Callable, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.records import Record
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
+from mxtrain.kv.group import ALONE
 
 logger = logging.getLogger(__name__)
 
@@ -53,25 +54,31 @@ class Places(NamedTuple):
     checksums: Array
 
 
-def kept(data: config.Data, records: AnyRecords, out: Path) -> AnyRecords | CachedRecords:
-    """The records as --cache wants them."""
+def kept(
+    data: config.Data, records: AnyRecords, out: Path, advance: Callable[[], None] = ALONE.advance
+) -> AnyRecords | CachedRecords:
+    """The records as --cache wants them; `advance` is called while they are filled in."""
     if data.cache == "none":
         return records
     if data.cache == "ram":
-        return in_memory(records, machine.usable_cores())
-    return on_disk(records, machine.usable_cores(), Path(data.cache_dir or out / "cache"))
+        return in_memory(records, machine.usable_cores(), advance)
+    return on_disk(records, machine.usable_cores(), Path(data.cache_dir or out / "cache"), advance)
 
 
-def in_memory(records: AnyRecords, num_threads: int) -> CachedRecords:
+def in_memory(
+    records: AnyRecords, num_threads: int, advance: Callable[[], None] = ALONE.advance
+) -> CachedRecords:
     """All pictures in RAM, which processes share."""
     _refuse_if_too_large(records, machine.available_memory(), "--cache ram", "--cache disk")
     descriptor = os.memfd_create("mxtrain-cache")
     with open(descriptor, "wb", closefd=False) as file:
-        places = _decode_all(records, file, num_threads)
+        places = _decode_all(records, file, num_threads, advance)
     return CachedRecords(records, descriptor, places, is_checked=False)
 
 
-def on_disk(records: AnyRecords, num_threads: int, folder: Path) -> CachedRecords:
+def on_disk(
+    records: AnyRecords, num_threads: int, folder: Path, advance: Callable[[], None] = ALONE.advance
+) -> CachedRecords:
     """All pictures in a file in `folder`; that of an earlier run where there is one."""
     path = folder / f"{_fingerprint(records)}.pixels"
     try:
@@ -79,7 +86,7 @@ def on_disk(records: AnyRecords, num_threads: int, folder: Path) -> CachedRecord
         if not path.exists():
             free = shutil.disk_usage(folder).free
             _refuse_if_too_large(records, free, f"--cache-dir {folder}", "another folder")
-            _write(records, num_threads, path)
+            _write(records, num_threads, path, advance)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"--cache-dir {folder}: {error.strerror}; give another folder") from None
@@ -132,7 +139,9 @@ class CachedRecords:
         return self._records.labels()
 
 
-def _decode_all(records: AnyRecords, file: IO[bytes], num_threads: int) -> Places:
+def _decode_all(
+    records: AnyRecords, file: IO[bytes], num_threads: int, advance: Callable[[], None]
+) -> Places:
     count = len(records)
     places = Places(
         np.zeros(count, np.int64),
@@ -152,6 +161,7 @@ def _decode_all(records: AnyRecords, file: IO[bytes], num_threads: int) -> Place
                     places.labels[position] = label
                     places.checksums[position] = checksum
                     file.write(pixels.data)
+            advance()
     return places
 
 
@@ -185,24 +195,28 @@ def _fingerprint(records: AnyRecords) -> str:
     return digest.hexdigest()[:24]
 
 
-def _write(records: AnyRecords, num_threads: int, path: Path) -> None:
+def _write(records: AnyRecords, num_threads: int, path: Path, advance: Callable[[], None]) -> None:
     """The pixels, then the places, then where these start; renamed when all of it is there.
 
     Of several processes that want it one writes, and the others wait for it. One that is killed lets go of the file
     aside, which the next one takes over.
     """
+    num_there = -1
     while not path.exists():
         try:
             aside = open_alone(record_writer.aside(path))
         except BlockingIOError:
             logger.info("waiting for another process that fills %s", path)
             time.sleep(WAIT_SECONDS)
+            num_before, num_there = num_there, _num_bytes(record_writer.aside(path))
+            if num_there != num_before:
+                advance()
             continue
         with io.BufferedWriter(aside) as file:
             try:
                 if os.fstat(file.fileno()).st_size:
                     file.truncate(0)
-                places = _decode_all(records, file, num_threads)
+                places = _decode_all(records, file, num_threads, advance)
                 start = file.tell()
                 np.savez(file, **places._asdict())
                 file.write(TRAILER.pack(MAGIC, start))
@@ -212,6 +226,13 @@ def _write(records: AnyRecords, num_threads: int, path: Path) -> None:
             except BaseException:
                 record_writer.aside(path).unlink()
                 raise
+
+
+def _num_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # renamed meanwhile
+        return 0
 
 
 def _read_places(path: Path, count: int) -> Places:

@@ -39,6 +39,10 @@ class Group(Protocol):
         """This worker is getting on."""
         ...
 
+    def advance(self) -> None:
+        """It is, within what it told last."""
+        ...
+
 
 class Alone:
     """One worker."""
@@ -51,6 +55,9 @@ class Alone:
         return np.asarray(values, np.float64)
 
     def tell(self, phase: str, step: int) -> None:
+        """Nobody listens."""
+
+    def advance(self) -> None:
         """Nobody listens."""
 
 

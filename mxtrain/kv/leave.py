@@ -27,6 +27,7 @@ from mxtrain.errors import (
 )
 
 SAY_SECONDS = 0.4
+REASON_LENGTH = 4000
 STOPS = {USAGE: UsageError, DATA: DataError, DIVERGED: Diverged, RESTART_ME: RestartMe}
 
 
@@ -37,6 +38,9 @@ class Verdict:
     exit_code: int
     reason: str
     stuck: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", readable(self.reason))
 
     def as_message(self) -> dict[str, Any]:
         return {"kind": "verdict", **dataclasses.asdict(self)}
@@ -68,6 +72,12 @@ def say(text: str) -> None:
     # A pipe that selects as writable has room for this much.
     while left and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
         left = left[os.write(2, left[: select.PIPE_BUF]) :]
+
+
+def readable(reason: str) -> str:
+    """One line of bounded length for terminals and logs, whoever wrote it."""
+    line = "".join(letter if letter.isprintable() else " " for letter in " ".join(reason.split()))
+    return line if len(line) <= REASON_LENGTH else line[:REASON_LENGTH] + "..."
 
 
 def _stacks() -> str:

@@ -17,11 +17,11 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, UsageError
+from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, UsageError, as_stop
 from mxtrain.kv import leave, rollcall, unix_sockets
 from mxtrain.kv.cluster import Cluster, is_loopback
 from mxtrain.kv.leave import Verdict
@@ -29,7 +29,7 @@ from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed
 from mxtrain.kv.rollcall import Go
 
 CONNECT_SECONDS = 5.0
-AGAIN_SECONDS = 0.1
+AGAIN_SECONDS = 0.05
 FAIL_SECONDS = 1.0
 BUG = 1  # what Python ends with after a traceback
 LOCKED_SECONDS = 300.0
@@ -49,11 +49,14 @@ class Times:
         return min(1.0, self.silence / 5, self.stall / 5)
 
 
-def join(cluster: Cluster, card: dict[str, Any], times: Times) -> Member:
-    """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where."""
+def join(cluster: Cluster, card: dict[str, Any], times: Times, wishes: Sequence[Stop] = ()) -> Member:
+    """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where.
+
+    Raises the first of `wishes` as soon as there is one: nothing has begun that would have to be saved.
+    """
     hello = rollcall.hello(cluster, rollcall.card_of({**_identity(cluster), **card}))
-    member = Member(cluster, _connect(cluster, times.start), times, hello)
-    member._await_go()
+    member = Member(cluster, _connect(cluster, times.start, wishes), times, hello)
+    member._await_go(wishes)
     return member
 
 
@@ -69,7 +72,7 @@ class Member:
         self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
         self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
-        self._joined = self._finished = False
+        self._joined = self._waiting = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
         # Before any sign of life; where it does not fit at once, those take the rest along.
@@ -99,8 +102,9 @@ class Member:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or self._finished:
             return
-        if isinstance(error, Stop):
-            self.fail(error.exit_code, str(error))
+        stop = as_stop(error)
+        if stop is not None:
+            self.fail(stop.exit_code, str(stop))
         leave.say("".join(traceback.format_exception(kind, error, trace)))
         self.fail(BUG, f"{kind.__name__}: {' '.join(str(error).split())}")
 
@@ -108,16 +112,22 @@ class Member:
         """Progress was made; the next beat carries it."""
         self._mark = (phase, step, time.monotonic())
 
+    def advance(self) -> None:
+        """Progress was made within what was told last."""
+        self.tell(*self._mark[:2])
+
     def sum(self, values: Any) -> np.ndarray[Any, Any]:
         """The sum of all workers' `values` in float64, the same bits everywhere; every worker has to call it."""
         mine = np.ascontiguousarray(values, dtype="<f8")
         if mine.nbytes > MAX_RAW_BYTES:
             raise ValueError(f"{mine.nbytes} bytes are too many for the control line; this is for small sums")
+        self._waiting = True
         self._say({"kind": "sum", "number": self._num_sums}, mine.tobytes())
-        total = self._next(2 * self._times.stall + self._times.silence)
+        total = self._next()
         assert isinstance(total, bytes)
         self._num_sums += 1
-        self._mark = (*self._mark[:2], time.monotonic())
+        self.advance()
+        self._waiting = False
         return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
 
     def finish(self, exit_code: int = DONE, reason: str = "") -> None:
@@ -127,26 +137,30 @@ class Member:
         """
         self._finished = True
         self._say({"kind": "finish", "exit_code": exit_code, "reason": reason})
-        # Bounded by the watch: as long as it is heard, the others are at work.
-        self._next(None)
+        self._next()
 
     def fail(self, exit_code: int, reason: str) -> NoReturn:
         """End the whole job, this process included, with this code and this reason."""
-        self._say({"kind": "fail", "exit_code": exit_code, "reason": reason})
+        self._say({"kind": "fail", "exit_code": exit_code, "reason": leave.readable(reason)})
         time.sleep(FAIL_SECONDS)  # the watch spreads it, and its answer ends this process before that
         leave.leave(Verdict(exit_code, f"{self.name}: {reason}"), self.name)
 
-    def _await_go(self) -> None:
-        found = self._next(self._times.start + 2 * self._times.silence)
+    def _await_go(self, wishes: Sequence[Stop]) -> None:
+        seconds = self._times.start + 2 * self._times.silence
+        deadline = time.monotonic() + seconds
+        while self._inbox.empty():
+            if wishes:
+                raise wishes[0]
+            if time.monotonic() > deadline:
+                raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s")
+            time.sleep(AGAIN_SECONDS)
+        found = self._next()
         assert isinstance(found, Go)
         self.go = found
 
-    def _next(self, seconds: float | None) -> bytes | Go | Verdict:
-        """What the watch has for the main thread."""
-        try:
-            found = self._inbox.get(timeout=seconds)
-        except queue.Empty:
-            raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s") from None
+    def _next(self) -> bytes | Go | Verdict:
+        """What the watch has for the main thread; as long as the scheduler is heard, the others are at work."""
+        found = self._inbox.get()
         if isinstance(found, Verdict) and found.exit_code:
             raise found.as_stop()
         return found
@@ -166,7 +180,8 @@ class Member:
         except Closed as problem:
             verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {where} has gone ({problem})")
         except Malformed as problem:
-            code = RESTART_ME if self._joined else USAGE
+            # In a later life somebody else may have taken the port, which the one after it may find free.
+            code = RESTART_ME if self._joined or self._cluster.has_lived else USAGE
             verdict = Verdict(
                 code, f"{self.name}: what listens at {where} is no scheduler of mxtrain ({problem})"
             )
@@ -189,7 +204,7 @@ class Member:
             # Frozen itself, perhaps with all others: time starts anew.
             if now - looked > self._times.silence / 2:
                 heard = now
-                self.tell(*self._mark[:2])
+                self.advance()
             looked = now
             if now - heard > self._times.silence:
                 return Verdict(
@@ -220,7 +235,8 @@ class Member:
         if self._sending.acquire(blocking=False):  # else the main thread is sending, a sign of life too
             try:
                 phase, step, marked = self._mark
-                idle = now - marked if self._joined else 0.0  # the roll call is slow without anybody's fault
+                # The roll call is slow without anybody's fault, and a sum by another's.
+                idle = now - marked if self._joined and not self._waiting else 0.0
                 with contextlib.suppress(Closed):  # reading tells why
                     self._line.send({"kind": "beat", "phase": phase, "step": step, "idle": idle})
             finally:
@@ -239,11 +255,13 @@ def _identity(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _connect(cluster: Cluster, seconds: float) -> Line:
+def _connect(cluster: Cluster, seconds: float, wishes: Sequence[Stop]) -> Line:
     """A line to the scheduler, who may come later than we."""
     deadline = time.monotonic() + seconds
     address = (cluster.root, cluster.port)
     while True:
+        if wishes:
+            raise wishes[0]
         remaining = deadline - time.monotonic()
         try:
             connection = socket.create_connection(address, timeout=max(0.1, min(CONNECT_SECONDS, remaining)))

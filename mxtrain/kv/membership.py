@@ -10,12 +10,12 @@ import contextlib
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 from mxtrain import layout
 from mxtrain.config import Run
-from mxtrain.errors import Stop
-from mxtrain.kv import member, unix_sockets, watch
+from mxtrain.errors import Stop, as_stop
+from mxtrain.kv import leave, member, unix_sockets, watch
 from mxtrain.kv.cluster import Cluster, engine_environment
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.kv.member import Member, Times
@@ -32,23 +32,28 @@ def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
     """A block before the roll call: that this node cannot take part, and why, is for all of them to know."""
     try:
         yield
-    except Stop as stop:
+    except Exception as error:
+        stop = as_stop(error) or Stop(f"{type(error).__name__}: {error}")
         if cluster is not None:
             with contextlib.suppress(Stop):  # what comes back is the same reason
-                member.join(cluster, {"failed": [stop.exit_code, str(stop)]}, times(run))
+                member.join(cluster, {"failed": [stop.exit_code, leave.readable(str(stop))]}, times(run))
         raise
 
 
 @contextlib.contextmanager
-def joined(run: Run, cluster: Cluster | None, words: dict[str, Any]) -> Iterator[tuple[Run, Group]]:
+def joined(
+    run: Run, cluster: Cluster | None, words: dict[str, Any], wishes: Sequence[Stop] = ()
+) -> Iterator[tuple[Run, Group]]:
     """The run as the roll call has settled it, and its workers, while the block lasts; alone where `cluster` is None.
 
-    `words` are what the others have to know of this worker, as `card.of_worker` puts it.
+    `words` are what the others have to know of this worker, as `card.of_worker` puts it; `wishes` end its waiting.
     """
     if cluster is None:
         yield run, ALONE
         return
-    with member.join(cluster, words, times(run)) as worker:  # what is raised in here ends all others too
+    with member.join(
+        cluster, words, times(run), wishes
+    ) as worker:  # what is raised in here ends all others too
         take_part(cluster, worker.go)
         try:
             yield settled(run, worker.go), worker

@@ -85,20 +85,25 @@ def hello(cluster: Cluster, card: Card) -> dict[str, Any]:
         "token": cluster.token,
         "generation": cluster.generation,
         "world": [cluster.num_workers, cluster.num_servers],
+        "has_lived": cluster.has_lived,
         "card": dataclasses.asdict(card),
     }
 
 
 def refusal(message: dict[str, Any], card: Card, cluster: Cluster, seated: Sequence[Card]) -> Verdict | None:
     """Why this one may not come, though others may; None where it is welcome."""
-    world = [cluster.num_workers, cluster.num_servers]
-    if message.get("world") != world:
-        wrong = f"is told of {message.get('world')} workers and servers, the scheduler of {world}"
-        return Verdict(USAGE, f"{card} {wrong}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
+    world, told = [cluster.num_workers, cluster.num_servers], message.get("world")
+    if not isinstance(told, list) or [type(count) for count in told] != [int, int]:
+        raise ValueError("a world that is none")
+    # Who was at the right place in an earlier life finds another job's scheduler here for a while, not by mistake.
+    wrong_place = RESTART_ME if message.get("has_lived") is True else USAGE
+    if told != world:
+        wrong = f"is told of {told} workers and servers, the scheduler of {world}"
+        return Verdict(wrong_place, f"{card} {wrong}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
     if not hmac.compare_digest(str(message.get("token")).encode(), cluster.token.encode()):
         where = f"{cluster.root}:{cluster.port}"
         return Verdict(
-            USAGE, f"{card} is of another job than the scheduler at {where}; give each job its own port"
+            wrong_place, f"{card} is of another job than the scheduler at {where}; give each job its own port"
         )
     if message.get("generation") != cluster.generation:
         lives = f"life {message.get('generation')} of the job, the scheduler of life {cluster.generation}"
@@ -145,7 +150,7 @@ def failure(cards: Sequence[Card]) -> Verdict | None:
     """Why one of those who came cannot take part."""
     for card in cards:
         if card.failed:
-            return Verdict(card.failed[0] or 1, f"{card.node}: {' '.join(card.failed[1].split())}")
+            return Verdict(card.failed[0] or 1, f"{card.node}: {card.failed[1]}")
     return None
 
 

@@ -5,8 +5,6 @@ So the result has the same bits whoever came first.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 
@@ -14,7 +12,6 @@ class Sums:
     """The one sum that is open at a time; a worker waits for it before it can come to the next."""
 
     def __init__(self, num_workers: int):
-        self.opened = 0.0  # when the first worker came to it
         self._num_workers = num_workers
         self._index = 0
         self._values: dict[int, bytes] = {}
@@ -30,8 +27,6 @@ class Sums:
             raise ValueError(f"sum {index} instead of {self._index}")
         if any(len(values) != len(other) for other in self._values.values()) or len(values) % 8:
             raise ValueError(f"{len(values)} bytes in sum {index}, where another worker has more or fewer")
-        if not self._values:
-            self.opened = time.monotonic()
         self._values[number] = values
         if len(self._values) < self._num_workers:
             return None

@@ -56,6 +56,7 @@ def _is_held(number: int) -> bool:
 
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # one whose owner takes nobody in any more is not waited for
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:

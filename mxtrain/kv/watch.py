@@ -78,7 +78,7 @@ class Watch:
                 beaten = now
                 self._guests.tell(self._guests.members, {"kind": "beat"})
                 self._look_for_silence(now)
-                self._look_for_stall(now)
+                self._look_for_stall()
             if self._sums is None:
                 self._take_roll(now)
 
@@ -101,8 +101,7 @@ class Watch:
             guest.phase, guest.step = str(message["phase"]), int(message["step"])
             guest.idle_seconds = float(message["idle"])
         elif kind == "fail":
-            reason = " ".join(str(message["reason"]).split())
-            self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {reason}"))
+            self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {message['reason']}"))
         elif self._sums is None or guest.number < 0:
             raise Malformed(f"a {kind} at the wrong time")
         elif kind == "sum":
@@ -174,8 +173,6 @@ class Watch:
         """This process was frozen itself, perhaps with all others: nobody is to blame for that time."""
         for member in self._guests.members:
             member.heard, member.idle_seconds = now, 0.0
-        if self._sums is not None:
-            self._sums.opened = now
 
     def _look_for_silence(self, now: float) -> None:
         for stranger in self._guests.strangers:
@@ -185,7 +182,7 @@ class Watch:
             if now - member.heard > self._times.silence:
                 self._lose(member, f"is silent for {now - member.heard:.1f} s, frozen or cut off")
 
-    def _look_for_stall(self, now: float) -> None:
+    def _look_for_stall(self) -> None:
         if self._sums is None:
             return
         waiting = [worker for worker in self._workers() if worker.number in self._sums.numbers]
@@ -194,25 +191,20 @@ class Watch:
         if waiting and len(busy) < len(absent):
             gone = [worker for worker in absent if worker.finished]
             self._end(Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum"))
-        elif any(worker.idle_seconds > self._times.stall for worker in busy):
-            worst = max(busy, key=lambda worker: worker.idle_seconds)
-            self._end_stalled([worst], f"made no progress for {worst.idle_seconds:.1f} s")
-        elif (
-            waiting and now - self._sums.opened > self._times.stall + 2 * self._times.beat
-        ):  # idleness comes late
-            self._end_stalled(busy, f"did not come to a sum for {now - self._sums.opened:.1f} s")
+        elif busy:
+            self._judge_idleness(max(busy, key=lambda worker: worker.idle_seconds))
 
-    def _end_stalled(self, stuck: list[Guest], what: str) -> None:
-        names = tuple(guest.card.node for guest in stuck if guest.card is not None)
-        self._end(
-            Verdict(RESTART_ME, f"{_names(stuck)} {what}{''.join(guest.where for guest in stuck)}", names)
-        )
+    def _judge_idleness(self, slowest: Guest) -> None:
+        """One that makes progress is waited for, however slow it is: what it does comes to an end."""
+        if slowest.idle_seconds > self._times.stall and slowest.card is not None:
+            reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.where}"
+            self._end(Verdict(RESTART_ME, reason, (slowest.card.node,)))
 
     def _lose(self, guest: Guest, how: str) -> None:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""
         self._guests.drop(guest)
         if guest.card is None:
-            logger.info("%s %s", guest, how)
+            logger.debug("%s %s", guest, how)  # as many as like to come
         elif self._sums is None:
             logger.warning("%s %s in the roll call", guest, how)
             self._incidents.append(f"{guest} {how}")

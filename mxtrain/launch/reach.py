@@ -23,15 +23,23 @@ def reach(command: Sequence[str]) -> int:
     tether()
     share = sys.stdin.read()
     reading, writing = os.pipe()
+    begun, early = False, []
 
     def forward(number: int, frame: Any) -> None:
-        _write(writing, signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if begun:
+            _write(writing, name)
+        else:
+            early.append(name)
 
     for number in STOPS:
         signal.signal(number, forward)
     with subprocess.Popen(command, stdin=reading) as remote:
         os.close(reading)
         _write(writing, share)
+        begun = True
+        for name in early:
+            _write(writing, name)
         code = remote.wait()
     return code if code >= 0 else 128 - code
 

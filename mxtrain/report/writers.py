@@ -50,10 +50,15 @@ class JsonLines:
     def write(self, record: Record) -> None:
         # JSON has no NaN: what is not finite is null.
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        self.file.write(json.dumps(finite) + "\n")
+        try:
+            self.file.write(json.dumps(finite) + "\n")
+        except OSError as error:
+            error.filename = self.file.name
+            raise
 
     def close(self) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):  # only what could not be written before is left to write
+            self.file.close()
 
 
 def _whole_records(path: Path) -> Iterator[Record]:

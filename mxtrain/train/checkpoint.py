@@ -14,10 +14,11 @@ import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 from mxtrain.durable import fsync
 from mxtrain.errors import DataError, UsageError
+from mxtrain.kv.group import ALONE
 from mxtrain.train.arrays import Arrays, Chunk, encoded
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
+SYNC_BYTES = 64 << 20  # brought to disk at a time, so that a slow one is told from a dead one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +40,20 @@ class Snapshot:
     state: dict[str, Any]
 
 
-def write(folder: Path, snapshot: Snapshot) -> Path:
-    """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there."""
+def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = ALONE.advance) -> Path:
+    """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there.
+
+    `advance` is called with every piece that has come to disk.
+    """
     final = path_of(folder, snapshot.step)
     aside = folder / (WRITING + final.name)
     state = {"version": VERSION, "step": snapshot.step, **snapshot.state}
     try:
         clean(folder)
         aside.mkdir(parents=True)
-        sums = {name: _write_file(aside / name, encoded(named)) for name, named in snapshot.files.items()}
+        sums = {
+            name: _write_file(aside / name, encoded(named), advance) for name, named in snapshot.files.items()
+        }
         sums[STATE] = _write_file(aside / STATE, _json_text(state))
         _write_file(aside / MANIFEST, _json_text(sums))
         fsync(aside)
@@ -190,16 +197,24 @@ def _json_text(content: Any) -> list[Chunk]:
     return [json.dumps(content, indent=1).encode()]
 
 
-def _write_file(path: Path, chunks: Iterable[Chunk]) -> dict[str, Any]:
+def _write_file(
+    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = ALONE.advance
+) -> dict[str, Any]:
     """Bring a file to disk; its length and checksum, of what was meant rather than of what arrived."""
-    num_bytes, checksum = 0, 0
+    num_bytes, checksum, synced = 0, 0, 0
     with path.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)
             num_bytes += len(chunk)
             checksum = zlib.crc32(chunk, checksum)
+            if num_bytes - synced >= SYNC_BYTES:
+                file.flush()
+                os.fdatasync(file.fileno())
+                synced = num_bytes
+                advance()
         file.flush()
         os.fsync(file.fileno())
+    advance()
     return _sum(num_bytes, checksum)
 
 

@@ -58,7 +58,7 @@ def run(
 
     sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
     feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps, group.number)
-    with sinks as write, Saver(run.keep) as saver, feeding as fed:
+    with sinks as write, Saver(run.keep, group.advance) as saver, feeding as fed:
         saved, alarm = progress, Alarm()
         while True:
             # Between two steps, in this order: save, end, evaluate.

@@ -11,19 +11,24 @@ import concurrent.futures
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Callable
 
 from mxtrain.config import Keep
 from mxtrain.durable import fsync
 from mxtrain.errors import Stop
+from mxtrain.kv.group import ALONE
 from mxtrain.train import checkpoint
 from mxtrain.train.checkpoint import Snapshot
 
 
 class Saver:
-    """A run's checkpoints, as `keep` wants them. Leaving it as a context waits for the write under way."""
+    """A run's checkpoints, as `keep` wants them. Leaving it as a context waits for the write under way.
 
-    def __init__(self, keep: Keep):
-        self.keep = keep
+    The thread that writes calls `advance` with every piece that has come to disk.
+    """
+
+    def __init__(self, keep: Keep, advance: Callable[[], None] = ALONE.advance):
+        self.keep, self._advance = keep, advance
         self.thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self.under_way: concurrent.futures.Future[None] | None = None
         self.last_seconds = time.monotonic()
@@ -57,7 +62,7 @@ class Saver:
         # Also after a power cut, the metrics are never behind the checkpoint.
         fsync(Path(self.keep.out) / "metrics.jsonl")
         folder = Path(self.keep.out) / "checkpoints"
-        checkpoint.write(folder, snapshot)
+        checkpoint.write(folder, snapshot, self._advance)
         checkpoint.prune(folder, self.keep.keep_last, self.keep.keep_best)
 
     def __enter__(self) -> Saver:

@@ -67,6 +67,7 @@ def train_step(
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
+        parts.group.advance()
         for batch, context in wave:
             running.after(context, len(batch.label))
             of_worker += len(batch.label)

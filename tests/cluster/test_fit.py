@@ -13,7 +13,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.data import sets, visits
-from tests.cluster import overflowing
+from tests.cluster import overflowing, slow
 from tests.cluster.processes import roles
 from tests.e2e.conftest import Command
 from tests.e2e.runs import has_step, started, wait_until
@@ -114,6 +114,19 @@ def test_a_net_of_many_buckets_whose_layers_keep_weights_in_an_order_of_their_ow
         assert done.returncode == 0, done.stderr
     one, two = ([record["loss"] for record in records(tmp_path / name, "train")] for name in ("one", "two"))
     np.testing.assert_allclose(two, one, rtol=BAR)
+
+
+@pytest.mark.timeout(200)
+def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
+    digits: Path, tmp_path: Path, command: Command
+) -> None:
+    seconds, num_each = 8, 9
+    assert num_each * slow.MICRO_BATCH_SECONDS > seconds
+    more = ["--loss", "tests.cluster.slow:loss", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    more += ["--batch-size", str(2 * num_each), "--micro-batch", "1", "--max-steps", "1"]
+    done = command("mxtrain.fit", *flags(digits, tmp_path / "run", *CLUSTER, *more))
+    assert done.returncode == 0, done.stderr
+    assert records(tmp_path / "run", "train")[0]["seconds"] > seconds
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ from mxtrain import errors
 from mxtrain.kv import member, watch
 from mxtrain.kv.cluster import LOOPBACK, Cluster
 from mxtrain.kv.member import Member, Times
+from mxtrain.train import signals
 
 PATIENT = Times(start=20, silence=10, stall=20)  # of tests that are not about time
 NAMES = ("scheduler", "server-0", "worker-0", "worker-1")
@@ -58,6 +60,7 @@ class Node:
         times: Times = PATIENT,
         card: dict[str, Any] | None = None,
         min_workers: int = 0,
+        heeds_signals: bool = False,
     ):
         self.name, self.port = cluster.name, cluster.port
         self.log = folder / f"{cluster.name}-{time.monotonic_ns()}.log"
@@ -66,7 +69,8 @@ class Node:
         def command() -> None:
             if cluster.role == "scheduler":
                 watch.oversee(cluster, times, min_workers)
-            with member.join(cluster, card or {}, times) as me:
+            heeded = signals.wishes() if heeds_signals else contextlib.nullcontext(())
+            with heeded as wishes, member.join(cluster, card or {}, times, wishes) as me:
                 script(me)
 
         def main() -> None:

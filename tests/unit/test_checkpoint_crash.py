@@ -91,6 +91,16 @@ def test_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert synced == [*files, "renamed", tmp_path.name]
 
 
+def test_what_has_come_to_disk_is_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SYNC_BYTES", 1000)
+    arrays = {str(number): np.zeros(500, np.float32) for number in range(10)}
+    advances: list[bool] = []
+    checkpoint.write(
+        tmp_path, checkpoint.Snapshot(1, {"weights.params": arrays}, {}), lambda: advances.append(True)
+    )
+    assert len(advances) == len(arrays) + 1, "after each array, and after the file"
+
+
 @pytest.mark.parametrize("position", range(0, 100, 7))
 def test_a_flipped_bit_anywhere_is_seen(tmp_path: Path, position: int) -> None:
     """In each file, at that hundredth of it."""

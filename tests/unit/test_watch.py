@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from mxtrain.errors import DataError
 from mxtrain.kv import member
 from mxtrain.kv.member import Member, Times
+from mxtrain.report import writers
 from tests.unit import jobs
 
 HASTY = Times(start=10, silence=1.0, stall=20)
@@ -152,10 +155,24 @@ def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
             assert ("in hang_in_the_pull" in node.said) == (node.name == "worker-1")
 
 
-def test_progress_elsewhere_does_not_hide_who_never_comes_to_a_sum(tmp_path: Path) -> None:
-    job = jobs.start(tmp_path, {"worker-0": come_to_a_sum, "worker-1": keep_going}, times=Times(10, 10, 0.7))
-    assert set(jobs.codes(job, 5).values()) == {75}
-    assert "worker-1 (" in job["server-0"].said and "did not come to a sum" in job["server-0"].said
+def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
+    tmp_path: Path,
+) -> None:
+    def slow(me: Member) -> None:
+        for step in range(10):
+            me.tell("evaluation", step)
+            time.sleep(0.3)
+        me.sum([1.0])
+        time.sleep(0.3)
+        me.finish()
+
+    def quick(me: Member) -> None:
+        me.sum([1.0])
+        time.sleep(0.3)  # into a beat after the long wait
+        me.finish()
+
+    job = jobs.start(tmp_path, {"worker-0": quick, "worker-1": slow}, times=Times(10, 10, 0.7))
+    assert set(jobs.codes(job, 9).values()) == {0}, [node.said for node in job.values()]
 
 
 def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> None:
@@ -175,6 +192,22 @@ def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> N
     assert set(jobs.codes(job, 3).values()) == {3}
     for node in job.values():
         assert node.end == "mxtrain.fit: worker-1: a.rec: record 7 is damaged; pack it again\n"
+
+
+def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
+    def write(me: Member) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # EFBIG, as ENOSPC
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        sink = writers.JsonLines(tmp_path / "metrics.jsonl", 0, False)
+        with contextlib.closing(sink):
+            for step in range(1000):
+                sink.write({"kind": "train", "step": step})
+
+    job = jobs.start(tmp_path, {"worker-1": write, "worker-0": jobs.wait})
+    assert set(jobs.codes(job, 3).values()) == {2}
+    reason = f"{tmp_path}/metrics.jsonl: File too large; make room and give the same command again"
+    for node in job.values():
+        assert node.end == f"mxtrain.fit: worker-1: {reason}\n"
 
 
 def test_a_bug_keeps_its_traceback_where_it_is(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Iterator
 
 import pytest
 
+from mxtrain.errors import DataError
 from mxtrain.kv.cluster import LOOPBACK
 from mxtrain.kv.line import HEADER, MAGIC
 from mxtrain.kv.member import Member, Times
@@ -30,6 +31,7 @@ def frame(message: Any) -> bytes:
     return HEADER.pack(MAGIC, len(text), 0) + text
 
 
+WORKER = {"role": "worker", "node": "worker-1", "host": "h", "boot_id": "", "pid": 1}
 STRANGERS = {
     "a port scanner": b"",
     "a browser": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
@@ -46,6 +48,8 @@ STRANGERS = {
     "a nameless card": frame(
         {"kind": "hello", "card": {"role": "worker", "node": "root\n", "host": "h", "boot_id": "", "pid": 1}}
     ),
+    "a world that is a book": frame({"kind": "hello", "world": "\x1b[31m\n" * 60_000, "card": WORKER}),
+    "a world without an end": frame({"kind": "hello", "world": [2, 1, 0], "card": WORKER}),
 }
 
 
@@ -101,6 +105,8 @@ def is_closed(line: socket.socket) -> bool:
     ("changes", "code", "reason"),
     [
         ({"token": "guessed"}, 2, "is of another job"),
+        ({"token": "another's", "has_lived": True}, 75, "is of another job"),
+        ({"num_workers": 4, "has_lived": True}, 75, "is told of [4, 1]"),
         ({"generation": 3}, 75, "life 3"),
         ({"num_workers": 3}, 2, "is told of [3, 1] workers and servers, the scheduler of [2, 1]"),
         ({"name": "worker-1"}, 75, "comes as a second worker-1"),
@@ -151,15 +157,44 @@ def test_no_scheduler_and_no_control_line(tmp_path: Path) -> None:
         lost = jobs.Node(tmp_path, jobs.place("worker-1", listener.getsockname()[1]), times=SHORT)
         connection, _ = listener.accept()
         connection.sendall(b"220 mail.example.org ESMTP\r\n")
+        later = jobs.Node(
+            tmp_path, jobs.place("worker-0", listener.getsockname()[1], has_lived=True), times=SHORT
+        )
+        other_connection, _ = listener.accept()
+        other_connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         mute = jobs.Node(
             tmp_path,
             jobs.place("server-0", listener.getsockname()[1]),
             times=Times(1.2, silence=0.8, stall=5),
         )
+        assert later.code(4) == 75 and "is no scheduler of mxtrain" in later.said
         assert lost.code(4) == 2 and "is no scheduler of mxtrain" in lost.said
         assert mute.code(5) == 75 and "heard nothing from the scheduler" in mute.said
         connection.close()
+        other_connection.close()
     assert nobody.code(5) == 2 and "worker-0: no scheduler at 127.0.0.1:" in nobody.said
+
+
+@pytest.mark.parametrize("has_scheduler", [False, True])
+def test_a_signal_ends_the_waiting_for_the_others(tmp_path: Path, has_scheduler: bool) -> None:
+    port = jobs.free_port()
+    if has_scheduler:
+        some(tmp_path, port, "scheduler")
+    waiting = jobs.Node(tmp_path, jobs.place("worker-0", port), heeds_signals=True)
+    time.sleep(1)
+    waiting.send(signal.SIGTERM)
+    assert waiting.code(2) == 143 and waiting.end.startswith("mxtrain.fit: stopped by SIGTERM"), waiting.said
+
+
+def test_a_reason_is_one_line_of_bounded_length_whoever_wrote_it(tmp_path: Path) -> None:
+    def fail(me: Member) -> None:
+        raise DataError("\x1b[31mred\n" + "long" * 300_000)
+
+    job = jobs.start(tmp_path, {"worker-1": fail, "worker-0": jobs.wait})
+    assert set(jobs.codes(job, 4).values()) == {3}
+    for node in job.values():
+        assert node.end.startswith("mxtrain.fit: worker-1: [31mred long") and node.end.count("\n") == 1
+        assert len(node.end) < 5000
 
 
 def test_two_jobs_on_one_port(tmp_path: Path) -> None:
