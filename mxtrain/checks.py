@@ -6,18 +6,18 @@ refused where it is found.
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 from pathlib import Path
 
-from mxtrain import layout, machine, names
+from mxtrain import arguments, layout, machine, names
 from mxtrain.config import Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
-LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
@@ -34,11 +34,21 @@ def check(run: Run) -> None:
 
 def check_description(run: Run) -> None:
     """The part of `check` that looks at nothing but the description, and touches no disk."""
+    _check_picture(run.keep.plot_schedule)
     _check_least(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
     _check_names(run)
+
+
+def _check_picture(name: str) -> None:
+    if not name:
+        return
+    try:
+        arguments.picture(name)
+    except argparse.ArgumentTypeError as wrong:
+        raise UsageError(f"--plot-schedule {wrong}") from None
 
 
 def _check_least(run: Run) -> None:
@@ -92,8 +102,8 @@ def _check_numbers(run: Run) -> None:
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
-    if optim.seed > LARGEST_SEED:
-        raise UsageError(f"--seed {optim.seed}: give {LARGEST_SEED} or less")
+    if optim.seed > arguments.LARGEST_SEED:
+        raise UsageError(f"--seed {optim.seed}: give {arguments.LARGEST_SEED} or less")
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
         if 0 < alpha < SMALLEST_ALPHA:
             raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")

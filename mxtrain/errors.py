@@ -59,7 +59,7 @@ class Stopped(Stop):
 def one_line(program: str, command: Callable[[], object]) -> int:
     """Run a command; turn a Stop into its line and its exit code."""
     try:
-        command()
+        _run(command)
     except Stop as stop:
         return _say(f"{program}: {stop}", stop.exit_code)
     except KeyboardInterrupt:
@@ -77,9 +77,31 @@ def one_line(program: str, command: Callable[[], object]) -> int:
 def as_stop(error: BaseException) -> Stop | None:
     """The Stop that an exception is, or stands for where a disk has no room; None for a bug."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
-        where = error.filename or "a file of this run"
+        where = error.filename or _unnamed(error)
         return UsageError(f"{where}: {error.strerror}; make room and give the same command again")
     return error if isinstance(error, Stop) else None
+
+
+def _run(command: Callable[[], object]) -> None:
+    """The command with all that it prints; what fails at the interpreter's own end is no line of ours."""
+    try:
+        command()
+    except SystemExit:
+        print(end="", flush=True)
+        raise
+    print(end="", flush=True)
+
+
+def _unnamed(error: OSError) -> str:
+    """What a write failed on whose error names no file."""
+    try:
+        print(end="", flush=True)  # what a failed write has left in the buffer fails again
+        os.write(1, b"")  # where nothing is buffered: /dev/full refuses even this
+    except OSError as again:
+        if again.errno == error.errno:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it would fail once more at the interpreter's end
+            return "standard output"
+    return "a file of this run"
 
 
 def _say(line: str, exit_code: int) -> int:

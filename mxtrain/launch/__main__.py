@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 PROGRAM = "launch/ps.sh"
 LOCAL = "local"
 ROLES = ("scheduler", "server", "worker")
-ACROSS_HOSTS = ("ssh", "slurm", "srun", "k8s", "reach", "share")
+SCRIPTS = ("ssh", "slurm", "k8s")
+ACROSS_HOSTS = (*SCRIPTS, "srun", "reach", "share")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return one_line(PROGRAM, lambda: command(list(sys.argv[1:] if argv is None else argv)))
+    words = list(sys.argv[1:] if argv is None else argv)
+    # The scripts beside ps.sh come here too, with their own name as the first word.
+    program = f"launch/{words[0]}" if words[:1] and words[0] in SCRIPTS else PROGRAM
+    return one_line(program, lambda: command(words))
 
 
 def command(words: list[str]) -> NoReturn:

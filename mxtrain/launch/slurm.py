@@ -7,6 +7,7 @@ the workers save a checkpoint, and the job goes back into the queue.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import secrets
@@ -68,7 +69,10 @@ def _parser() -> Parser:
     parser.add_argument("--nodes", type=int, default=1, help="the workers and servers are divided among them")
     parser.add_argument("--cpus-per-node", type=int, default=1)
     parser.add_argument(
-        "--time", default="24:00:00", help="the limit, after which the job goes back into the queue"
+        "--time",
+        type=_time,
+        default="24:00:00",
+        help="the limit, after which the job goes back into the queue",
     )
     parser.add_argument("--save-seconds", type=int, default=120, help="to save a checkpoint in before that")
     parser.add_argument(
@@ -83,6 +87,15 @@ def _parser() -> Parser:
         "--folder", default=str(Path.cwd()), help="on the nodes; left out: this folder's path"
     )
     return parser
+
+
+def _time(text: str) -> str:
+    """As sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on down to seconds."""
+    if not re.fullmatch(r"([0-9]+-)?[0-9]+(:[0-9]+){0,2}", text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time for sbatch; give one such as 90, 24:00:00 or 2-12"
+        )
+    return text
 
 
 def launch(argv: Sequence[str], flags: Sequence[str]) -> int:

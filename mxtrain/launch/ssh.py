@@ -95,7 +95,8 @@ def _read(path: str) -> list[Host]:
     try:
         return hosts.parse(Path(path).read_text(encoding="utf-8"), f"--hosts {path}")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--hosts {path}: {error}; give a text file with a host to a line") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise UsageError(f"--hosts {path}: {reason}; give a text file with a host to a line") from None
 
 
 def _parser() -> Parser:

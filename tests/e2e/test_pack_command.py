@@ -167,6 +167,27 @@ def test_a_stopped_pack_leaves_what_another_goes_on_with(some_digits, tmp_path, 
     assert (process.returncode, errors) == (exit_code, "")
 
 
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_does_not_wait_for_the_disk(some_digits, tmp_path, number, exit_code):
+    os.mkfifo(some_digits / "two" / "waits.png")
+    command = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(some_digits), str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    try:
+        with (some_digits / "two" / "waits.png").open("wb"):
+            process.send_signal(number)
+            assert "the same command goes on" in process.stderr.readline()
+            process.send_signal(number)  # as timeout(1) does: the same wish
+            time.sleep(0.3)
+            assert process.poll() is None
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    name = signal.Signals(number).name
+    assert (process.returncode, errors) == (exit_code, f"im2rec_wrapper: left at once, on {name}\n")
+    assert sorted(os.listdir(tmp_path)) == ["images", "out", "out.journal"]
+
+
 @pytest.fixture(scope="module")
 def many_images(tmp_path_factory):
     """3,000 images, of which 5 are bad."""
@@ -335,6 +356,10 @@ def test_a_lost_index_is_rebuilt(some_digits, tmp_path):
         (["pack", "images", "out", "--split", "most"], 2, ["--split", "most"]),
         (["pack", "images", "out", "--quality", "101"], 2, ["--quality", "100"]),
         (["pack", "images", "out", "--workers", "0"], 2, ["--workers", "at least 1"]),
+        (["pack", "images", "out", "--seed", "-1"], 2, ["--seed", "-1", "from 0 to 2147483647"]),
+        (["pack", "images", "out", "--seed", "2147483648"], 2, ["--seed", "from 0 to 2147483647"]),
+        (["show", "file", "--seed", "2147483648"], 2, ["--seed", "from 0 to 2147483647"]),
+        (["pack", "images", "images"], 2, ["images/data.rec", "which is the source"]),
         (["pack", "images"], 2, ["OUT"]),
         (["unpack", "images"], 2, ["unpack", "pack"]),
         (["index", "file"], 3, ["file", "a text file"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 from benchmarks import curves
 from benchmarks.curves import Panel
 from benchmarks.same_curve.__main__ import BAR, MAPPINGS, table
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def write(out: Path, steps: list[int]) -> Path:
@@ -55,6 +59,13 @@ def test_one_step_of_one_run_decides(last_loss: float, same: bool) -> None:
     assert all_same == same
     assert text.count("| pass |") == 2 * (len(MAPPINGS) - 1) - (not same)
     assert ("FAIL" in text) != same and f"| plain | {last} |" in text
+
+
+@pytest.mark.parametrize("benchmark", ["same_curve", "learn"])
+def test_a_picture_that_cannot_be_one_is_refused_before_the_runs(benchmark: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", "--png", str(tmp_path / "curves.rec")]
+    done = subprocess.run(command, cwd=str(ROOT), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "does not end in .png" in done.stderr
 
 
 def test_the_picture_has_a_column_for_each_panel(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_the_command_says_all_is_well(good, tmp_path):
     assert cv2.imread(str(tmp_path / "balance.png")).std() > 10
 
 
+def test_a_forgotten_name_of_the_picture_costs_no_file(good, tmp_path):
+    before = good.read_bytes()
+    done = run("--plot", good, tmp_path / "other.rec")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert f"--plot: '{good}' does not end in .png" in done.stderr
+    assert good.read_bytes() == before
+
+
 def test_the_command_ends_with_3_and_one_line(good):
     damage(good)
     done = run(good)

@@ -76,6 +76,7 @@ def test_the_data_say_how_long_an_epoch_is(tmp_path: Path) -> None:
     [
         ([], ["--train"]),
         (["--max-steps", "10", "--schedule", "cosin"], ["--schedule cosin", "cosine"]),
+        (["--max-steps", "10", "--plot-schedule", "rate"], ["--plot-schedule 'rate'", ".png"]),
         (["--max-steps", "10", "--plot-schedule", "/no/such/folder/rate.png"], ["/no/such/folder/rate.png"]),
     ],
 )
@@ -85,6 +86,16 @@ def test_what_cannot_be_drawn_is_refused(
     assert fit.main(["--plot-schedule", str(tmp_path / "rate.png"), *arguments]) == 2
     line = capsys.readouterr().err
     assert all(word in line for word in words) and line.count("\n") == 1
+
+
+def test_the_data_are_not_drawn_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rec = tmp_path / "train.rec"
+    with RecordWriter(rec) as writer:
+        writer.write(0, 0.0, b"not looked at")
+    before = rec.read_bytes()
+    assert fit.main(["--train", str(rec), "--plot-schedule", str(rec)]) == 2
+    assert rec.read_bytes() == before
+    assert "--plot-schedule" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:

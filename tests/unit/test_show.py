@@ -74,6 +74,25 @@ def test_text_is_refused(rec, tmp_path):
         show(rec, tmp_path / "sheet.png", num=5, class_name=None, seed=0)
 
 
+@pytest.mark.parametrize("out", ["a.rec", "sheet", "sheet.jpg", ".png"])
+def test_a_sheet_is_a_png_and_nothing_else_is_written_over(rec, out):
+    before = rec.read_bytes()
+    command = [
+        sys.executable,
+        "-m",
+        "tools.im2rec_wrapper",
+        "show",
+        str(rec),
+        "--out",
+        str(rec.with_name(out)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "--out" in done.stderr and "does not end in .png" in done.stderr
+    assert rec.read_bytes() == before
+    assert not rec.with_name("sheet").exists()
+
+
 def test_the_command_writes_beside_the_file(rec):
     command = [sys.executable, "-m", "tools.im2rec_wrapper", "show", str(rec), "--num", "9"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

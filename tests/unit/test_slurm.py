@@ -40,6 +40,17 @@ def test_the_script_asks_for_what_was_asked() -> None:
     ]
 
 
+@pytest.mark.parametrize("time", ["90", "90:30", "02:00:00", "2-12", "2-12:30", "2-12:30:15"])
+def test_a_time_is_what_sbatch_takes(time: str) -> None:
+    assert f"--time={time}" in directives(rendered("--time", time))
+
+
+@pytest.mark.parametrize("time", ["abc", "", "2h", "1:2:3:4", "1-", "-5:00", "1-2-3", "1:", "1.5", "1:00\n"])
+def test_another_time_is_refused_before_sbatch_does(time: str) -> None:
+    with pytest.raises(UsageError, match="--time"):
+        rendered(f"--time={time}")
+
+
 def test_sites_add_their_own_options() -> None:
     assert directives(rendered("--sbatch=--gres=gpu:4", "--sbatch=--partition=long"))[-2:] == [
         "--gres=gpu:4",

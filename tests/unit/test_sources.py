@@ -166,13 +166,17 @@ def test_text_documents(tmp_path):
     path = write(tmp_path / "a.jsonl", "\n".join(lines))
     found = open_source(path)
     assert found.holds_text
+    assert [item.name for item in found.items] == ["a.jsonl:1", "a.jsonl:3", "a.jsonl:4", "a.jsonl:5"]
     assert [found.read(item) for item in found.items[:2]] == [b"eins\nzwei", "Ω".encode()]
     for item, words in zip(found.items[2:], ["no `text`", "no JSON"]):
         with pytest.raises(BadItem, match=words):
             found.read(item)
     path = write(tmp_path / "a.txt", "\n\na\nb\n \n\r\nc\n\n\n")
     found = open_source(path)
-    assert [found.read(item) for item in found.items] == [b"a\nb", b"c"]
+    assert [(item.name, found.read(item)) for item in found.items] == [
+        ("a.txt:3", b"a\nb"),
+        ("a.txt:7", b"c"),
+    ]
     for name in ("one.txt", "deep/two.txt"):
         touch(tmp_path / "folder" / name)
     found = open_source(tmp_path / "folder")
@@ -199,7 +203,7 @@ def test_what_a_folder_holds_tells_its_kind(tmp_path):
     assert recognise(tmp_path / "tars") == "webdataset"
     assert recognise(tmp_path / "classes") == "folder"
     assert recognise(tmp_path / "empty") == "folder"
-    with pytest.raises(UsageError, match="folder or webdataset: say which with --from"):
+    with pytest.raises(UsageError, match=r"folder \(it has cats\) or webdataset \(it has a.tar\): say which"):
         recognise(tmp_path / "both")
 
 

@@ -64,8 +64,11 @@ def test_a_host_file_that_cannot_be_meant(text: str, told: str) -> None:
 
 
 def test_a_missing_host_file_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--hosts .*nowhere.*No such file"):
+    with pytest.raises(UsageError, match=r"--hosts .*nowhere: No such file"):
         ssh.launch(["--hosts", str(tmp_path / "nowhere")], FLAGS)
+    (tmp_path / "picture").write_bytes(b"\xff\xd8")
+    with pytest.raises(UsageError, match=r"--hosts .*picture: it is no UTF-8"):
+        ssh.launch(["--hosts", str(tmp_path / "picture")], FLAGS)
 
 
 def test_a_variable_has_a_name_and_a_value(tmp_path: Path) -> None:
@@ -211,3 +214,29 @@ def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: launch/{name} ")
     assert "--num-workers" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "ssh --hosts nowhere -n 2 -- --train x.rec",
+            "launch/ssh: --hosts nowhere: No such file or directory",
+        ),
+        ("ssh", "launch/ssh: the following arguments are required: --hosts"),
+        ("slurm --time abc", "launch/slurm: argument --time: 'abc'"),
+        ("k8s", "launch/k8s: the following arguments are required: --image"),
+    ],
+)
+def test_the_commands_beside_ps_sh_refuse_under_their_own_name(line: str, told: str, tmp_path: Path) -> None:
+    name, *words = line.split()
+    done = subprocess.run(
+        [str(ROOT / "launch" / name), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith(told)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Sequence
+from typing import TYPE_CHECKING, Sequence
 
-from mxtrain.arguments import Parser
-from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, one_line
-from tools.im2rec_wrapper import pack_command
+from mxtrain.arguments import LARGEST_SEED, Parser, picture
+from mxtrain.errors import DataError, one_line
+from tools.im2rec_wrapper import interrupts, pack_command
 from tools.im2rec_wrapper.arguments import whole
 
 if TYPE_CHECKING:
@@ -20,14 +19,12 @@ PROGRAM = "im2rec_wrapper"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    signal.signal(signal.SIGINT, _stop)
-    signal.signal(signal.SIGTERM, _stop)
-
     def command() -> None:
         parsed = _parser().parse_args(arguments)
         parsed.run(parsed)
 
-    return one_line(PROGRAM, command)
+    with interrupts.heeded(PROGRAM):
+        return one_line(PROGRAM, command)
 
 
 def _index(parsed: argparse.Namespace) -> None:
@@ -91,7 +88,7 @@ def _add_check(commands: _Commands) -> None:
         "rec", metavar="FILE.rec", type=Path, nargs="+", help="give train and val together to find leaks"
     )
     check.add_argument("--json", action="store_true", help="print everything as JSON")
-    check.add_argument("--plot", metavar="OUT.png", type=Path, help="draw how many images each class has")
+    check.add_argument("--plot", metavar="OUT.png", type=picture, help="draw how many images each class has")
     check.add_argument(
         "--quick", action="store_true", help="decode nothing: no damaged pictures, sizes or near copies"
     )
@@ -110,18 +107,13 @@ def _add_show(commands: _Commands) -> None:
         description="Draw pictures of a .rec, with class and key below each, into one PNG.",
     )
     show.add_argument("rec", metavar="FILE.rec", type=Path)
-    show.add_argument("--out", metavar="SHEET.png", type=Path, help="(default: FILE.png)")
+    show.add_argument("--out", metavar="SHEET.png", type=picture, help="(default: FILE.png)")
     show.add_argument(
         "--num", metavar="N", type=whole(1, 2000), default=48, help="pictures, drawn at random (default: 48)"
     )
     show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
-    show.add_argument("--seed", type=whole(0), default=0, help="of the drawing (default: 0)")
+    show.add_argument("--seed", type=whole(0, LARGEST_SEED), default=0, help="of the drawing (default: 0)")
     show.set_defaults(run=_show)
-
-
-def _stop(number: int, _: object) -> NoReturn:
-    signal_name, exit_code = ("SIGINT", SIGINT) if number == signal.SIGINT else ("SIGTERM", SIGTERM)
-    raise Stopped(f"stopped by {signal_name}", exit_code)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ from mxtrain.data import recordio
 from mxtrain.data.record_writer import Replacement
 from mxtrain.data.records import classes_path
 from mxtrain.errors import DataError, Stopped, UsageError
-from tools.im2rec_wrapper import images, restart_intervals, resume, tokens
+from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
 from tools.im2rec_wrapper import options as asked
 from tools.im2rec_wrapper.images import Packed, Wanted
 from tools.im2rec_wrapper.journal import Journal
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.outcomes import Outcome, outcomes
-from tools.im2rec_wrapper.plan import beside, divide
+from tools.im2rec_wrapper.plan import all_written, beside, divide
 from tools.im2rec_wrapper.progress import shown
 from tools.im2rec_wrapper.run import Run
 from tools.im2rec_wrapper.sources.item import Source
@@ -46,6 +46,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
     prepare = _preparation(options, tokenizer)
     parts = divide(found.items, out, options)
+    overlap.refuse(source, found, all_written(parts, out))
     folder = parts[0].paths[0].parent
     with _folder(folder), _only_packer(
         beside(out, ".journal")

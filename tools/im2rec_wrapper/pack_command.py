@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mxtrain.arguments import LARGEST_SEED
 from tools.im2rec_wrapper.arguments import share, whole
 
 # As in sources/kinds.py, which would bring in OpenCV to print a help text; a test holds them together.
@@ -74,7 +75,9 @@ def _add_division(pack: Any) -> None:
     pack.add_argument(
         "--shards", metavar="N", type=whole(1, 99999), default=1, help="files of each part (default: 1)"
     )
-    pack.add_argument("--seed", type=int, default=0, help="of the split and the order (default: 0)")
+    pack.add_argument(
+        "--seed", type=whole(0, LARGEST_SEED), default=0, help="of the split and the order (default: 0)"
+    )
     pack.add_argument("--no-shuffle", action="store_true", help="keep the source's order")
 
 

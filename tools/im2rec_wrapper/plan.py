@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
+from mxtrain.data.record_writer import aside
+from mxtrain.data.records import classes_path, index_path
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper import order
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.sources.item import Item
+from tools.im2rec_wrapper.tokens import tokens_path
 
 
 class Part(NamedTuple):
@@ -34,6 +37,14 @@ def divide(items: Sequence[Item], out: Path, options: Options) -> list[Part]:
         Part(side, _shards(out / name, options.num_shards))
         for side, name in zip(sides, ("train.rec", "val.rec"))
     ]
+
+
+def all_written(parts: Sequence[Part], out: Path) -> list[Path]:
+    """Every file that may be written or removed on the way."""
+    recs = [path for part in parts for path in part.paths]
+    whole = [file for rec in recs for file in (rec, index_path(rec), classes_path(rec), tokens_path(rec))]
+    whole.append(beside(out, ".bad.tsv"))
+    return [*whole, *map(aside, whole), beside(out, ".journal")]
 
 
 def beside(out: Path, suffix: str) -> Path:

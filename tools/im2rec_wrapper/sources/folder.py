@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.errors import DataError
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, file_stamp, visible
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, visible
 from tools.im2rec_wrapper.sources.labels import check_class_name
 
 
@@ -58,7 +58,7 @@ def from_files(
         class_names,
         remarks,
         [listed_in] if listed_in else [],
-        lambda item: file_stamp(os.path.join(base, item.name)),
+        lambda item: os.path.join(base, item.name),
     )
 
 

@@ -28,8 +28,12 @@ class Source(NamedTuple):
     class_names: Sequence[str] | None = None
     remarks: Sequence[str] = ()  # what was left out, and why
     files: Sequence[Path] = ()  # those that hold or list the items
-    stamp: Callable[[Item], tuple[int, ...]] = lambda item: ()  # changes when an item's own file does
+    path_of: Callable[[Item], str] | None = None  # where each item is a file of its own
     holds_text: bool = False
+
+    def stamp(self, item: Item) -> tuple[int, ...]:
+        """It changes when the item's own file does."""
+        return file_stamp(self.path_of(item)) if self.path_of else ()
 
 
 def file_stamp(path: str | Path) -> tuple[int, ...]:

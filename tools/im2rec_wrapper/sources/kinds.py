@@ -92,19 +92,26 @@ def _of_folder(path: Path) -> str:
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
     files = [Path(entry.path) for entry in entries if entry.is_file()]
-    kinds = {_OF_SUFFIX.get(file.suffix.lower()) for file in files} & {"webdataset", "rec", "tfrecord"}
-    if not kinds and files and is_tfrecord(_start(files[0])):  # often named train-00000-of-01024
-        kinds = {"tfrecord"}
-    if any(_holds(entry.path, IMAGE_SUFFIXES) for entry in entries if entry.is_dir()):
-        kinds.add("folder")
-    if len(kinds) > 1:
-        raise UsageError(f"{path} could be {' or '.join(sorted(map(str, kinds)))}: say which with --from")
-    if not kinds and _holds(path, (".txt",)):
+    reasons: dict[str, Path] = {}  # for each kind that it could be, what says so
+    for file in files:
+        kind = _OF_SUFFIX.get(file.suffix.lower())
+        if kind in ("webdataset", "rec", "tfrecord"):
+            reasons.setdefault(kind, file)
+    if not reasons and files and is_tfrecord(_start(files[0])):  # often named train-00000-of-01024
+        reasons["tfrecord"] = files[0]
+    folders = (Path(entry.path) for entry in entries if entry.is_dir())
+    with_images = next((folder for folder in folders if _holds(folder, IMAGE_SUFFIXES)), None)
+    if with_images:
+        reasons["folder"] = with_images
+    if len(reasons) > 1:
+        could_be = " or ".join(f"{kind} (it has {reason.name})" for kind, reason in sorted(reasons.items()))
+        raise UsageError(f"{path} could be {could_be}: say which with --from, or move the other away")
+    if not reasons and _holds(path, (".txt",)):
         return "text"
-    return next(iter(kinds), None) or "folder"
+    return next(iter(reasons), "folder")
 
 
-def _holds(folder: str | Path, suffixes: tuple[str, ...]) -> bool:
+def _holds(folder: Path, suffixes: tuple[str, ...]) -> bool:
     return any(name.lower().endswith(suffixes) for _, _, names in os.walk(folder) for name in names)
 
 

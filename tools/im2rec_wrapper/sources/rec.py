@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mxtrain.data.records import open_records
+from mxtrain.data.records import classes_path, index_path, open_records
 from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
 from tools.im2rec_wrapper.sources.labels import Given, settle
@@ -22,6 +22,7 @@ def read_rec(source: Path, multi_label: bool) -> Source:
     for file in files:
         given += [tuple(row) for row in np.atleast_2d(file.labels().T).T.tolist()]
     labels, class_names = settle(given, source, multi_label, next(iter(names)))
+    parts = [part for path in paths for part in (path, index_path(path), classes_path(path))]
     places = [(number, at) for number, file in enumerate(files) for at in range(len(file))]
     items = [
         Item(f"{paths[number].name}:{files[number].keys[at]}", label, (number, at))
@@ -35,4 +36,4 @@ def read_rec(source: Path, multi_label: bool) -> Source:
         except DataError as error:
             raise BadItem(str(error)) from None
 
-    return Source(items, read, class_names, files=paths)
+    return Source(items, read, class_names, files=parts)

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.errors import DataError
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, file_stamp, read_at
+from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, read_at
 
 
 def read_text(source: Path) -> Source:
     if source.is_dir():
         return _folder(source)
     is_lines = source.suffix.lower() in (".jsonl", ".ndjson")
-    places = list(_lines(source) if is_lines else _paragraphs(source))
-    if not places:
+    found = _lines(source) if is_lines else _paragraphs(source)
+    items = [Item(f"{source.name}:{line}", 0, place) for line, *place in found]
+    if not items:
         raise DataError(f"{source} holds no text")
-    items = [Item(f"{source.name}:{number}", 0, place) for number, place in enumerate(places)]
 
     def read(item: Item) -> bytes:
         data = read_at(source, *item.place)
@@ -38,32 +38,35 @@ def _folder(root: Path) -> Source:
     return Source(
         items,
         lambda item: (root / item.name).read_bytes(),
-        stamp=lambda item: file_stamp(root / item.name),
+        path_of=lambda item: os.path.join(root, item.name),
         holds_text=True,
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int]]:
+def _lines(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Number from 1, offset and bytes of each line that is not empty."""
     offset = 0
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                yield offset, len(line)
+                yield number, offset, len(line)
             offset += len(line)
 
 
-def _paragraphs(path: Path) -> Iterator[tuple[int, int]]:
-    start, end, offset = None, 0, 0
+def _paragraphs(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Number of the first line, offset and bytes of each."""
+    first, start, end, offset = 0, 0, 0, 0  # no first line: between two paragraphs
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                start, end = offset if start is None else start, offset + len(line.rstrip(b"\r\n"))
-            elif start is not None:
-                yield start, end - start
-                start = None
+                first, start = (first, start) if first else (number, offset)
+                end = offset + len(line.rstrip(b"\r\n"))
+            elif first:
+                yield first, start, end - start
+                first = 0
             offset += len(line)
-    if start is not None:
-        yield start, end - start
+    if first:
+        yield first, start, end - start
 
 
 def _text_of(line: bytes) -> bytes:

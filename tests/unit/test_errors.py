@@ -1,0 +1,53 @@
+"""Output that cannot be written is told in one line, like all that a user can put right."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = Path("/dev/full")
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="only Linux has it")
+
+PRINTS = "from mxtrain.errors import one_line; raise SystemExit(one_line('it', lambda: {}))"
+WRITES = "open('/dev/full', 'w', buffering=1).write('x\\n')"
+
+
+def ended(code: list[str], unbuffered: str, out: Path) -> tuple[int, str]:
+    """The exit code and what stood on stderr, with this standard output."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with out.open("w") as stdout:
+        done = subprocess.run(
+            [sys.executable, *code],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env=environment,
+        )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("it", ["-c", PRINTS.format("print('x')")]),
+        ("it", ["-c", PRINTS.format("print('x', flush=True)")]),
+        ("it", ["-c", PRINTS.format("[print('x'), exit(0)]")]),
+        ("mxtrain.fit", ["-m", "mxtrain.fit", "--print-config"]),
+    ],
+)
+def test_standard_output_without_room_is_named(program: str, code: list[str], unbuffered: str) -> None:
+    line = f"{program}: standard output: No space left on device; make room and give the same command again\n"
+    assert ended(code, unbuffered, FULL) == (2, line)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_file_without_room_is_not_taken_for_it(tmp_path: Path, unbuffered: str) -> None:
+    code, line = ended(["-c", PRINTS.format(f"[print('x'), {WRITES}]")], unbuffered, tmp_path / "out")
+    assert (code, line.partition(": No space")[0]) == (2, "it: a file of this run")
+    assert (tmp_path / "out").read_text() == "x\n"
