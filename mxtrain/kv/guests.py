@@ -19,7 +19,7 @@ from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed, Message
 from mxtrain.kv.rollcall import Card
 
 STRANGER_SECONDS = 5.0  # who has not shown a card by then is shown out
-MAX_STRANGERS = 64
+MAX_STRANGERS = MAX_LATECOMERS = 64
 
 
 @dataclasses.dataclass(eq=False)
@@ -29,6 +29,7 @@ class Guest:
     line: Line
     heard: float  # when; a stranger's time runs from the moment it came
     card: Card | None = None
+    late: bool = False  # waits for the next life, and has no part in this one
     refused: bool = False
     number: int = -1
     phase: str = ""
@@ -58,6 +59,11 @@ class Guests:
 
     @property
     def members(self) -> list[Guest]:
+        return [guest for guest in self.known if not guest.late]
+
+    @property
+    def known(self) -> list[Guest]:
+        """Members, and those who came too late to be."""
         return [guest for guest in self._all if guest.card is not None]
 
     @property
@@ -70,6 +76,13 @@ class Guests:
     def accept(self, guest: Guest, card: Card) -> None:
         """From here on it is a member."""
         guest.card, guest.heard, guest.line.max_raw_bytes = card, time.monotonic(), MAX_RAW_BYTES
+
+    def keep_waiting(self, guest: Guest, card: Card) -> None:
+        """It came too late to be a member; from here on it is known."""
+        latecomers = [other for other in self.known if other.late]
+        if len(latecomers) >= MAX_LATECOMERS:
+            self.drop(latecomers[0])
+        guest.card, guest.heard, guest.late = card, time.monotonic(), True
 
     def hear(self, seconds: float) -> list[tuple[Guest, list[Message], str]]:
         """Who said what in at most so many seconds; not the empty string: and how it was lost."""

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, UsageError, as_stop
+from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, UsageError, as_stop
 from mxtrain.kv import leave, rollcall, unix_sockets
 from mxtrain.kv.cluster import Cluster, is_loopback
 from mxtrain.kv.leave import Verdict
@@ -72,7 +72,7 @@ class Member:
         self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
         self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
-        self._joined = self._waiting = self._finished = False
+        self._late = self._joined = self._waiting = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
         # Before any sign of life; where it does not fit at once, those take the rest along.
@@ -151,10 +151,12 @@ class Member:
         while self._inbox.empty():
             if wishes:
                 raise wishes[0]
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline and not self._late:
                 raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s")
             time.sleep(AGAIN_SECONDS)
         found = self._next()
+        if isinstance(found, Verdict):
+            raise Stopped(f"{self.name}: the job is done, without it", DONE)
         assert isinstance(found, Go)
         self.go = found
 
@@ -219,6 +221,9 @@ class Member:
                 heard = time.monotonic()
                 if message["kind"] == "total":
                     self._inbox.put(raw)
+                elif message["kind"] == "late":
+                    self._late = True
+                    leave.say(f"mxtrain.fit: {self.name} comes too late and waits for the job's next life\n")
                 elif message["kind"] == "go":
                     self._joined = True
                     self.tell("", -1)

@@ -76,7 +76,7 @@ class Watch:
                 self._attend(guest, messages, lost)
             if now - beaten >= self._times.beat:
                 beaten = now
-                self._guests.tell(self._guests.members, {"kind": "beat"})
+                self._guests.tell(self._guests.known, {"kind": "beat"})
                 self._look_for_silence(now)
                 self._look_for_stall()
             if self._sums is None:
@@ -93,7 +93,7 @@ class Watch:
 
     def _hear(self, guest: Guest, message: dict[str, Any], raw: bytes) -> None:
         kind = message["kind"]
-        if guest.refused:
+        if guest.refused or guest.late:
             return
         if guest.card is None:
             self._read_card(guest, message)
@@ -120,14 +120,13 @@ class Watch:
             raise Malformed("no hello")
         card = rollcall.card_of(message["card"])
         refusal = rollcall.refusal(message, card, self._cluster, self._cards())
-        if refusal is None and self._sums is not None:
-            refusal = Verdict(
-                RESTART_ME, f"{card} comes too late, the job runs without it until its next life"
-            )
+        is_late = self._sums is not None
+        if refusal is None and is_late:
+            refusal = rollcall.failure([card])  # its own, for which it need not wait
         if refusal is None:
-            logger.info("here: %s", card)
-            self._guests.accept(guest, card)
-            self._guests.tell([guest], {"kind": "beat"})
+            logger.info("here: %s%s", card, ", too late for this life" if is_late else "")
+            (self._guests.keep_waiting if is_late else self._guests.accept)(guest, card)
+            self._guests.tell([guest], {"kind": "late" if is_late else "beat"})
             return
         logger.warning("refused: %s", refusal.reason)
         self._incidents.append(refusal.reason)
@@ -171,14 +170,14 @@ class Watch:
 
     def _excuse(self, now: float) -> None:
         """This process was frozen itself, perhaps with all others: nobody is to blame for that time."""
-        for member in self._guests.members:
+        for member in self._guests.known:
             member.heard, member.idle_seconds = now, 0.0
 
     def _look_for_silence(self, now: float) -> None:
         for stranger in self._guests.strangers:
             if now - stranger.heard > STRANGER_SECONDS:
                 self._guests.drop(stranger)
-        for member in self._guests.members:
+        for member in self._guests.known:
             if now - member.heard > self._times.silence:
                 self._lose(member, f"is silent for {now - member.heard:.1f} s, frozen or cut off")
 
@@ -203,7 +202,7 @@ class Watch:
     def _lose(self, guest: Guest, how: str) -> None:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""
         self._guests.drop(guest)
-        if guest.card is None:
+        if guest.card is None or guest.late:
             logger.debug("%s %s", guest, how)  # as many as like to come
         elif self._sums is None:
             logger.warning("%s %s in the roll call", guest, how)
@@ -219,7 +218,7 @@ class Watch:
     def _spread(self, verdict: Verdict) -> None:
         """Tell everybody, and stay until all have left or the time is over."""
         self._guests.close_port()  # who comes now comes for the next life, which may open it already
-        others = [guest for guest in self._guests.members if guest.card and guest.card.role != "scheduler"]
+        others = [guest for guest in self._guests.known if guest.card and guest.card.role != "scheduler"]
         self._guests.tell(others, verdict.as_message())
         deadline = time.monotonic() + SPREAD_SECONDS
         while any(map(self._guests.here, others)) and time.monotonic() < deadline:

@@ -19,6 +19,8 @@ from mxtrain.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GO_ON, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
 
+PORTS_FOR_ONE_JOB = 8  # its lives take them in turn; the next ones may be another job's or a service's
+
 
 @dataclasses.dataclass(frozen=True)
 class Host:
@@ -129,7 +131,8 @@ def life(job: Job, hosts: Sequence[Host], generation: int, goes_on: bool) -> lis
     """A process here for each host that has a share in this life."""
     wanted, flags = job.run.layout, (*job.flags, *(GO_ON if goes_on else ()))
     # A port of its own, which a leftover of the life before cannot hold.
-    cluster = Cluster(job.root(hosts), job.port + generation, wanted.num_workers, wanted.num_servers)
+    port = job.port + generation % PORTS_FOR_ONE_JOB
+    cluster = Cluster(job.root(hosts), port, wanted.num_workers, wanted.num_servers)
     num_workers = min(wanted.num_workers, sum(host.slots for host in hosts))
     return [
         _carrier(job, host, Share(roles, cluster, flags, job.token, generation, job.environment))

@@ -35,12 +35,19 @@ class Patience:
     done_seconds: float = 15.0  # after the end of a worker that was done: all are, and on their way out
     stop_seconds: float = 125.0  # after a wish to stop: one may still be writing a checkpoint
     kill_seconds: float = 3.0  # from SIGTERM to SIGKILL
+    stopped_seconds: float = 15.0  # for one that SIGSTOP or a debugger holds: the others gave it up
 
     def after(self, code: int, is_wished: bool, is_at_work: bool) -> float:
         """From one's end with `code` on; servers and schedulers have nothing to do when no worker is left."""
         if is_at_work and (code in (SIGINT, SIGTERM) or (is_wished and code == RESTART_ME)):
             return self.stop_seconds
         return self.done_seconds if is_at_work and code == DONE else self.death_seconds
+
+    def with_stopped(self, is_wished: bool, deadline_seconds: float) -> float:
+        """Who cannot move has neither a checkpoint to write nor a way to end; after a wish it may yet be let go."""
+        if deadline_seconds <= self.death_seconds:
+            return 0.0
+        return min(self.stopped_seconds, self.death_seconds) if is_wished else self.stopped_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +121,7 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
                 deadline = min(deadline, now + patience.stop_seconds)
             else:
                 deadline, pushes = now, [signal.SIGKILL]
-        if deadline <= now + patience.death_seconds:
-            group.kill_stopped()
+        group.kill_stopped(patience.with_stopped(bool(wishes.numbers), deadline - now))
         if now >= deadline:
             if not pushes:
                 return  # what survives SIGKILL hangs in the kernel, and dies when it comes back
@@ -139,6 +145,7 @@ class _Group:
         self._processes, self._generation = processes, generation
         self._heard: dict[Process, logs.Heard] = {}
         self._pushed: set[Process] = set()
+        self._num_looks_stopped: dict[Process, int] = {}
         self._deciding = deciding(processes)
         self._shown = self._deciding[0]
         self._started_seconds = time.monotonic()
@@ -178,6 +185,7 @@ class _Group:
 
     def forward(self, number: int) -> None:
         """To the workers, who agree on the step to stop at."""
+        self._num_looks_stopped.clear()  # whoever signals may be about to let go of what it has stopped
         for process, child in self.running.items():
             if process in self._deciding:
                 child.send_signal(number)
@@ -187,10 +195,17 @@ class _Group:
             self._pushed.add(process)
             child.send_signal(number)
 
-    def kill_stopped(self) -> None:
-        """Those that SIGSTOP or a debugger holds will not end by themselves, whatever the patience."""
+    def kill_stopped(self, seconds: float) -> None:
+        """Those that have been seen stopped for longer, by SIGSTOP or a debugger.
+
+        Looks are counted and not seconds: while all were frozen together, this supervisor too, nobody is to blame.
+        """
         for process, child in self.running.items():
-            if _is_stopped(child.pid):
+            num_looks = self._num_looks_stopped.get(process, 0) + 1 if _is_stopped(child.pid) else 0
+            self._num_looks_stopped[process] = num_looks
+            if num_looks * POLL_SECONDS > seconds:
+                if process not in self._pushed:
+                    logs.say(f"{process.name} is held by SIGSTOP or a debugger; killed")
                 self._pushed.add(process)
                 child.kill()
 

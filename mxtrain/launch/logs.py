@@ -6,25 +6,25 @@ does not read; what the terminal shows is read back from there.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from typing import BinaryIO, Sequence
 
 from mxtrain.errors import UsageError
 from mxtrain.launch.plan import Process
+from mxtrain.launch.terminal import Terminal
 
-STDOUT, STDERR = 1, 2
+STDOUT, STDERR = Terminal(1), Terminal(2)
 TAIL_BYTES = 1 << 16
 
 
 def repeat(name: str, lines: Sequence[str]) -> None:
-    _write(STDOUT, "".join(f"{name} | {line}\n" for line in lines).encode())
+    STDOUT.write("".join(f"{name} | {line}\n" for line in lines).encode())
 
 
 def say(line: str) -> None:
     """A line of the supervisor's own."""
-    _write(STDERR, f"mxtrain.launch: {line}\n".encode())
+    STDERR.write(f"mxtrain.launch: {line}\n".encode())
 
 
 def opened(process: Process, generation: int) -> BinaryIO:
@@ -51,7 +51,7 @@ class Heard:
     def show(self) -> None:
         """Put on the terminal the whole lines that have come since."""
         *lines, self._unfinished = (self._unfinished + self._file.read()).split(b"\n")
-        _write(STDOUT, b"".join(self._prefix + line + b"\n" for line in lines))
+        STDOUT.write(b"".join(self._prefix + line + b"\n" for line in lines))
 
     def last(self, num_lines: int) -> list[str]:
         """The end of what was said."""
@@ -62,12 +62,5 @@ class Heard:
 
     def close(self) -> None:
         if self._unfinished:
-            _write(STDOUT, self._prefix + self._unfinished + b"\n")
+            STDOUT.write(self._prefix + self._unfinished + b"\n")
         self._file.close()
-
-
-def _write(handle: int, text: bytes) -> None:
-    """A terminal or pipe that has gone does not end the job."""
-    with contextlib.suppress(OSError):
-        while text:
-            text = text[os.write(handle, text) :]

@@ -37,9 +37,6 @@ def live_share() -> int:
         raise UsageError("no share on standard input; `launch ssh` and `launch srun` give it")
     share = hosts.from_json(line.decode())
     run = config.parse(share.flags)
-    os.set_blocking(
-        sys.stdout.fileno(), False
-    )  # lines are lost rather than waited for when the connection stalls
     has_workers = any(role.startswith(WORKER) for role in share.roles)
     with wishes() if has_workers else _no_wishes() as wished:
         threading.Thread(target=_listen, args=(lines, wished), daemon=True).start()

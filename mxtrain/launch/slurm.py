@@ -22,12 +22,11 @@ from mxtrain.arguments import Parser
 from mxtrain.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
-from mxtrain.launch.hosts import Host, Job
+from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, Job
 from mxtrain.launch.supervise import policy, supervise
 
 PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
 PORTS = range(20000, 32000)
-PORTS_FOR_ONE_JOB = 8
 SCONTROL_SECONDS = 30
 
 

@@ -114,7 +114,7 @@ def _parser() -> Parser:
         "--root", default="", help="the first host's address, where its name means another one here"
     )
     parser.add_argument(
-        "--port", type=int, default=PORT, help="of the scheduler; each restart takes the next one"
+        "--port", type=int, default=PORT, help="of the scheduler; restarts take it and the next seven in turn"
     )
     parser.add_argument("--ssh", default="ssh", help="as in --ssh 'ssh -p 2222 -i KEY'")
     parser.add_argument(

@@ -46,8 +46,11 @@ def policy(run: Run) -> Policy:
         checkpoints=lambda: checkpoints(Path(run.keep.out)),
         max_restarts=run.layout.max_restarts,
         settled_seconds=2 * run.layout.start_timeout,
-        # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
-        patience=Patience(stop_seconds=run.layout.stall_timeout + Patience.death_seconds),
+        patience=Patience(
+            # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
+            stop_seconds=run.layout.stall_timeout + Patience.death_seconds,
+            stopped_seconds=run.layout.silence_timeout + Patience.death_seconds,
+        ),
     )
 
 

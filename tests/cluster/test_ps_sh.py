@@ -72,3 +72,24 @@ def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
     assert all("2 lives, and at the end:" in text for text in said)
     assert losses(tmp_path / "a").tolist() == losses(tmp_path / "b").tolist()
     assert weights(tmp_path / "a") == weights(tmp_path / "b")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_role_that_is_frozen_for_good_starts_again_with_the_others(
+    digits: Path, tmp_path: Path, port: str
+) -> None:
+    """Its supervisor has no other process whose end could tell that something is wrong."""
+    given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
+    more = ["--", *flags(digits, tmp_path, "--checkpoint-steps", "5", "--silence-timeout", "3")]
+    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
+    lines = [["launch/ps.sh", role, *given, *index, *more] for role, index in zip(ROLES, indices)]
+    with all_started(lines, [{}] * 4) as runs:
+        wait_until(lambda: has_step(tmp_path, 13), runs[2])
+        (worker,) = children(runs[3].pid)
+        os.kill(worker, signal.SIGSTOP)
+        said = [run.communicate(timeout=200)[0] for run in runs]
+        assert [run.returncode for run in runs] == [0] * 4, said
+    assert "worker-1 is held by SIGSTOP or a debugger; killed" in said[3]
+    assert all("left: worker-1 (" in text and "is silent for" in text for text in said[:3])
+    assert all("2 lives, and at the end:" in text for text in said)

@@ -47,7 +47,7 @@ def group(life, goes_on):
         Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
         for name, code in zip(names, codes)
     ]
-patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4)
+patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
 policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience)
 sys.exit(supervise(group, policy))
 """
@@ -56,14 +56,14 @@ sys.exit(supervise(group, policy))
 class Job:
     """A supervisor in a process of its own, as on a command line."""
 
-    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int):
+    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int):
         line = [sys.executable, "-c", SUPERVISOR, str(out), ROLE, " ".join(codes), str(max_restarts)]
         self.out = out
         self.process = subprocess.Popen(
             [*line, *codes.values()],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
 
@@ -108,10 +108,13 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Start a job; what a role does is `wait()` unless it is said."""
     jobs: list[Job] = []
 
-    def start(max_restarts: int = 3, names: list[str] = NAMES, **codes: str) -> Job:
+    def start(
+        max_restarts: int = 3, names: list[str] = NAMES, stderr: int = subprocess.PIPE, **codes: str
+    ) -> Job:
         said = {name.replace("_", "-"): code for name, code in codes.items()}
         (tmp_path / "run").mkdir(exist_ok=True)
-        jobs.append(Job(tmp_path / "run", {name: said.get(name, "wait()") for name in names}, max_restarts))
+        codes = {name: said.get(name, "wait()") for name in names}
+        jobs.append(Job(tmp_path / "run", codes, max_restarts, stderr))
         return jobs[-1]
 
     yield start

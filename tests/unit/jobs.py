@@ -64,6 +64,7 @@ class Node:
     ):
         self.name, self.port = cluster.name, cluster.port
         self.log = folder / f"{cluster.name}-{time.monotonic_ns()}.log"
+        self.log.touch()
         script = script or (finish if cluster.role == "worker" else wait)
 
         def command() -> None:

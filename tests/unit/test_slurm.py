@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mxtrain import config
 from mxtrain.errors import UsageError
-from mxtrain.launch import slurm
-from mxtrain.launch.hosts import Host
+from mxtrain.launch import hosts, slurm
+from mxtrain.launch.hosts import Host, Job
 
 FLAGS = ["--train", "a b.rec", "--num-servers", "2", "--epochs", "3"]
 
@@ -93,9 +94,16 @@ def test_the_address_of_a_node_is_slurms() -> None:
 
 
 def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_their_lives() -> None:
-    lives = [range(slurm.port(job), slurm.port(job) + slurm.PORTS_FOR_ONE_JOB) for job in range(1000, 1100)]
-    used = [port for ports in lives for port in ports]
-    assert len(set(used)) == len(used)
+    """However often each starts again."""
+
+    def over_lives(job_id: int) -> set[int]:
+        run, command = config.parse(FLAGS), slurm.step
+        job = Job(run, FLAGS, "secret", slurm.port(job_id), lambda used: "10.0.0.7", command)
+        lives = [hosts.life(job, [Host("n1")], generation, goes_on=False) for generation in range(30)]
+        return {hosts.from_json(process.stdin).cluster.port for life in lives for process in life}
+
+    used = [port for job_id in range(1000, 1020) for port in over_lives(job_id)]
+    assert len(used) == len(set(used)) == 20 * hosts.PORTS_FOR_ONE_JOB
     assert all(1024 < port < 32768 for port in used)
 
 

@@ -248,26 +248,6 @@ def said(node: jobs.Node, text: str) -> None:
         time.sleep(0.01)
 
 
-def test_with_min_workers_it_goes_on_without_the_missing_and_without_the_late(tmp_path: Path) -> None:
-    port = jobs.free_port()
-
-    def work(me: Member) -> None:
-        assert (me.number, me.count) == (0, 1)
-        (tmp_path / "going").touch()
-        while not (tmp_path / "enough").exists():
-            assert me.sum([2.0]) == [2.0]
-            time.sleep(0.01)
-        me.finish()
-
-    job = some(tmp_path, port, "scheduler", "server-0", times=SHORT, min_workers=1)
-    job["worker-1"] = jobs.Node(tmp_path, jobs.place("worker-1", port), work, times=SHORT)
-    jobs.when(tmp_path / "going")
-    late = jobs.Node(tmp_path, jobs.place("worker-0", port), times=SHORT)
-    assert late.code() == 75 and "worker-0" in late.said and "comes too late" in late.said
-    (tmp_path / "enough").touch()
-    assert set(jobs.codes(job).values()) == {0}
-
-
 @pytest.mark.parametrize(
     ("cards", "code", "reasons"),
     [
