@@ -83,19 +83,58 @@ def test_all_go_on_from_the_newest_step_that_all_have(
     disks: list[tuple[str, tuple[int, ...]]], step: int
 ) -> None:
     workers = [card(f"worker-{n}", folder=folder, checkpoints=has) for n, (folder, has) in enumerate(disks)]
-    assert rollcall.resume_step(workers) == step
+    for has_lived in (False, True):
+        assert rollcall.resume_step(workers, place("scheduler", 1, has_lived=has_lived)) == step
 
 
 def test_a_bare_disk_is_told_what_to_copy() -> None:
     workers = [card("worker-0", folder="x"), card("worker-1", folder="y", checkpoints=(5, 10))]
-    reason = rollcall.resume_step(workers)
+    reason = rollcall.resume_step(workers, place("scheduler", 1))
     assert isinstance(reason, str)
     assert reason.startswith("worker-0 (a, pid 1) has no checkpoint") and "step-00000010" in reason
 
 
+SECOND_LIFE = place("scheduler", 1, job="ours", has_lived=True)
+FIRST_LIFE = dataclasses.replace(SECOND_LIFE, has_lived=False)  # of a job that has the name of an older one
+
+
+def savers(resume: str, *disks: dict[int, str]) -> list[Card]:
+    """A worker on each disk, which holds steps of these jobs."""
+    return [
+        card(
+            f"worker-{number}",
+            folder=str(number),
+            config={"resume": resume},
+            checkpoints=tuple(disk),
+            savers=tuple(disk.values()),
+        )
+        for number, disk in enumerate(disks)
+    ]
+
+
+@pytest.mark.parametrize("resume", ["never", "elsewhere/step-00000003"])
+@pytest.mark.parametrize(
+    ("disks", "step"),
+    [
+        ([{10: "ours"}, {10: "ours"}], 10),
+        ([{10: "ours", 20: "ours"}, {10: "ours"}], 10),
+        ([{5: "theirs", 10: "ours"}, {10: "ours"}], 10),
+        ([{10: "theirs", 20: ""}, {10: "theirs"}], rollcall.FRESH),
+        ([{10: "ours", 90: "theirs"}, {10: "ours", 90: "theirs"}], 10),
+    ],
+)
+def test_whatever_a_job_began_with_it_goes_on_from_what_it_has_saved_itself(
+    resume: str, disks: list[dict[int, str]], step: int
+) -> None:
+    workers = savers(resume, *disks)
+    assert rollcall.resume_step(workers, SECOND_LIFE) == step
+    assert rollcall.resume_step(workers, FIRST_LIFE) == rollcall.FRESH
+
+
 def test_disks_without_a_common_step_are_named() -> None:
     reason = rollcall.resume_step(
-        [card("worker-0", folder="x", checkpoints=(5,)), card("worker-1", folder="y", checkpoints=(7,))]
+        [card("worker-0", folder="x", checkpoints=(5,)), card("worker-1", folder="y", checkpoints=(7,))],
+        place("scheduler", 1),
     )
     assert isinstance(reason, str)
     assert "worker-0 (a, pid 1) has checkpoints of steps 5, worker-1 (a, pid 1) of 7" in reason
@@ -145,7 +184,14 @@ def test_a_server_needs_the_same_versions_of_what_it_has() -> None:
 
 
 def test_a_card_survives_its_way() -> None:
-    whole = card("worker-0", versions={"a": "1"}, config={"lr": 0.1}, checkpoints=(1, 2), failed=(3, "why"))
+    whole = card(
+        "worker-0",
+        versions={"a": "1"},
+        config={"lr": 0.1},
+        checkpoints=(1, 2),
+        savers=("a", ""),
+        failed=(3, "why"),
+    )
     message = json.loads(json.dumps(rollcall.hello(place("worker-0", 1), whole)))
     assert rollcall.card_of(message["card"]) == whole
 
