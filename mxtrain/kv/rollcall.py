@@ -57,6 +57,7 @@ class Go:
     writes: bool
     local_workers: int
     over_sockets: bool = False  # ps-lite's processes meet at unix sockets
+    several_disks: bool = False  # of the workers' run folders
     job: str = ""  # by which it knows its own checkpoints again
 
 
@@ -168,7 +169,7 @@ def disagreement(cards: Sequence[Card]) -> str | None:
 
 
 def resume_step(workers: Sequence[Card], cluster: Cluster) -> int | str:
-    """The newest step that every disk holds; FRESH where none holds any, or why there is none."""
+    """The newest step that every disk holds; FRESH where the job begins once more, or why it cannot go on."""
     disks: dict[str, list[Card]] = {}
     for card in workers:
         disks.setdefault(card.folder, []).append(card)
@@ -180,6 +181,11 @@ def resume_step(workers: Sequence[Card], cluster: Cluster) -> int | str:
     if not full:
         return FRESH
     rich = disks[full[0]][0]
+    # Something died while this job's first checkpoint was written. Before its second all disks have the first.
+    if bare and all(
+        len(steps[folder]) == 1 and steps[folder] <= _own(disks[folder][0], cluster) for folder in full
+    ):
+        return FRESH
     if bare:
         newest = max(steps[full[0]])
         return (
@@ -217,6 +223,7 @@ def divide(cards: Sequence[Card], engine_port: int, step: int, job: str = "") ->
     workers = in_order(cards)
     places = {(card.host, card.boot_id, card.sockets) for card in cards}
     over_sockets = len(places) == 1 and cards[0].sockets != ""
+    several_disks = len({card.folder for card in workers}) > 1
     told = []
     for card in cards:
         number = workers.index(card) if card.role == "worker" else -1
@@ -232,6 +239,7 @@ def divide(cards: Sequence[Card], engine_port: int, step: int, job: str = "") ->
                 writes=card is first_on_disk,
                 local_workers=len(here),
                 over_sockets=over_sockets,
+                several_disks=several_disks,
                 job=job,
             )
         )

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.kv import rollcall
+from mxtrain.kv.cluster import Cluster
 from mxtrain.kv.rollcall import Card
 from tests.unit.jobs import place
 
@@ -44,7 +45,10 @@ def test_one_worker_writes_to_each_disk() -> None:
         card("worker-2", folder="y"),
         *HELPERS,
     ]
-    assert [go.writes for go in rollcall.divide(cards, 1, -1)] == [False, True, True, False, False]
+    told = rollcall.divide(cards, 1, -1)
+    assert [go.writes for go in told] == [False, True, True, False, False]
+    assert all(go.several_disks for go in told)
+    assert not any(go.several_disks for go in rollcall.divide([*cards[:2], *HELPERS], 1, -1))
 
 
 def test_two_machines_of_one_name_are_two() -> None:
@@ -110,6 +114,26 @@ def savers(resume: str, *disks: dict[int, str]) -> list[Card]:
         )
         for number, disk in enumerate(disks)
     ]
+
+
+@pytest.mark.parametrize("resume", ["auto", "never", "elsewhere/step-00000003"])
+def test_a_death_in_the_first_checkpoint_of_all_is_a_beginning(resume: str) -> None:
+    workers = savers(resume, {10: "ours"}, {}, {10: "ours"})
+    assert rollcall.resume_step(workers, SECOND_LIFE) == rollcall.FRESH
+
+
+@pytest.mark.parametrize(
+    ("cluster", "disk"),
+    [
+        (FIRST_LIFE, {10: "ours"}),
+        (SECOND_LIFE, {10: "theirs"}),
+        (SECOND_LIFE, {10: "theirs", 20: "ours"}),
+        (SECOND_LIFE, {10: "ours", 20: "ours"}),  # of step 10 both were known to be there
+    ],
+)
+def test_a_host_that_has_lost_its_folder_is_none(cluster: Cluster, disk: dict[int, str]) -> None:
+    reason = rollcall.resume_step(savers("auto", disk, {}), cluster)
+    assert isinstance(reason, str) and reason.startswith("worker-1 (a, pid 1) has no checkpoint")
 
 
 @pytest.mark.parametrize("resume", ["never", "elsewhere/step-00000003"])
