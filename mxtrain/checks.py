@@ -21,13 +21,14 @@ from mxtrain.train import optimizer_names, schedules
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
-def check(run: Run) -> None:
+def check(run: Run, begins: bool = True) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here."""
     check_description(run)
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
-    _check_resume(run.keep.resume)
+    if begins:  # else the job may have pruned what it once began with
+        _check_resume(run.keep.resume)
     if not run.keep.dry_run:
         _check_out(Path(run.keep.out))
 

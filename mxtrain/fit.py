@@ -98,14 +98,14 @@ class Sources(NamedTuple):
     data: dict[str, Any]
 
 
-def opened(run: config.Run) -> Sources:
+def opened(run: config.Run, begins: bool = True) -> Sources:
     """The run's data sets, once the run itself is known to be possible here."""
     from mxtrain import checks
     from mxtrain.data import labels
     from mxtrain.train import origins, resume
     from mxtrain.train.given import open_source
 
-    checks.check(run)
+    checks.check(run, begins)
     train = open_source("--train", str(run.data.train), run)
     val = open_source("--val", run.data.val, run) if run.data.val else None
     class_names = labels.class_names(train, val, run.data.num_classes)
@@ -132,7 +132,7 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
     from mxtrain.train import card, resume
 
     with membership.told(run, cluster):
-        sources = opened(run)
+        sources = opened(run, begins=cluster is None or not cluster.has_lived)
         words = card.of_worker(run, *sources) if cluster else {}
     train, val, data = sources
     joined = membership.joined(run, cluster, words, wishes)

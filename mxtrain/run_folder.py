@@ -38,9 +38,9 @@ def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
     handle = _lock(out)
     try:
         with _named(out):
+            checkpoint.clean(out / "checkpoints")
             if run.keep.resume == "never":
                 _set_aside(out)
-            checkpoint.clean(out / "checkpoints")
             start_log(run.keep.log_level, out / "logs" / "fit.log")
         yield out
     finally:
@@ -88,7 +88,7 @@ def _lock(out: Path) -> int:
 def _set_aside(out: Path) -> None:
     """Move what an older run left to previous-N: starting anew deletes nothing."""
     old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
-    if not (out / "checkpoints").exists():
+    if not any((out / "checkpoints").glob("*")):
         return
     numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
     aside = out / f"previous-{max(numbers, default=0) + 1}"

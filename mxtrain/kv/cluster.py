@@ -47,6 +47,7 @@ class Cluster:
     token: str
     generation: int
     has_lived: bool = False  # this is not its job's first life
+    job: str = ""  # what the job's checkpoints are known by; no secret
 
     def place(self, run: Run) -> Run:
         """The run with this cluster's counts, whoever gave them."""
@@ -81,6 +82,7 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
     has_lived = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
     seconds = run.layout.start_timeout
     root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, has_lived)
+    token = environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers)
     return Cluster(
         role=role,
         root=root,
@@ -89,9 +91,10 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         num_servers=num_servers,
         node_host=_node_host(environ, root, port, seconds, has_lived),
         name=_name(environ, role),
-        token=environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers),
+        token=token,
         generation=generation,
         has_lived=has_lived,
+        job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
     )
 
 

@@ -31,6 +31,11 @@ class Group(Protocol):
         """How many share this host's cores."""
         ...
 
+    @property
+    def job(self) -> str:
+        """By which the job knows its own checkpoints again."""
+        ...
+
     def sum(self, values: Any) -> Doubles:
         """Numbers added up over all workers, float64, the same to the bit everywhere; every worker must call it."""
         ...
@@ -47,7 +52,7 @@ class Group(Protocol):
 class Alone:
     """One worker."""
 
-    number, count, writes, local_workers = 0, 1, True, 1
+    number, count, writes, local_workers, job = 0, 1, True, 1, ""
 
     def sum(self, values: Any) -> Doubles:
         import numpy as np  # --help does without

@@ -96,6 +96,10 @@ class Member:
     def local_workers(self) -> int:
         return self.go.local_workers
 
+    @property
+    def job(self) -> str:
+        return self.go.job
+
     def __enter__(self) -> Member:
         return self
 

@@ -84,11 +84,15 @@ def take_part(cluster: Cluster, go: Go) -> None:
 
 
 def settled(run: Run, go: Go) -> Run:
-    """With as many workers as came, the same micro-batches nevertheless, and the checkpoint that all of them have."""
+    """With as many workers as came, the same micro-batches nevertheless, and from where all of them begin."""
     optim = dataclasses.replace(run.optim, micro_batch=layout.batch_plan(run).micro_batch, accumulate=0)
     placed = dataclasses.replace(run.layout, num_workers=go.num_workers, num_servers=go.num_servers)
     keep = run.keep
     if go.resume_step >= 0:
         path = checkpoint.path_of(Path(keep.out) / "checkpoints", go.resume_step)
         keep = dataclasses.replace(keep, resume=str(path))
+    elif keep.resume == "auto":  # what this disk may have, others have not
+        keep = dataclasses.replace(keep, resume="never")
+    if go.several_disks:  # while one disk has the newest, another may still have only the one before
+        keep = dataclasses.replace(keep, keep_last=max(keep.keep_last, 2))
     return dataclasses.replace(run, optim=optim, layout=placed, keep=keep)

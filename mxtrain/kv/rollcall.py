@@ -19,7 +19,7 @@ CURES = {
     "config": "give all the same flags",
     "data": "give all the same data",
 }
-FRESH = -1  # resume_step where no disk has a checkpoint
+FRESH = -1  # resume_step where there is none to go on from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Card:
     data: dict[str, Any] = dataclasses.field(default_factory=dict)  # fingerprints that must be equal
     folder: str = ""  # what the run folder's disk is known by; equal on a shared disk
     checkpoints: tuple[int, ...] = ()  # steps of the whole ones
+    savers: tuple[str, ...] = ()  # the job that wrote each of them
     threads: int = 0
     sockets: str = ""  # where its unix sockets are, by which those on the same host meet
     failed: tuple[Any, ...] = ()  # exit code and reason of one that comes only to say why it cannot
@@ -56,12 +57,14 @@ class Go:
     writes: bool
     local_workers: int
     over_sockets: bool = False  # ps-lite's processes meet at unix sockets
+    several_disks: bool = False  # of the workers' run folders
+    job: str = ""  # by which it knows its own checkpoints again
 
 
 def card_of(content: Any) -> Card:
     """The card in a message; ValueError where it is none."""
     try:
-        lists = {name: tuple(content.get(name, ())) for name in ("checkpoints", "failed")}
+        lists = {name: tuple(content.get(name, ())) for name in ("checkpoints", "savers", "failed")}
         card = Card(**{**content, **lists})
     except (TypeError, AttributeError) as error:
         raise ValueError(f"a card that is none: {error}") from None
@@ -73,6 +76,8 @@ def card_of(content: Any) -> Card:
         raise ValueError("a card of nobody")
     if not all(type(step) is int and step >= 0 for step in card.checkpoints):
         raise ValueError("a card with odd checkpoints")
+    if not all(type(job) is str for job in card.savers):
+        raise ValueError("a card with odd savers")
     if card.failed and [type(each) for each in card.failed] != [int, str]:
         raise ValueError("a card with an odd failure")
     return card
@@ -168,19 +173,24 @@ def disagreement(cards: Sequence[Card]) -> str | None:
     return None
 
 
-def resume_step(workers: Sequence[Card]) -> int | str:
-    """The newest step that every disk holds, or why there is none."""
+def resume_step(workers: Sequence[Card], cluster: Cluster) -> int | str:
+    """The newest step that every disk holds; FRESH where the job begins once more, or why it cannot go on."""
     disks: dict[str, list[Card]] = {}
     for card in workers:
         disks.setdefault(card.folder, []).append(card)
     steps = {
-        folder: set.intersection(*(set(card.checkpoints) for card in on)) for folder, on in disks.items()
+        folder: set.intersection(*(_eligible(card, cluster) for card in on)) for folder, on in disks.items()
     }
     full = [folder for folder in disks if steps[folder]]
     bare = [folder for folder in disks if not steps[folder]]
     if not full:
         return FRESH
     rich = disks[full[0]][0]
+    # Something died while this job's first checkpoint was written. Before its second all disks have the first.
+    if bare and all(
+        len(steps[folder]) == 1 and steps[folder] <= _own(disks[folder][0], cluster) for folder in full
+    ):
+        return FRESH
     if bare:
         newest = max(steps[full[0]])
         return (
@@ -197,16 +207,28 @@ def resume_step(workers: Sequence[Card]) -> int | str:
     return max(common)
 
 
+def _eligible(card: Card, cluster: Cluster) -> set[int]:
+    """--resume never or PATH is said of a job's beginning, not of what it has saved itself."""
+    return set(card.checkpoints) if card.config.get("resume", "auto") == "auto" else _own(card, cluster)
+
+
+def _own(card: Card, cluster: Cluster) -> set[int]:
+    """Steps that an earlier life of this job has saved."""
+    saved = zip(card.checkpoints, card.savers)
+    return {step for step, job in saved if job == cluster.job} if cluster.has_lived else set()
+
+
 def in_order(cards: Iterable[Card]) -> list[Card]:
     """The workers by their numbers: slots count, whoever came first."""
     return sorted(of_role(cards, "worker"), key=lambda card: (_slot(card.node), card.host, card.pid))
 
 
-def divide(cards: Sequence[Card], engine_port: int, step: int) -> list[Go]:
+def divide(cards: Sequence[Card], engine_port: int, step: int, job: str = "") -> list[Go]:
     """What each of `cards` is told, in their order."""
     workers = in_order(cards)
     places = {(card.host, card.boot_id, card.sockets) for card in cards}
     over_sockets = len(places) == 1 and cards[0].sockets != ""
+    several_disks = len({card.folder for card in workers}) > 1
     told = []
     for card in cards:
         number = workers.index(card) if card.role == "worker" else -1
@@ -222,6 +244,8 @@ def divide(cards: Sequence[Card], engine_port: int, step: int) -> list[Go]:
                 writes=card is first_on_disk,
                 local_workers=len(here),
                 over_sockets=over_sockets,
+                several_disks=several_disks,
+                job=job,
             )
         )
     return told

@@ -151,7 +151,7 @@ class Watch:
             verdict = Verdict(code, "; ".join([reason, *self._incidents]))
         if verdict is None:
             problem = rollcall.disagreement(cards)
-            step = rollcall.resume_step(rollcall.in_order(cards))
+            step = rollcall.resume_step(rollcall.in_order(cards), self._cluster)
             if problem is None and isinstance(step, int):
                 if missing:
                     logger.warning("going on without %s", " and ".join(missing))
@@ -162,7 +162,8 @@ class Watch:
 
     def _go(self, step: int) -> None:
         self._engine_port = hold_port(self._cluster.root)
-        told = rollcall.divide(self._cards(), self._engine_port.getsockname()[1], step)
+        port = self._engine_port.getsockname()[1]
+        told = rollcall.divide(self._cards(), port, step, self._cluster.job)
         self._sums = Sums(told[0].num_workers)
         for guest, go in zip(self._guests.members, told):
             guest.number = go.number

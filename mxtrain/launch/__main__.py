@@ -72,6 +72,7 @@ def local(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
 
 def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     """Keep one process up until its job is done, at one address over all its lives."""
+    import secrets
     from pathlib import Path
 
     from mxtrain.launch import plan
@@ -81,12 +82,12 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     cluster = placed(given, run)
     name = named(given, cluster)
     logs, slot = Path(run.keep.out) / "logs", {} if given.index is None else {plan.NODE: name}
+    job_id = secrets.token_hex(8)  # the scheduler's is the job's
 
-    def group(num_restarts: int, goes_on: bool) -> list[plan.Process]:
+    def group(num_restarts: int) -> list[plan.Process]:
         # No generation: each host's supervisor counts for itself.
-        more = {**slot, "MXTRAIN_RESTARTS": str(num_restarts)}
-        argv = plan.fit(flags + (plan.GO_ON if goes_on else ()))
-        return [plan.role(cluster, name, argv, logs, **more)]
+        more = {**slot, plan.JOB_ID: job_id, plan.RESTARTS: str(num_restarts)}
+        return [plan.role(cluster, name, plan.fit(flags), logs, **more)]
 
     return supervise(group, policy(run))
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Sequence
 from mxtrain import config
 from mxtrain.errors import UsageError
 from mxtrain.launch import plan
-from mxtrain.launch.plan import GO_ON, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
+from mxtrain.launch.plan import GENERATION, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
 
 PORTS_FOR_ONE_JOB = 8  # its lives take them in turn; the next ones may be another job's or a service's
 
@@ -122,20 +122,20 @@ def from_json(text: str) -> Share:
 
 def processes(share: Share, logs: Path) -> list[Process]:
     """The processes of a share, on the host that has it."""
-    own = {"MXTRAIN_JOB": share.token, "MXTRAIN_GENERATION": str(share.generation), **share.environment}
+    own = {"MXTRAIN_JOB": share.token, GENERATION: str(share.generation), **share.environment}
     command = plan.fit(share.flags)
     return [plan.role(share.cluster, name, command, logs, **own, **{NODE: name}) for name in share.roles]
 
 
-def life(job: Job, hosts: Sequence[Host], generation: int, goes_on: bool) -> list[Process]:
+def life(job: Job, hosts: Sequence[Host], generation: int) -> list[Process]:
     """A process here for each host that has a share in this life."""
-    wanted, flags = job.run.layout, (*job.flags, *(GO_ON if goes_on else ()))
+    wanted = job.run.layout
     # A port of its own, which a leftover of the life before cannot hold.
     port = job.port + generation % PORTS_FOR_ONE_JOB
     cluster = Cluster(job.root(hosts), port, wanted.num_workers, wanted.num_servers)
     num_workers = min(wanted.num_workers, sum(host.slots for host in hosts))
     return [
-        _carrier(job, host, Share(roles, cluster, flags, job.token, generation, job.environment))
+        _carrier(job, host, Share(roles, cluster, job.flags, job.token, generation, job.environment))
         for host, roles in place(hosts, num_workers, wanted.num_servers).items()
     ]
 

@@ -16,6 +16,7 @@ from typing import Any, Dict, Sequence
 from mxtrain.arguments import Parser
 from mxtrain.errors import DATA, DIVERGED, USAGE
 from mxtrain.launch.fit_flags import add_counts
+from mxtrain.launch.plan import GENERATION, RESTARTS
 
 PORT = 9091
 FINAL = [USAGE, DATA, DIVERGED]  # what starting again does not cure
@@ -26,6 +27,7 @@ GRACE_SECONDS = 120  # for the checkpoint that an evicted worker writes
 LONGEST_NAME = 45  # what is left of a host name's 63 letters beside "-scheduler-0-0"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"
 
 Manifest = Dict[str, Any]
 
@@ -62,7 +64,9 @@ def jobset(job: Job) -> list[Manifest]:
             "template": {
                 "spec": {
                     "backoffLimit": 0,
-                    **_indexed(job, role, f"{job.name}-scheduler-0-0.{job.name}", _field(ATTEMPT)),
+                    **_indexed(
+                        job, role, f"{job.name}-scheduler-0-0.{job.name}", {GENERATION: _field(ATTEMPT)}
+                    ),
                 }
             },
         }
@@ -95,7 +99,7 @@ def plain(job: Job) -> list[Manifest]:
         spec = {
             "backoffLimitPerIndex": job.max_restarts,
             "maxFailedIndexes": 0,
-            **_indexed(job, role, f"{job.name}-scheduler-0.{job.name}", {"value": "0"}),
+            **_indexed(job, role, f"{job.name}-scheduler-0.{job.name}", {RESTARTS: _field(FAILURES)}),
         }
         spec["template"]["spec"]["subdomain"] = job.name
         jobs.append(_manifest(job, "batch/v1", "Job", f"{job.name}-{role}", spec=spec))
@@ -126,7 +130,7 @@ def _manifest(job: Job, version: str, kind: str, name: str, **content: Any) -> M
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
 
-def _indexed(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str, Any]:
+def _indexed(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]:
     count = job.counts()[role]
     final = {"containerName": "fit", "operator": "In", "values": FINAL}
     labels = job.labels(**{"app.kubernetes.io/component": role})
@@ -135,11 +139,11 @@ def _indexed(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict
         "completions": count,
         "parallelism": count,
         "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, generation)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, life)},
     }
 
 
-def _pod(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str, Any]:
+def _pod(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]:
     counts = ["--num-workers", str(job.num_workers), "--num-servers", str(job.num_servers)]
     flags = [*DEFAULTS, *job.flags, *counts]
     # Loader processes hand batches over in shared memory, of which a container has 64 MB unless told otherwise.
@@ -154,7 +158,7 @@ def _pod(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str
         "image": job.image,
         "command": ["python", "-m", "mxtrain.fit"],
         "args": [flag.replace("$(", "$$(") for flag in flags],  # $(NAME) is Kubernetes' own
-        "env": _environment(job, role, root, generation),
+        "env": _environment(job, role, root, life),
         **({"resources": {"requests": wanted, "limits": wanted}} if wanted else {}),
         "volumeMounts": mounts,
     }
@@ -168,7 +172,7 @@ def _pod(job: Job, role: str, root: str, generation: dict[str, Any]) -> dict[str
     }
 
 
-def _environment(job: Job, role: str, root: str, generation: dict[str, Any]) -> list[dict[str, Any]]:
+def _environment(job: Job, role: str, root: str, life: dict[str, Any]) -> list[dict[str, Any]]:
     values: dict[str, dict[str, Any]] = {
         "DMLC_ROLE": {"value": role},
         "DMLC_PS_ROOT_URI": {"value": root},
@@ -178,7 +182,7 @@ def _environment(job: Job, role: str, root: str, generation: dict[str, Any]) -> 
         "DMLC_NODE_HOST": _field("status.podIP"),
         "POD_INDEX": _field(INDEX),
         "MXTRAIN_NODE": {"value": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)"},
-        "MXTRAIN_GENERATION": generation,
+        **life,
         "MXTRAIN_JOB": {"valueFrom": {"secretKeyRef": {"name": job.name, "key": "token"}}},
     }
     return [{"name": name, **value} for name, value in values.items()]

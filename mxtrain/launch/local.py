@@ -13,7 +13,7 @@ from mxtrain import checks
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
 from mxtrain.launch import plan
-from mxtrain.launch.plan import GO_ON, LOOPBACK
+from mxtrain.launch.plan import LOOPBACK
 from mxtrain.launch.supervise import policy, supervise
 
 # Below what Linux gives to outgoing connections, which would take a port between our look and its use.
@@ -26,9 +26,9 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
     flags = tuple(sys.argv[1:] if argv is None else argv)
     logs, token = Path(run.keep.out) / "logs", secrets.token_hex(16)
 
-    def group(generation: int, goes_on: bool) -> list[plan.Process]:
+    def group(generation: int) -> list[plan.Process]:
         cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
-        return plan.local(cluster, plan.fit(flags + (GO_ON if goes_on else ())), logs, token, generation)
+        return plan.local(cluster, plan.fit(flags), logs, token, generation)
 
     return supervise(group, policy(run))
 

@@ -15,7 +15,11 @@ LOOPBACK = "127.0.0.1"
 NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the order of workers
 # Memory that ps-lite lets go of is kept for its next message: fetched anew, each page of it would be cleared first.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
-GO_ON = ("--resume", "auto")  # never or PATH is said of a job's beginning, not of what it has saved itself
+GENERATION = "MXTRAIN_GENERATION"  # how often the whole job was started again, by whoever starts all of it
+JOB_ID = "MXTRAIN_JOB_ID"  # by which a job knows its own checkpoints; left out: the token says it too
+RESTARTS = (
+    "MXTRAIN_RESTARTS"  # how often this part of the job was started again, where lives have no common number
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,5 +76,5 @@ def names(cluster: Cluster) -> list[str]:
 
 def local(cluster: Cluster, argv: tuple[str, ...], logs: Path, token: str, generation: int) -> list[Process]:
     """All processes of a job on this machine, reached over loopback alone."""
-    own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, "MXTRAIN_GENERATION": str(generation)}
+    own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, GENERATION: str(generation)}
     return [role(cluster, name, argv, logs, **own, **{NODE: name}) for name in names(cluster)]

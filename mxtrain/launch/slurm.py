@@ -15,14 +15,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from mxtrain import checks
 from mxtrain.arguments import Parser
 from mxtrain.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
+<<<<<<< HEAD
 from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, Job
+=======
+from mxtrain.launch.hosts import Host, Job
+from mxtrain.launch.plan import JOB_ID, RESTARTS
+>>>>>>> 35bf4fb32c4bee29240aec0d631e72ae562b138d
 from mxtrain.launch.supervise import policy, supervise
 
 PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
@@ -120,8 +125,9 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         port=port(int(os.environ["SLURM_JOB_ID"])),
         root=lambda used: hosts.address(used, address),
         command=step,
+        environment=identity(os.environ) if asked.requeue else {},
     )
-    code = supervise(lambda *life: hosts.life(job, known, *life), policy(run))
+    code = supervise(lambda generation: hosts.life(job, known, generation), policy(run))
     if code == RESTART_ME and asked.requeue:
         logs.say("back into the queue")
         _scontrol("requeue", os.environ["SLURM_JOB_ID"])
@@ -144,6 +150,11 @@ def node_address(description: str) -> str:
 def port(job_id: int) -> int:
     """Of the scheduler in the first life: another one for each job, as several may share a node."""
     return PORTS[job_id * PORTS_FOR_ONE_JOB % len(PORTS)]
+
+
+def identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """Out of the queue again, with another supervisor, it is still the same job."""
+    return {JOB_ID: f"slurm-{environ['SLURM_JOB_ID']}", RESTARTS: environ.get("SLURM_RESTART_COUNT", "0")}
 
 
 def step(host: Host) -> list[str]:

@@ -49,9 +49,9 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         environment=dict(asked.env),
     )
 
-    def group(generation: int, goes_on: bool) -> list[Process]:
+    def group(generation: int) -> list[Process]:
         used = _remaining(ssh, known, run.layout.min_workers) if generation else known
-        return hosts.life(job, used, generation, goes_on)
+        return hosts.life(job, used, generation)
 
     return supervise(group, policy(run))
 

@@ -25,8 +25,7 @@ GAVE_UP = 1
 FINAL = (USAGE, DATA, DIVERGED)
 LONGEST_PAUSE_SECONDS = 60.0
 
-# The processes of a life, from its number and whether it goes on from a checkpoint that this job has made.
-Group = Callable[[int, bool], List[Process]]
+Group = Callable[[int], List[Process]]  # the processes of a life, from its number
 Checkpoints = Dict[int, Tuple[int, int]]  # what tells a step's checkpoint from one that was there before
 
 
@@ -61,7 +60,7 @@ def supervise(group: Group, policy: Policy) -> int:
     lives: list[list[Ending]] = []
     with wishes() as wished:
         while True:
-            endings = live(group(len(lives), newest >= 0), len(lives), policy.patience, wished)
+            endings = live(group(len(lives)), len(lives), policy.patience, wished)
             lives.append(endings)
             code = judge(endings, wished.exit_code)
             if code is not None:
@@ -155,7 +154,7 @@ def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
     ending = cause(endings)
     _repeat(ending)
     step = max(policy.checkpoints(), default=None)
-    where = "the beginning" if step is None else f"step {step}"
+    where = "the newest checkpoint" if step is None else f"step {step}"
     when = time.strftime("%H:%M:%S")
     logs.say(
         f"at {when} {describe(ending)}; restart {num_restarts} of {policy.max_restarts} in "

@@ -17,6 +17,7 @@ import numpy as np
 import mxtrain
 from mxtrain import config, machine
 from mxtrain.config import Run
+from mxtrain.errors import Stop
 from mxtrain.train import checkpoint
 
 # Where a worker finds things, and how it makes its batches, is its own affair.
@@ -41,14 +42,25 @@ def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> di
     out = Path(run.keep.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
     sets = {"train": _fingerprint(train), "val": val and _fingerprint(val)}
+    whole = _checkpoints(run.keep)
     return {
         "versions": versions(),
         "config": flags,
         "data": {**sets, **{name: data[name] for name in ("pretrained", "teacher")}},
         "folder": _folder_id(out),
-        # Where --resume says where to begin there is nothing to agree on.
-        "checkpoints": checkpoint.whole_steps(out / "checkpoints") if run.keep.resume == "auto" else [],
+        "checkpoints": list(whole),
+        "savers": list(whole.values()),
     }
+
+
+def _checkpoints(keep: config.Keep) -> dict[int, str]:
+    """Steps of the whole ones, and the job that wrote each."""
+    try:
+        return checkpoint.whole_steps(Path(keep.out) / "checkpoints")
+    except Stop:
+        if keep.resume == "auto":
+            raise
+        return {}  # where --resume says where to begin, nothing has to be there
 
 
 def versions() -> dict[str, Any]:

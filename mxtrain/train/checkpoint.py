@@ -131,14 +131,14 @@ def newest(folder: Path) -> Checkpoint | None:
     return found
 
 
-def whole_steps(folder: Path) -> list[int]:
-    """The newest step whose checkpoint is whole, and those before it that look so, oldest first."""
+def whole_steps(folder: Path) -> dict[int, str]:
+    """The newest step whose checkpoint is whole, and those before it that look so, oldest first; and whose they are."""
     found = newest(folder)
     if found is None:
-        return []
+        return {}
     last: int = found[1]["step"]
-    states = [_glance(path) for path in _steps(folder)]
-    return [*(state["step"] for state in states if state is not None and state["step"] < last), last]
+    states = [state for state in map(_glance, _steps(folder)) if state is not None and state["step"] < last]
+    return {state["step"]: str(state.get("job", "")) for state in [*states, found[1]]}
 
 
 def path_of(folder: Path, step: int) -> Path:

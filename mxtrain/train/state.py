@@ -153,6 +153,7 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
         "update_counts": update_counts,
         "config": config.to_flat(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
+        "job": parts.group.job,
         **data,
     }
     return Snapshot(progress.step, files, values)

@@ -37,10 +37,10 @@ def hosts() -> Iterator[tuple[Host, Host]]:
         yield made
 
 
-def rendered(form: str, digits: Path, out: Path) -> list[dict[str, Any]]:
+def rendered(form: str, digits: Path, out: Path, *more: str) -> list[dict[str, Any]]:
     data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(out)]
     asked = ["--image", "none", "--name", "digits", "-n", "2", "-s", "1", "--form", form]
-    return list(yaml.safe_load_all(k8s.render(asked, [*data, *FLAGS])))
+    return list(yaml.safe_load_all(k8s.render(asked, [*data, *FLAGS, *more])))
 
 
 def specs(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -59,6 +59,7 @@ def environment(
     fields = {
         "status.podIP": address,
         "metadata.annotations['batch.kubernetes.io/job-completion-index']": str(index),
+        "metadata.annotations['batch.kubernetes.io/job-index-failure-count']": str(attempt),
         "metadata.labels['jobset.sigs.k8s.io/restart-attempt']": str(attempt),
     }
     made: dict[str, str] = {}
@@ -126,7 +127,7 @@ def test_plain_jobs_train(undisturbed: Path) -> None:
 def test_a_jobset_whose_pod_was_killed_is_made_anew_and_ends_the_same(
     hosts: tuple[Host, Host], digits: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    documents = rendered("jobset", digits, tmp_path / "run")
+    documents = rendered("jobset", digits, tmp_path / "run", "--resume", "never")
     final = specs(documents)["digits-worker-0"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
     with pods(hosts, documents, tmp_path) as running:
         wait_until(lambda: has_step(tmp_path / "run", 50), running["digits-worker-0-0"])
@@ -137,6 +138,7 @@ def test_a_jobset_whose_pod_was_killed_is_made_anew_and_ends_the_same(
     with pods(hosts, documents, tmp_path, attempt=1) as running:
         assert set(wait_for_all(running).values()) == {0}
     assert_same_weights(tmp_path / "run", undisturbed)
+    assert not (tmp_path / "run" / "previous-1").exists()
 
 
 def test_pods_with_bad_data_fail_for_good(hosts: tuple[Host, Host], digits: Path, tmp_path: Path) -> None:

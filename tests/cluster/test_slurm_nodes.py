@@ -86,13 +86,14 @@ def test_a_job_on_two_nodes(queue: Queue, undisturbed: Path) -> None:
 def test_before_the_time_is_up_it_saves_and_goes_back_into_the_queue(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
-    job = queue.submit(tmp_path)
+    job = queue.submit(tmp_path, "--resume", "never")  # which is said of the beginning
     queue.wait(lambda: has_step(tmp_path / "run", 50))
     queue.slurm.do("scancel", "--batch", "--signal=USR1", job)  # as Slurm does by itself with --signal=B:USR1
     state = queue.wait_for_end(job)
     log = (tmp_path / "log").read_text()
     assert (state["JobState"], state["Restarts"]) == ("COMPLETED", "1"), log
     assert "back into the queue" in log and "going on from" in log
+    assert not (tmp_path / "run" / "previous-1").exists()
     assert_same_weights(tmp_path / "run", undisturbed)
 
 

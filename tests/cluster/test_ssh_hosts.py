@@ -136,7 +136,7 @@ def test_a_death_on_either_host_starts_both_again(
 def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undisturbed: Path) -> None:
     out = lan.own_disk / "run"
     outs = [root / out.relative_to("/") for root in lan.roots]
-    with lan.started(out) as job:
+    with lan.started(out, "--resume", "never") as job:  # which is said of the beginning
         wait_until(lambda: has_step(outs[0], 50), job)
         kill_worker(lan, job)
         said = job.communicate(timeout=200)[0]
@@ -144,6 +144,7 @@ def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undistu
     assert not (out / "checkpoints").exists()  # that is where the command was given
     for each in outs:
         assert_same_weights(each, undisturbed)
+        assert not (each / "previous-1").exists()
     assert "going on from" in (outs[1] / "logs" / "worker-1.log").read_text()
 
 

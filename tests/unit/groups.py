@@ -41,8 +41,8 @@ from mxtrain.launch.life import Patience
 from mxtrain.launch.plan import Process
 from mxtrain.launch.supervise import Policy, checkpoints, supervise
 out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
-def group(life, goes_on):
-    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out), "GOES_ON": str(goes_on)}
+def group(life):
+    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out)}
     return [
         Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
         for name, code in zip(names, codes)

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mxtrain import config
 from mxtrain.data import record_writer
 from mxtrain.data.records import open_records
+from mxtrain.errors import DataError
 from mxtrain.train import card, checkpoint
 from mxtrain.train.checkpoint import Snapshot
 
@@ -35,7 +37,7 @@ def card_of(out: Path, records: Any, *flags: str) -> dict[str, Any]:
 def saved(out: Path, *steps: int) -> None:
     for step in steps:
         files = {"weights.params": {"a": np.ones(3, np.float32)}}
-        checkpoint.write(out / "checkpoints", Snapshot(step, files, {"score": None}))
+        checkpoint.write(out / "checkpoints", Snapshot(step, files, {"score": None, "job": f"job {step}"}))
 
 
 def test_the_same_data_elsewhere_has_the_same_card(tmp_path: Path) -> None:
@@ -63,9 +65,18 @@ def test_all_who_share_a_disk_read_one_name(tmp_path: Path) -> None:
 def test_what_it_could_go_on_from(tmp_path: Path) -> None:
     saved(tmp_path, 3, 6, 9)
     records = open_records(rec(tmp_path / "a.rec", 2))
-    assert card_of(tmp_path, records)["checkpoints"] == [3, 6, 9]
-    for resume in ("never", str(tmp_path / "checkpoints" / "step-00000003")):
-        assert card_of(tmp_path, records, "--resume", resume)["checkpoints"] == []
+    for resume in ("auto", "never", str(tmp_path / "checkpoints" / "step-00000003")):
+        found = card_of(tmp_path, records, "--resume", resume)
+        assert (found["checkpoints"], found["savers"]) == ([3, 6, 9], ["job 3", "job 6", "job 9"])
+
+
+def test_who_begins_anew_is_not_kept_from_it_by_what_cannot_be_read(tmp_path: Path) -> None:
+    saved(tmp_path, 3)
+    (tmp_path / "checkpoints" / "step-00000003" / "weights.params").unlink()
+    records = open_records(rec(tmp_path / "a.rec", 2))
+    assert card_of(tmp_path, records, "--resume", "never")["checkpoints"] == []
+    with pytest.raises(DataError, match="none that can be read"):
+        card_of(tmp_path, records)
 
 
 def test_a_damaged_checkpoint_is_none_of_them(tmp_path: Path) -> None:

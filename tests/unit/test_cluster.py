@@ -47,7 +47,23 @@ def test_a_whole_set_is_a_place() -> None:
         token="secret",
         generation=3,
         has_lived=True,
+        job=found.job,
     )
+
+
+def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_tell() -> None:
+    assert of({"MXTRAIN_JOB": "secret", "MXTRAIN_JOB_ID": "slurm-7"}).job == "slurm-7"
+    named, other = of({"MXTRAIN_JOB": "secret"}).job, of({"MXTRAIN_JOB": "another"}).job
+    assert named == of({"MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "1"}).job != other
+    assert named and "secret" not in named
+
+
+@pytest.mark.parametrize(
+    ("variable", "count", "has_lived"),
+    [("MXTRAIN_RESTARTS", "", False), ("MXTRAIN_RESTARTS", "0", False), ("MXTRAIN_RESTARTS", "2", True)],
+)
+def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, has_lived: bool) -> None:
+    assert of({variable: count}).has_lived == has_lived
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))

@@ -251,6 +251,12 @@ def test_what_cannot_work_is_refused(tmp_path: Path, flags: str, words: str) -> 
     assert not (tmp_path / "run").exists(), "a refused run leaves no folder"
 
 
+def test_what_a_job_once_began_with_may_have_been_pruned(tmp_path: Path) -> None:
+    checks.check(
+        config.parse(["--train", "t.rec", "--out", str(tmp_path), "--resume", "nowhere"]), begins=False
+    )
+
+
 def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(UsageError, match="DMLC_ROLE=server"):

@@ -152,6 +152,11 @@ def test_the_generation_is_the_jobsets_restart_counter() -> None:
     assert environment(jobs("jobset")["worker"])["MXTRAIN_GENERATION"] == label
 
 
+def test_without_a_jobset_a_pod_knows_how_often_it_has_failed() -> None:
+    count = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"}}
+    assert environment(jobs("plain")["worker"])["MXTRAIN_RESTARTS"] == count
+
+
 @pytest.mark.parametrize("form", ["jobset", "plain"])
 def test_the_token_is_a_secret_and_new_each_time(form: str) -> None:
     texts = [k8s.render([*WANTED, "--form", form], FLAGS) for _ in range(2)]

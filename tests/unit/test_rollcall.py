@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.kv import rollcall
+from mxtrain.kv.cluster import Cluster
 from mxtrain.kv.rollcall import Card
 from tests.unit.jobs import place
 
@@ -44,7 +45,10 @@ def test_one_worker_writes_to_each_disk() -> None:
         card("worker-2", folder="y"),
         *HELPERS,
     ]
-    assert [go.writes for go in rollcall.divide(cards, 1, -1)] == [False, True, True, False, False]
+    told = rollcall.divide(cards, 1, -1)
+    assert [go.writes for go in told] == [False, True, True, False, False]
+    assert all(go.several_disks for go in told)
+    assert not any(go.several_disks for go in rollcall.divide([*cards[:2], *HELPERS], 1, -1))
 
 
 def test_two_machines_of_one_name_are_two() -> None:
@@ -83,19 +87,78 @@ def test_all_go_on_from_the_newest_step_that_all_have(
     disks: list[tuple[str, tuple[int, ...]]], step: int
 ) -> None:
     workers = [card(f"worker-{n}", folder=folder, checkpoints=has) for n, (folder, has) in enumerate(disks)]
-    assert rollcall.resume_step(workers) == step
+    for has_lived in (False, True):
+        assert rollcall.resume_step(workers, place("scheduler", 1, has_lived=has_lived)) == step
 
 
 def test_a_bare_disk_is_told_what_to_copy() -> None:
     workers = [card("worker-0", folder="x"), card("worker-1", folder="y", checkpoints=(5, 10))]
-    reason = rollcall.resume_step(workers)
+    reason = rollcall.resume_step(workers, place("scheduler", 1))
     assert isinstance(reason, str)
     assert reason.startswith("worker-0 (a, pid 1) has no checkpoint") and "step-00000010" in reason
 
 
+SECOND_LIFE = place("scheduler", 1, job="ours", has_lived=True)
+FIRST_LIFE = dataclasses.replace(SECOND_LIFE, has_lived=False)  # of a job that has the name of an older one
+
+
+def savers(resume: str, *disks: dict[int, str]) -> list[Card]:
+    """A worker on each disk, which holds steps of these jobs."""
+    return [
+        card(
+            f"worker-{number}",
+            folder=str(number),
+            config={"resume": resume},
+            checkpoints=tuple(disk),
+            savers=tuple(disk.values()),
+        )
+        for number, disk in enumerate(disks)
+    ]
+
+
+@pytest.mark.parametrize("resume", ["auto", "never", "elsewhere/step-00000003"])
+def test_a_death_in_the_first_checkpoint_of_all_is_a_beginning(resume: str) -> None:
+    workers = savers(resume, {10: "ours"}, {}, {10: "ours"})
+    assert rollcall.resume_step(workers, SECOND_LIFE) == rollcall.FRESH
+
+
+@pytest.mark.parametrize(
+    ("cluster", "disk"),
+    [
+        (FIRST_LIFE, {10: "ours"}),
+        (SECOND_LIFE, {10: "theirs"}),
+        (SECOND_LIFE, {10: "theirs", 20: "ours"}),
+        (SECOND_LIFE, {10: "ours", 20: "ours"}),  # of step 10 both were known to be there
+    ],
+)
+def test_a_host_that_has_lost_its_folder_is_none(cluster: Cluster, disk: dict[int, str]) -> None:
+    reason = rollcall.resume_step(savers("auto", disk, {}), cluster)
+    assert isinstance(reason, str) and reason.startswith("worker-1 (a, pid 1) has no checkpoint")
+
+
+@pytest.mark.parametrize("resume", ["never", "elsewhere/step-00000003"])
+@pytest.mark.parametrize(
+    ("disks", "step"),
+    [
+        ([{10: "ours"}, {10: "ours"}], 10),
+        ([{10: "ours", 20: "ours"}, {10: "ours"}], 10),
+        ([{5: "theirs", 10: "ours"}, {10: "ours"}], 10),
+        ([{10: "theirs", 20: ""}, {10: "theirs"}], rollcall.FRESH),
+        ([{10: "ours", 90: "theirs"}, {10: "ours", 90: "theirs"}], 10),
+    ],
+)
+def test_whatever_a_job_began_with_it_goes_on_from_what_it_has_saved_itself(
+    resume: str, disks: list[dict[int, str]], step: int
+) -> None:
+    workers = savers(resume, *disks)
+    assert rollcall.resume_step(workers, SECOND_LIFE) == step
+    assert rollcall.resume_step(workers, FIRST_LIFE) == rollcall.FRESH
+
+
 def test_disks_without_a_common_step_are_named() -> None:
     reason = rollcall.resume_step(
-        [card("worker-0", folder="x", checkpoints=(5,)), card("worker-1", folder="y", checkpoints=(7,))]
+        [card("worker-0", folder="x", checkpoints=(5,)), card("worker-1", folder="y", checkpoints=(7,))],
+        place("scheduler", 1),
     )
     assert isinstance(reason, str)
     assert "worker-0 (a, pid 1) has checkpoints of steps 5, worker-1 (a, pid 1) of 7" in reason
@@ -145,7 +208,14 @@ def test_a_server_needs_the_same_versions_of_what_it_has() -> None:
 
 
 def test_a_card_survives_its_way() -> None:
-    whole = card("worker-0", versions={"a": "1"}, config={"lr": 0.1}, checkpoints=(1, 2), failed=(3, "why"))
+    whole = card(
+        "worker-0",
+        versions={"a": "1"},
+        config={"lr": 0.1},
+        checkpoints=(1, 2),
+        savers=("a", ""),
+        failed=(3, "why"),
+    )
     message = json.loads(json.dumps(rollcall.hello(place("worker-0", 1), whole)))
     assert rollcall.card_of(message["card"]) == whole
 

@@ -98,7 +98,7 @@ def test_two_at_once_are_one_wish() -> None:
 class Two:
     """A worker whose only colleague puts in `theirs`."""
 
-    number, count, writes, local_workers = 0, 2, True, 2
+    number, count, writes, local_workers, job = 0, 2, True, 2, ""
 
     def __init__(self, *theirs: float):
         self.theirs = theirs

@@ -113,6 +113,12 @@ def test_a_step_runs_on_its_node_alone_beside_the_supervisor() -> None:
     assert words[-3:] == ["-m", "mxtrain.launch", "share"]
 
 
+def test_out_of_the_queue_again_it_is_the_same_job_in_another_life() -> None:
+    first, again = ({"SLURM_JOB_ID": "7", **more} for more in ({}, {"SLURM_RESTART_COUNT": "1"}))
+    assert slurm.identity(first) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "0"}
+    assert slurm.identity(again) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "1"}
+
+
 def test_outside_an_allocation_it_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     with pytest.raises(UsageError, match="no Slurm allocation here"):

@@ -118,23 +118,19 @@ def test_addresses() -> None:
 def test_each_life_has_its_own_port_and_generation(tmp_path: Path) -> None:
     known = [Host("a", 2), Host("b")]
     for generation, port in ((0, 9091), (3, 9094), (8, 9091), (21, 9096)):  # never one that is not its own
-        for share in shares(hosts.life(job(tmp_path), known, generation, goes_on=False)):
+        for share in shares(hosts.life(job(tmp_path), known, generation)):
             assert share.cluster == Cluster("10.0.0.1", port, 3, 2)
             assert (share.generation, share.token, tuple(share.flags)) == (generation, TOKEN, FLAGS)
-    (share, _) = shares(hosts.life(job(tmp_path), known, 1, goes_on=True))
-    assert share.flags[-2:] == ["--resume", "auto"]
 
 
 def test_fewer_hosts_have_as_many_workers_as_they_can(tmp_path: Path) -> None:
-    (share,) = shares(hosts.life(job(tmp_path), [Host("b", 2)], 1, goes_on=True))
+    (share,) = shares(hosts.life(job(tmp_path), [Host("b", 2)], 1))
     assert share.roles == ["scheduler", "server-0", "server-1", "worker-0", "worker-1"]
     assert share.cluster.num_workers == 3  # the roll call waits for the third, and goes without it
 
 
 def test_a_share_becomes_processes_with_the_environment_of_their_role(tmp_path: Path) -> None:
-    (_, share) = shares(
-        hosts.life(job(tmp_path, environment={"A": "b c"}), [Host("a", 2), Host("b")], 4, goes_on=False)
-    )
+    (_, share) = shares(hosts.life(job(tmp_path, environment={"A": "b c"}), [Host("a", 2), Host("b")], 4))
     server, worker = hosts.processes(share, tmp_path)
     assert worker.argv == (sys.executable, "-m", "mxtrain.fit", *FLAGS)
     assert (
@@ -155,7 +151,7 @@ def test_a_share_becomes_processes_with_the_environment_of_their_role(tmp_path: 
 
 
 def test_the_token_is_in_no_command_line(tmp_path: Path) -> None:
-    for process in hosts.life(job(tmp_path), [Host("a", 3)], 0, goes_on=False):
+    for process in hosts.life(job(tmp_path), [Host("a", 3)], 0):
         assert TOKEN not in " ".join(process.argv)
         assert TOKEN in process.stdin
 

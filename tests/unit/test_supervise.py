@@ -38,7 +38,7 @@ def test_when_one_is_killed_all_start_again(start: Callable[..., Job], victim: s
     job = start(**{**codes, victim.replace("-", "_"): "life or kill(9)"})
     code, _, stderr = job.ended()
     assert code == 0
-    assert f"{victim} was killed by SIGKILL; restart 1 of 3 in 0.1 s from the beginning" in stderr
+    assert f"{victim} was killed by SIGKILL; restart 1 of 3 in 0.1 s from the newest checkpoint" in stderr
     for name in NAMES:
         lines = job.log(name).splitlines()
         assert [line for line in lines if line.startswith("---")] == [lines[0], lines[-2]]
@@ -99,7 +99,7 @@ def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> 
 
 def test_a_newer_checkpoint_forgives(start: Callable[..., Job]) -> None:
     (job_0, job_1) = (
-        "save(10 * life) if life < 4 else None; print(os.environ['GOES_ON']); life > 3 or wait()",
+        "save(10 * life) if life < 4 else None; life > 3 or wait()",
         "time.sleep(0.3); life > 3 or kill(9)",
     )
     done = "life > 3 or wait()"
@@ -107,17 +107,14 @@ def test_a_newer_checkpoint_forgives(start: Callable[..., Job]) -> None:
     code, _, stderr = job.ended()
     assert code == 0
     assert stderr.count("restart 1 of 1 in 0.1 s") == 4
-    said = [line for line in job.log("worker-0").splitlines() if line in ("True", "False")]
-    assert said == ["False", "True", "True", "True", "True"]
 
 
 def test_a_checkpoint_of_another_job_is_not_progress(start: Callable[..., Job], tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints" / "step-00000070").mkdir(parents=True)
-    job = start(max_restarts=1, worker_0="print(os.environ['GOES_ON']); kill(9)")
-    code, stdout, stderr = job.ended()
+    job = start(max_restarts=1, worker_0="kill(9)")
+    code, _, stderr = job.ended()
     assert code == supervise.GAVE_UP
     assert "restart 1 of 1 in 0.1 s from step 70" in stderr
-    assert "True" not in stdout and stdout.count("False") == 2
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
@@ -185,14 +182,14 @@ def test_a_command_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> N
     policy = supervise.Policy(dict)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(FileNotFoundError):
-        supervise.supervise(lambda life, goes_on: processes, policy)
+        supervise.supervise(lambda life: processes, policy)
     assert signal.getsignal(signal.SIGTERM) is before
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "sleep"], capture_output=True).stdout == b""
 
 
 def test_a_process_reads_what_it_is_given(tmp_path: Path) -> None:
     process = Process("scheduler", ("cat",), {}, tmp_path / "scheduler.log", stdin="a secret\n")
-    assert supervise.supervise(lambda life, goes_on: [process], supervise.Policy(dict)) == 0
+    assert supervise.supervise(lambda life: [process], supervise.Policy(dict)) == 0
     assert process.log.read_text().endswith("\na secret\n")
 
 
