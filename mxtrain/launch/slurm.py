@@ -22,12 +22,8 @@ from mxtrain.arguments import Parser
 from mxtrain.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
-<<<<<<< HEAD
 from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, Job
-=======
-from mxtrain.launch.hosts import Host, Job
 from mxtrain.launch.plan import JOB_ID, RESTARTS
->>>>>>> 35bf4fb32c4bee29240aec0d631e72ae562b138d
 from mxtrain.launch.supervise import policy, supervise
 
 PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
