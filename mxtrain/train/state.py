@@ -14,6 +14,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
+import numpy as np
+
 import mxtrain
 from mxtrain import config, layout
 from mxtrain.config import Run
@@ -173,4 +175,15 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
         checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
     progress = {field.name: state[field.name] for field in dataclasses.fields(Progress)}
     scale, best = LossScale(**progress["scale"]), progress["best"] and Best(*progress["best"])
-    return Progress(**{**progress, "scale": scale, "best": best})
+    return _scored_alike(Progress(**{**progress, "scale": scale, "best": best}), parts.group)
+
+
+def _scored_alike(progress: Progress, group: Group) -> Progress:
+    """A step is saved again once it has a score; a death may leave that on some disks and not on others."""
+    mine = np.zeros((2, group.count))
+    if progress.score is not None:
+        mine[:, group.number] = 1, progress.score
+    is_known, scores = group.sum(mine)
+    if progress.score is None and is_known.any():
+        return progress.scored(float(scores[is_known.argmax()]))
+    return progress

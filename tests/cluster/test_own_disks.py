@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -31,12 +33,14 @@ FLAGS = [
     *("--batch-size", "32", "--micro-batch", "16", "--max-steps", "20", "--start-timeout", "40"),
     *("--checkpoint-steps", "5", "--keep-last", "1", "--keep-best", "0"),
 ]
-# Read by Python at its start: in the first life this step's checkpoint takes longer than the test.
+# Read by Python at its start: in the first life this step's checkpoint takes longer than the test, the first or second
+# time that it is written.
 SLOW_DISK = """
 import os, time
 fsync = os.fsync
 def slow(handle):
-    if "/.writing-{step}/" in os.readlink("/proc/self/fd/" + str(handle)) and os.environ["MXTRAIN_RESTARTS"] == "0":
+    folder, writing, _ = os.readlink("/proc/self/fd/" + str(handle)).partition("/.writing-{step}/")
+    if writing and os.path.exists(folder + "/{step}") == {again} and os.environ["MXTRAIN_RESTARTS"] == "0":
         time.sleep(100)
     fsync(handle)
 os.fsync = slow
@@ -44,35 +48,49 @@ os.fsync = slow
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("step", "resume"), [(5, "auto"), (10, "never")])
+@pytest.mark.parametrize(
+    ("step", "resume", "again"), [(5, "auto", False), (10, "never", False), (20, "auto", True)]
+)
 def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
-    digits: Path, tmp_path: Path, step: int, resume: str
+    digits: Path, tmp_path: Path, step: int, resume: str, again: bool
 ) -> None:
-    """All begin anew if it was the first, else they go on from the one before, also where one said never."""
+    """All begin anew if it was the first, else they go on from the one before, also where one said never.
+
+    The last one is written again with the score: who has it is ahead of the others by that alone.
+    """
     disks = [tmp_path / "a", tmp_path / "b"]
     outs = [tmp_path / "scheduler", tmp_path / "server", *disks]
     name = f"step-{step:08d}"
     (tmp_path / "slow").mkdir()
-    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_DISK.format(step=name))
-    data = ["--train", str(digits / "train.rec"), "--resume", resume]
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_DISK.format(step=name, again=again))
+    data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--resume", resume]
     given = ["--root", f"127.0.0.1:{free_port()}", "-n", "2", "-s", "1", "--", *data, *FLAGS, "--out"]
     lines = [
         [sys.executable, "-m", "mxtrain.launch", role, *given, str(out)] for role, out in zip(ROLES, outs)
     ]
     slow = {"PYTHONPATH": f"{tmp_path / 'slow'}:{os.environ.get('PYTHONPATH', ROOT)}"}
     with all_started(lines, [{}, {}, {}, slow]) as runs:
-        wait_until((disks[0] / "checkpoints" / name).exists, runs[2])
+        wait_until(lambda: has_score(disks[0] / "checkpoints" / name) in (again, True), runs[2])
         wait_until((disks[1] / "checkpoints" / f".writing-{name}").exists, runs[3])
         (worker,) = children(runs[3].pid)
         os.kill(worker, signal.SIGKILL)
         said = [run.communicate(timeout=100)[0] for run in runs]
         assert [run.returncode for run in runs] == [0] * 4, said
+    began = {5: [], 10: ["step-00000005"], 20: ["step-00000020"]}[step]
     for out in disks:
         (log,) = (out / "logs").glob("worker-*.log")
-        assert ("/step-00000005\n" in log.read_text()) == (step == 10)
+        assert re.findall(r"going on from .*/(step-\d+)\n", log.read_text()) == began
         assert newest(out).name == "step-00000020"
-        assert [each["step"] for each in curve(out)] == list(range(1, 21))
+        assert [each["step"] for each in curve(out)] == [*range(1, 21), 20]
     assert (newest(disks[0]) / "weights.params").read_bytes() == (
         newest(disks[1]) / "weights.params"
     ).read_bytes()
     assert [path.name for path in disks[0].glob("previous-*/checkpoints/*")] == [name] * (step == 5)
+
+
+def has_score(checkpoint: Path) -> bool | None:
+    """Of a checkpoint; None where there is none."""
+    try:
+        return json.loads((checkpoint / "state.json").read_text())["score"] is not None
+    except OSError:
+        return None

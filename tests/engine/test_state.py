@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +101,35 @@ def test_going_on_with_more_devices(tmp_path: Path) -> None:
     more = state.build(wider, len(CLASSES))
     _, losses = advance(more, state.restore(wider, more, checkpoint.newest(tmp_path / "checkpoints")), 3)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+class Two:
+    """A worker whose only colleague's disk has `theirs`: whether there is a score, and which."""
+
+    number, count, writes, local_workers, job = 1, 2, True, 2, ""
+
+    def __init__(self, *theirs: float):
+        self.theirs = np.array(theirs)
+
+    def sum(self, values: Any) -> Any:
+        return values + np.stack([self.theirs, np.zeros(2)], axis=1)
+
+    def tell(self, phase: str, step: int) -> None: ...
+
+
+def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    for mine, theirs, expected in (
+        (progress, (1, 0.3), progress.scored(0.3)),
+        (progress.scored(0.3), (0, 0), progress.scored(0.3)),
+        (progress.scored(0.0), (1, 0.0), progress.scored(0.0)),
+        (progress, (0, 0), progress),
+    ):
+        save(run, parts, mine)
+        among = dataclasses.replace(parts, group=Two(*theirs))
+        assert state.restore(run, among, checkpoint.newest(tmp_path / "checkpoints")) == expected
 
 
 def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
