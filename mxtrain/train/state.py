@@ -50,6 +50,7 @@ class Parts:
     clip_value: float
     ema: Ema | None
     teacher: Teacher | None
+    to_pictures: bool  # gradients go back to the pictures, for the statistics of norms that train nothing
     group: Group  # all workers
     together: Group  # those that make a step together: all, or where nobody waits for others this one alone
 
@@ -108,6 +109,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
         optim.clip_value,
         ema,
         teacher.build(run, places),
+        statistics.need_gradient_of_pictures(net),
         group,
         together(group, run.layout.kvstore),
     )
