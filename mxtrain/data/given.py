@@ -106,7 +106,8 @@ class GivenBatches:
             raise DataError(
                 f"{self.path}: ended before its {len(self._batches)} batches; its len() must be right"
             )
-        data, label = (np.ascontiguousarray(_to_numpy(part), np.float32) for part in batch)
+        # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
+        data, label = (np.array(_to_numpy(part), np.float32, order="C") for part in batch)
         if label.shape != (self._batch_size,):
             raise UsageError(
                 f"{self.path}: gave labels of shape {label.shape}, but a batch is a step: give as many as --batch-size "

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mxtrain import checks, config
+from mxtrain.data import mix
 from mxtrain.data.given import GivenDataset
 from mxtrain.data.loader import Request
 from mxtrain.errors import DataError, UsageError
@@ -68,6 +69,17 @@ def test_a_data_loader_is_cut_into_micro_batches_and_begun_anew_each_epoch() -> 
     assert (data.dtype, data.shape[1:]) == (np.float32, (3, 24, 24))
     with given.loader(requests(6, first=2), 2) as loader:
         np.testing.assert_array_equal(np.concatenate([batch.data for batch in loader]), data[32:])
+
+
+def test_the_users_arrays_stay_as_they_are() -> None:
+    """Mixing works in place."""
+    given = opened("arrays", "--num-classes", "2")
+    before = [part.copy() for part in given._batches.batches[0]]
+    with given.loader(requests(1), 2) as loader:
+        for batch in loader:
+            mix.mix(batch.data, batch.label, 0, 0, seed=0, mixup=1.0, cutmix=1.0)
+    for part, was in zip(given._batches.batches[0], before):
+        np.testing.assert_array_equal(part, was)
 
 
 @pytest.mark.parametrize(
