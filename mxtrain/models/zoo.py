@@ -29,6 +29,9 @@ def build(name: str, num_classes: int) -> Any:
     net = names.load_path("--model", name)(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    for parameter in net.collect_params().values():
+        if parameter.grad_req == "add":  # the step sums micro-batches itself, and nobody would clear these
+            parameter.grad_req = "write"
     return net
 
 

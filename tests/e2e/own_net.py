@@ -28,6 +28,20 @@ def imperative_net(num_classes: int) -> Any:
     return Imperative(num_classes)
 
 
+def plain(num_classes: int) -> Any:
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(8, 3), nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Dense(num_classes)
+    )
+    return net
+
+
+def adding(num_classes: int) -> Any:
+    net = plain(num_classes)
+    net.collect_params().setattr("grad_req", "add")
+    return net
+
+
 def three_outputs(num_classes: int) -> Any:
     return nn.Dense(3)
 

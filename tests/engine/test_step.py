@@ -135,6 +135,13 @@ def test_elsewhere_no_gradient_goes_back_to_the_pictures(flags: str) -> None:
     assert not parts_of(FLAGS + flags).to_pictures
 
 
+def test_gradients_that_add_up_in_a_users_net_are_of_one_step_here() -> None:
+    plain, adding = (
+        train(parts_of(FLAGS + f"--model tests.e2e.own_net:{name}"), 6) for name in ("plain", "adding")
+    )
+    np.testing.assert_array_equal(adding, plain)
+
+
 def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
     first, second = (train(parts_of(FLAGS + "--devices cpu:0,1"), 5) for _ in range(2))
     assert first == second
