@@ -42,5 +42,17 @@ def arrays():
     return Arrays()
 
 
+def no_batches():
+    return (batch for batch in batches())
+
+
+def too_few():
+    return gluon.data.DataLoader(dataset(8), batch_size=16, last_batch="discard")
+
+
+def empty():
+    return dataset(0)
+
+
 def nothing():
     return 7
