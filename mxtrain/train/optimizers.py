@@ -73,4 +73,6 @@ def build(optim: Optim) -> Any:
     optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
     if not isinstance(optimizer, mx.optimizer.Optimizer):
         raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")
+    if optimizer.lr_scheduler is not None:
+        raise UsageError(f"--optimizer {name}: has an lr_scheduler; leave it out, rates come from --schedule")
     return optimizer
