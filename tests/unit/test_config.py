@@ -289,6 +289,14 @@ def test_accumulate_is_derived_or_checked() -> None:
         plan("--batch-size 64 --accumulate 3 --micro-batch 16 --devices cpu:0,1")
 
 
+def test_the_number_advised_is_what_leaving_it_out_gives() -> None:
+    with pytest.raises(UsageError, match=r"leave --accumulate out \(it is 5\) or give --batch-size 12"):
+        plan("--batch-size 10 --accumulate 6 --micro-batch 2")
+    assert plan("--batch-size 10 --micro-batch 2").accumulate == 5
+    with pytest.raises(UsageError, match="leave --accumulate out or give --batch-size 12"):
+        plan("--batch-size 10 --accumulate 6")
+
+
 def test_a_plan_says_which_replicas_compute_nothing() -> None:
     four = "--devices cpu:0,1,2,3 --batch-size"
     assert "2 of them compute nothing: --micro-batch 16 gives each" in str(plan(f"{four} 64"))
