@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from mxtrain import layout, machine, names
-from mxtrain.config import Run
+from mxtrain.config import Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
@@ -138,6 +138,14 @@ def _check_model(run: Run) -> None:
         raise UsageError(
             f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
         )
+    for flag, value, default in (
+        ("--distill-weight", run.optim.distill_weight, Optim.distill_weight),
+        ("--distill-temperature", run.optim.distill_temperature, Optim.distill_temperature),
+    ):
+        if value != default and not run.model.teacher:
+            raise UsageError(
+                f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
+            )
     if run.optim.distill_weight > 1:
         raise UsageError(f"--distill-weight {run.optim.distill_weight:g}: give a share from 0 to 1")
     if not 0 < run.optim.distill_temperature < float("inf"):
@@ -204,8 +212,12 @@ def _check_store(run: Run) -> None:
         )
     if store not in names.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
-    for flag, count in (("--num-workers", run.layout.num_workers), ("--num-servers", run.layout.num_servers)):
-        if count > 1:
+    for flag, count, alone in (
+        ("--num-workers", run.layout.num_workers, 1),
+        ("--num-servers", run.layout.num_servers, 1),
+        ("--min-workers", run.layout.min_workers, 0),
+    ):
+        if count > alone:
             raise UsageError(f"{flag} {count} needs a dist_* --kvstore, but it is {store}; leave {flag} out")
     role = os.environ.get("DMLC_ROLE", "")
     if role:
