@@ -28,6 +28,7 @@ def check(run: Run) -> None:
     _check_devices(run)
     _check_batch(run)
     _check_resume(run.keep.resume)
+    _check_origins(run)
     if not run.keep.dry_run:
         _check_out(Path(run.keep.out))
 
@@ -266,6 +267,17 @@ def _check_resume(resume: str) -> None:
         raise UsageError(
             f"--resume {resume}: no checkpoint there; give auto, never or a folder in RUN/checkpoints"
         )
+
+
+def _check_origins(run: Run) -> None:
+    """Starting anew sets the folder's checkpoints aside, before anything is read from them."""
+    checkpoints = Path(run.keep.out).resolve() / "checkpoints"
+    if run.keep.resume != "never" or not checkpoints.exists():
+        return
+    for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
+        path = Path(origin or "/").resolve()
+        if path == checkpoints.parent or checkpoints in (path, *path.parents):
+            raise UsageError(f"{flag} {origin}: --resume never would set it aside; give another --out")
 
 
 def _check_out(out: Path) -> None:

@@ -262,6 +262,20 @@ def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
 
 
+@pytest.mark.parametrize("flag", ["--pretrained", "--teacher"])
+@pytest.mark.parametrize(
+    "origin", ["run", "run/checkpoints/step-1", "run/../run/checkpoints/step-1/weights.params"]
+)
+def test_what_would_be_set_aside_is_no_origin(tmp_path: Path, flag: str, origin: str) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    run = ["--train", "t.rec", flag, str(tmp_path / origin), "--out", str(tmp_path / "run")]
+    with pytest.raises(UsageError, match=f"{flag} .*set it aside"):
+        checks.check(config.parse([*run, "--resume", "never"]))
+    checks.check(config.parse(run))
+    run[3] = str(tmp_path / "run" / "previous-1")
+    checks.check(config.parse([*run, "--resume", "never"]))
+
+
 def test_out_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out"):
