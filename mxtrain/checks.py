@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from mxtrain import arguments, layout, machine, names
-from mxtrain.config import Run
+from mxtrain.config import Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
@@ -29,6 +29,7 @@ def check(run: Run, begins: bool = True) -> None:
     _check_batch(run)
     if begins:  # else the job may have pruned what it once began with
         _check_resume(run.keep.resume)
+        _check_origins(run)
     if not run.keep.dry_run:
         _check_out(Path(run.keep.out))
 
@@ -149,6 +150,14 @@ def _check_model(run: Run) -> None:
         raise UsageError(
             f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
         )
+    for flag, value, default in (
+        ("--distill-weight", run.optim.distill_weight, Optim.distill_weight),
+        ("--distill-temperature", run.optim.distill_temperature, Optim.distill_temperature),
+    ):
+        if value != default and not run.model.teacher:
+            raise UsageError(
+                f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
+            )
     if run.optim.distill_weight > 1:
         raise UsageError(f"--distill-weight {run.optim.distill_weight:g}: give a share from 0 to 1")
     if not 0 < run.optim.distill_temperature < float("inf"):
@@ -215,8 +224,12 @@ def _check_store(run: Run) -> None:
         )
     if store not in names.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
-    for flag, count in (("--num-workers", run.layout.num_workers), ("--num-servers", run.layout.num_servers)):
-        if count > 1:
+    for flag, count, alone in (
+        ("--num-workers", run.layout.num_workers, 1),
+        ("--num-servers", run.layout.num_servers, 1),
+        ("--min-workers", run.layout.min_workers, 0),
+    ):
+        if count > alone:
             raise UsageError(f"{flag} {count} needs a dist_* --kvstore, but it is {store}; leave {flag} out")
     role = os.environ.get("DMLC_ROLE", "")
     if role:
@@ -265,6 +278,17 @@ def _check_resume(resume: str) -> None:
         raise UsageError(
             f"--resume {resume}: no checkpoint there; give auto, never or a folder in RUN/checkpoints"
         )
+
+
+def _check_origins(run: Run) -> None:
+    """Starting anew sets the folder's checkpoints aside, before anything is read from them."""
+    checkpoints = Path(run.keep.out).resolve() / "checkpoints"
+    if run.keep.resume != "never" or not checkpoints.exists():
+        return
+    for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
+        path = Path(origin or "/").resolve()
+        if path == checkpoints.parent or checkpoints in (path, *path.parents):
+            raise UsageError(f"{flag} {origin}: --resume never would set it aside; give another --out")
 
 
 def _check_out(out: Path) -> None:

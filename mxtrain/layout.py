@@ -83,8 +83,10 @@ def batch_plan(run: Run) -> BatchPlan:
     derived = math.ceil(num_micro_batches / num_replicas)
     if accumulate and accumulate != derived:
         product = f"{micro_batch} x {accumulate} x {num_replicas} replicas"
+        # Without a --micro-batch the cut, and so the number, is another once --accumulate is left out.
+        instead = f" (it is {derived})" if run.optim.micro_batch else ""
         raise UsageError(
             f"--batch-size {batch_size} is not --micro-batch x --accumulate x replicas ({product}); "
-            f"leave --accumulate out (it is {derived}) or give --batch-size {micro_batch * accumulate * num_replicas}"
+            f"leave --accumulate out{instead} or give --batch-size {micro_batch * accumulate * num_replicas}"
         )
     return BatchPlan(batch_size, micro_batch, num_micro_batches, num_replicas, derived)

@@ -122,6 +122,14 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+class LogFile(logging.FileHandler):
+    """Silent about a full disk, which logging would tell in tracebacks: the run itself ends with one line on it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def start_log(level: str, path: Path | None = None) -> None:
     """From here on the log goes to stderr, and whole to a file if one is given."""
     root = logging.getLogger("mxtrain")
@@ -133,6 +141,6 @@ def start_log(level: str, path: Path | None = None) -> None:
     root.propagate = False
     if path is not None:
         path.parent.mkdir(exist_ok=True)
-        to_file = logging.FileHandler(str(path), encoding="utf-8")
+        to_file = LogFile(str(path), encoding="utf-8")
         to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         root.addHandler(to_file)

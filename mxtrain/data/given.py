@@ -66,11 +66,13 @@ class GivenDataset:
 class GivenBatches:
     """A DataLoader, each batch of which is one step."""
 
-    def __init__(self, name: str, batches: Any, batch_size: int):
+    def __init__(self, name: str, batches: Any, batch_size: int, image_size: int):
         self.path = Path(name)
+        self.files: list[Path] = []
         self.class_names = None
         self._batches = batches
         self._batch_size = batch_size
+        self._shape = (batch_size, 3, image_size, image_size)
 
     def __len__(self) -> int:
         """Samples in an epoch."""
@@ -104,17 +106,29 @@ class GivenBatches:
     def _checked(self, batch: Any, num_classes: int) -> tuple[Array, Array]:
         if batch is None:
             raise DataError(
-                f"{self.path}: ended before its {len(self._batches)} batches; its len() must be right"
+                f"--train {self.path}: ended before its {len(self._batches)} batches; its len() must be right"
             )
-        data, label = (np.ascontiguousarray(_to_numpy(part), np.float32) for part in batch)
+        try:
+            # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
+            data, label = (np.array(_to_numpy(part), np.float32, order="C") for part in batch)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"--train {self.path}: gave something else than two arrays ({error}); give (pictures, labels)"
+            ) from None
         if label.shape != (self._batch_size,):
             raise UsageError(
-                f"{self.path}: gave labels of shape {label.shape}, but a batch is a step: give as many as --batch-size "
-                f"{self._batch_size}, with last_batch='discard'"
+                f"--train {self.path}: gave labels of shape {label.shape}, but a batch is a step: give as many as "
+                f"--batch-size {self._batch_size}, with last_batch='discard'"
+            )
+        if data.shape != self._shape:
+            raise UsageError(
+                f"--train {self.path}: gave pictures of shape {data.shape}; give {self._shape}, as --batch-size and "
+                "--image-size say"
             )
         if not ((label >= 0) & (label < num_classes)).all():
             raise DataError(
-                f"{self.path}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes"
+                f"--train {self.path}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} "
+                "classes"
             )
         return data, label
 

@@ -67,8 +67,14 @@ def zero_gamma(net: Any, name: str) -> None:
         ) from None
     if not branches.gammas:
         raise UsageError(f"--zero-gamma: {name} has no residual branch that ends in a norm; leave it out")
-    for parameter in net.collect_params().values():
-        if parameter.name in branches.gammas:
-            parameter.init = mx.init.Zero()
+    gammas = [each for each in net.collect_params().values() if each.name in branches.gammas]
+    frozen = [gamma.name for gamma in gammas if gamma.grad_req == "null"]
+    if frozen:
+        raise UsageError(
+            f"--zero-gamma: {frozen[0]} is frozen, so its branch would stay zero for good; leave --zero-gamma out, "
+            "or --freeze less"
+        )
+    for gamma in gammas:
+        gamma.init = mx.init.Zero()
     rest = f"; {branches.num_without} others end in no norm" if branches.num_without else ""
     logger.info("--zero-gamma: %d residual branches begin as zero%s", len(branches.gammas), rest)

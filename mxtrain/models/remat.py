@@ -53,6 +53,7 @@ class Recomputed(mx.gluon.Block):
         ]
         self._draws = [_draws(segment) for segment in self._segments]
         self._running = [running_statistics(segment) for segment in self._segments]
+        self._first = _first_trained(self._segments)
         self._whole = False
         self._under_way: dict[Any, list[Kept]] = {}
 
@@ -93,13 +94,15 @@ class Recomputed(mx.gluon.Block):
         return self._segments[-1](data)
 
     def finish_backward(self, context: Any) -> None:
-        """After `backward` has gone through the loss and the last segment: through the others."""
+        """After `backward` has gone through the loss and the last segment: through the others that it concerns."""
         kept = self._under_way.pop(context)
         gradient = kept.pop().start.grad
-        for segment in reversed(self._segments[:-1]):
+        # What comes before all that trains matters only to who wants the gradient of the pictures.
+        first = self._first if kept[0].start.grad is None else 0
+        for place in reversed(range(first, len(self._segments) - 1)):
             mx.nd.waitall()
-            start, seed = kept.pop()
-            if kept:  # pictures need no gradient
+            segment, (start, seed) = self._segments[place], kept.pop()
+            if place > first:
                 start.attach_grad()
             _seed(seed, context)
             with mx.autograd.record():
@@ -151,6 +154,15 @@ def _types_between(parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...
         data = segments.chain(of_segment, data)
         types.append(data.dtype)
     return types
+
+
+def _first_trained(parts: Sequence[Any]) -> int:
+    """The first segment that has a parameter which trains."""
+    return next(
+        place
+        for place, segment in enumerate(parts)
+        if any(parameter.grad_req != "null" for parameter in segment.collect_params().values())
+    )
 
 
 def _draws(segment: Any) -> bool:

@@ -29,6 +29,9 @@ def build(name: str, num_classes: int) -> Any:
     net = names.load_path("--model", name)(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    for parameter in net.collect_params().values():
+        if parameter.grad_req == "add":  # the step sums micro-batches itself, and nobody would clear these
+            parameter.grad_req = "write"
     return net
 
 
@@ -59,6 +62,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
             f"--model {name} does not take pictures of --image-size {image_size}: {_reason(error)}"
         ) from None
     _check_output(name, output, num_classes)
+    _refuse_unused(name, net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"--model {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
@@ -80,6 +84,16 @@ def _check_output(name: str, output: Any, num_classes: int) -> None:
         raise UsageError(
             f"--model {name}: gives {shape} for one picture, but there are {num_classes} classes; "
             f"it has to give one array of shape (pictures, {num_classes})"
+        )
+
+
+def _refuse_unused(name: str, net: Any) -> None:
+    """A layer that has not been called does not know the shape of its parameters."""
+    unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
+    if unknown:
+        raise UsageError(
+            f"--model {name}: has a layer that it never calls ({', '.join(unknown)}); take it out, or give it the "
+            "numbers that it takes (in_units, in_channels)"
         )
 
 

@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 from mxtrain import names, runtime
-from mxtrain.config import Run
+from mxtrain.config import Data, Run
 from mxtrain.data.given import GivenBatches, GivenDataset, is_data_loader
 from mxtrain.data.sets import open_set
-from mxtrain.errors import UsageError
+from mxtrain.errors import DataError, UsageError
 from mxtrain.kv import cluster
 
 
@@ -22,28 +22,62 @@ def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
     runtime.load(cluster.workers_here(os.environ, run), run.layout.threads or None)
     given = names.load_path(flag, path)()
-    if not is_data_loader(given):
-        if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
-            raise UsageError(
-                f"{flag} {path}: returned {type(given).__name__}; return a Dataset or a DataLoader"
-            )
-        if run.data.cache == "disk":
-            raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-        return GivenDataset(path, given)
+    if is_data_loader(given):
+        return _batches(flag, path, given, run)
+    if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
+        raise UsageError(f"{flag} {path}: returned {type(given).__name__}; return a Dataset or a DataLoader")
+    if not len(given):
+        raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
+    if run.data.cache == "disk":
+        raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
+    return GivenDataset(path, given)
+
+
+def _batches(flag: str, path: str, given: Any, run: Run) -> GivenBatches:
+    """A DataLoader's, where a run can be made of them."""
     if flag != "--train":
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
+        )
+    if not hasattr(given, "__len__"):
+        raise UsageError(
+            f"{flag} {path}: returned a {type(given).__name__}, which has no len(); return a DataLoader, or what "
+            "has a len() and can be iterated once an epoch"
+        )
+    if not len(given):
+        raise DataError(
+            f"{flag} {path}: returned a DataLoader of no batches; give it at least --batch-size "
+            f"{run.optim.batch_size} samples, or lower that"
         )
     if run.layout.num_workers > 1:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, from which every worker would draw by itself; return a Dataset"
         )
-    if run.data.sampling != "once" or run.data.cache != "none" or run.optim.overfit:
+    without_effect = _without_effect(run)
+    if without_effect:
         raise UsageError(
-            f"{flag} {path}: returned a DataLoader, which knows no --sampling, --cache and --overfit; leave them out"
+            f"{flag} {path}: returned a DataLoader, which knows no {' and '.join(without_effect)}; leave that out"
         )
     if not run.data.num_classes:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
-    return GivenBatches(path, given, run.optim.batch_size)
+    return GivenBatches(path, given, run.optim.batch_size, run.data.image_size)
+
+
+def _without_effect(run: Run) -> list[str]:
+    """The flags that change nothing where a DataLoader makes the batches; some still concern --val."""
+    data, default = run.data, Data()
+    for_both = {
+        "--sampling": data.sampling != default.sampling,
+        "--cache": data.cache != default.cache,
+        "--augment": data.augment not in (default.augment, "none"),
+        "--overfit": bool(run.optim.overfit),
+    }
+    for_train = {
+        "--verify": data.verify != default.verify,
+        "--skip-bad": data.skip_bad != default.skip_bad,
+        "--normalize": data.normalize != default.normalize,
+    }
+    found = {**for_both, **({} if data.val else for_train)}
+    return [flag for flag, is_given in found.items() if is_given]

@@ -31,6 +31,7 @@ from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, S
 from mxtrain.train.decay import exempt_from_decay
 from mxtrain.train.early_stop import Best
 from mxtrain.train.ema import Ema
+from mxtrain.train.optimizers import OwnNumbers
 from mxtrain.train.precision import LossScale
 from mxtrain.train.teacher import Teacher
 
@@ -44,6 +45,7 @@ class Parts:
     net: Any
     loss: Any
     trainer: Any
+    own_numbers: OwnNumbers
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
@@ -52,6 +54,7 @@ class Parts:
     clip_value: float
     ema: Ema | None
     teacher: Teacher | None
+    to_pictures: bool  # gradients go back to the pictures, for the statistics of norms that train nothing
     group: Group  # all workers
     together: Group  # those that make a step together: all, or where nobody waits for others this one alone
 
@@ -86,9 +89,11 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
     tables = [parameter for parameter in trained if rows.is_table(parameter)]
     if tables:
         limits.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+    optimizer = optimizers.build(optim)
+    own_numbers = OwnNumbers(optimizer)
     trainer = open_trainer(
         trained,
-        optimizers.build(optim),
+        optimizer,
         run.layout.kvstore,
         statistics.parameters(net),
         compressions.threshold(optim.compress),
@@ -102,6 +107,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
         net,
         loss,
         trainer,
+        own_numbers,
         places,
         optim.seed,
         plan.num_micro_batches,
@@ -110,6 +116,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
         optim.clip_value,
         ema,
         teacher.build(run, places),
+        statistics.need_gradient_of_pictures(net),
         group,
         together(group, run.layout.kvstore),
     )
@@ -153,6 +160,7 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
     values = {
         **dataclasses.asdict(progress),
         "update_counts": update_counts,
+        "optimizer_numbers": parts.own_numbers.moved(),
         "config": config.to_flat(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         "job": parts.group.job,
@@ -168,6 +176,7 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     path, state = found
     weights.load(parts.net, str(path / WEIGHTS))
     parts.trainer.load_state(str(path / OPTIMIZER), state["update_counts"])
+    parts.own_numbers.restore(state.get("optimizer_numbers", {}))  # checkpoints of old have none
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)

@@ -28,6 +28,21 @@ def parameters(net: Any) -> list[Any]:
     return [parameter for parameter in running if parameter.name not in resting]
 
 
+def need_gradient_of_pictures(net: Any) -> bool:
+    """Whether some of them rest on a CPU unless a gradient goes all the way back to the pictures.
+
+    There a BatchNorm moves them in its backward pass, which is left out where neither its own gamma and beta nor
+    anything before it trains.
+    """
+    driven = {
+        parameter.name
+        for layer in layers(net, mx.gluon.nn.BatchNorm)
+        if (layer.gamma.grad_req, layer.beta.grad_req) != ("null", "null")
+        for parameter in (layer.running_mean, layer.running_var)
+    }
+    return any(parameter.name not in driven for parameter in parameters(net))
+
+
 def average(parts: Any) -> None:
     """Their mean over all workers, for everybody: where each worker moved its own."""
     running = parameters(parts.net)

@@ -107,6 +107,8 @@ def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> 
     mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
     others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
+    if parts.to_pictures:
+        data.attach_grad()
     with mx.autograd.record():
         # The loss is computed in float32 whatever the net runs in.
         output = parts.net(data).astype("float32", copy=False)

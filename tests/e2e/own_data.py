@@ -22,5 +22,37 @@ def batches():
     return gluon.data.DataLoader(dataset().transform(normalised), batch_size=16, last_batch="discard")
 
 
+class Arrays:
+    """As a DataLoader: batches of the user's own memory."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.batches = [
+            (rng.random((16, 3, 16, 16), np.float32), np.arange(16, dtype=np.float32) % 2) for _ in range(4)
+        ]
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def arrays():
+    return Arrays()
+
+
+def no_batches():
+    return (batch for batch in batches())
+
+
+def too_few():
+    return gluon.data.DataLoader(dataset(8), batch_size=16, last_batch="discard")
+
+
+def empty():
+    return dataset(0)
+
+
 def nothing():
     return 7

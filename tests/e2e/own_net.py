@@ -28,6 +28,26 @@ def imperative_net(num_classes: int) -> Any:
     return Imperative(num_classes)
 
 
+def plain(num_classes: int) -> Any:
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(8, 3), nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Dense(num_classes)
+    )
+    return net
+
+
+def adding(num_classes: int) -> Any:
+    net = plain(num_classes)
+    net.collect_params().setattr("grad_req", "add")
+    return net
+
+
+def one_too_many(num_classes: int) -> Any:
+    net = Lambda(lambda F, x: net.body(x))
+    net.body, net.spare = plain(num_classes), nn.Dense(3, prefix="spare_")
+    return net
+
+
 def three_outputs(num_classes: int) -> Any:
     return nn.Dense(3)
 

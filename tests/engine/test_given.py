@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mxtrain import checks, config
-from mxtrain.data.given import GivenDataset
+from mxtrain.data import mix
+from mxtrain.data.given import GivenBatches, GivenDataset
 from mxtrain.data.loader import Request
 from mxtrain.errors import DataError, UsageError
 from mxtrain.runtime import mx
@@ -20,7 +21,7 @@ OWN = "tests.e2e.own_data"
 
 
 def opened(source: str, *flags: str) -> Any:
-    run = config.parse(["--train", f"{OWN}:{source}", "--batch-size", "16", *flags])
+    run = config.parse(["--train", f"{OWN}:{source}", "--batch-size", "16", "--image-size", "24", *flags])
     return open_source("--train", f"{OWN}:{source}", run)
 
 
@@ -70,18 +71,68 @@ def test_a_data_loader_is_cut_into_micro_batches_and_begun_anew_each_epoch() -> 
         np.testing.assert_array_equal(np.concatenate([batch.data for batch in loader]), data[32:])
 
 
+def test_the_users_arrays_stay_as_they_are() -> None:
+    """Mixing works in place."""
+    given = opened("arrays", "--num-classes", "2", "--image-size", "16")
+    before = [part.copy() for part in given._batches.batches[0]]
+    with given.loader(requests(1), 2) as loader:
+        for batch in loader:
+            mix.mix(batch.data, batch.label, 0, 0, seed=0, mixup=1.0, cutmix=1.0)
+    for part, was in zip(given._batches.batches[0], before):
+        np.testing.assert_array_equal(part, was)
+
+
 @pytest.mark.parametrize(
     ("source", "flags", "message"),
     [
         ("nothing", [], "returned int; return a Dataset or a DataLoader"),
         ("batches", [], "give --num-classes"),
         ("batches", ["--num-classes", "2", "--sampling", "balanced"], "knows no --sampling"),
+        (
+            "batches",
+            ["--num-classes", "2", "--augment", "flip", "--skip-bad", "3"],
+            "no --augment and --skip-bad",
+        ),
+        ("batches", ["--num-classes", "2", "--normalize", "device"], "knows no --normalize"),
+        ("batches", ["--num-classes", "2", "--verify", "never"], "knows no --verify"),
+        ("no_batches", ["--num-classes", "2"], "a generator, which has no len()"),
         ("dataset", ["--cache", "disk"], "give --cache ram or none"),
     ],
 )
 def test_what_cannot_work_is_refused(source: str, flags: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         opened(source, *flags)
+
+
+def test_flags_that_concern_val_are_taken() -> None:
+    opened("batches", "--num-classes", "2", "--skip-bad", "3", "--verify", "never", "--val", "val.rec")
+
+
+@pytest.mark.parametrize(("source", "words"), [("too_few", "lower that"), ("empty", "no samples")])
+def test_where_there_is_nothing_to_learn_from(source: str, words: str) -> None:
+    with pytest.raises(DataError, match=f"--train {OWN}:{source}: .*{words}"):
+        opened(source, "--num-classes", "2")
+
+
+PICTURES, LABELS = np.zeros((16, 3, 24, 24)), np.zeros(16)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ((PICTURES, LABELS, 1), "give (pictures, labels)"),
+        (PICTURES, "give (pictures, labels)"),
+        (7, "give (pictures, labels)"),
+        ((PICTURES, ["cat"] * 16), "give (pictures, labels)"),
+        ((PICTURES[:10], LABELS), "gave pictures of shape (10, 3, 24, 24); give (16, 3, 24, 24)"),
+        ((PICTURES[:, :1], LABELS), "gave pictures of shape (16, 1, 24, 24)"),
+        ((PICTURES.transpose(0, 2, 3, 1), LABELS), "gave pictures of shape (16, 24, 24, 3)"),
+    ],
+)
+def test_batches_of_another_form_are_refused(batch: Any, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        next(iter(GivenBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
+    assert str(refused.value).startswith("--train mine:loader: ") and words in str(refused.value)
 
 
 def test_batches_that_are_no_steps_are_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mxtrain.errors import UsageError
 from mxtrain.models import graph, initializers, zoo
 from mxtrain.runtime import mx
+from mxtrain.train import freeze
 
 nn = mx.gluon.nn
 CPU = [mx.cpu()]
@@ -132,6 +133,13 @@ def test_more_residual_branches_begin_as_zero(name: str, expected: int) -> None:
 def test_nets_without_such_branches_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--zero-gamma: {name} has no residual branch"):
         initializers.zero_gamma(zoo.build(name, 5), name)
+
+
+def test_branches_that_could_never_leave_zero_are_refused() -> None:
+    net = zoo.build("small_resnet", 5)
+    freeze.freeze(net, "3.body.4.gamma")
+    with pytest.raises(UsageError, match=r"--zero-gamma: \w+gamma is frozen"):
+        initializers.zero_gamma(net, "small_resnet")
 
 
 def test_a_net_that_is_no_graph_is_refused() -> None:

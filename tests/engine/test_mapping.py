@@ -49,7 +49,14 @@ def norm_and_dropout(num_classes: int) -> Any:
     return _net(num_classes, nn.BatchNorm(), nn.Dropout(0.3))
 
 
-NETS = ("plain", "norm", "dropout", "norm_and_dropout")
+def first_norm_without_parameters(num_classes: int) -> Any:
+    """As every resnet v2 begins."""
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(scale=False, center=False), norm(num_classes))
+    return net
+
+
+NETS = ("plain", "norm", "dropout", "norm_and_dropout", "first_norm_without_parameters")
 
 
 def curve(net: str, flags: str, num_steps: int, sizes: Any = lambda number: SAMPLES) -> tuple[Any, Any]:

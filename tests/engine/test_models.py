@@ -95,6 +95,14 @@ def test_every_classifier_trains(name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_layer_that_is_never_called_is_refused() -> None:
+    name = "tests.e2e.own_net:one_too_many"
+    net = zoo.build(name, 5)
+    initializers.initialize(net, "msra", CPU, seed=0)
+    with pytest.raises(UsageError, match=f"--model {name}: has a layer that it never calls .*spare_weight"):
+        zoo.compile(net, name, CPU, 24, 5)
+
+
 def test_the_seed_gives_the_weights() -> None:
     def weights(seed: int) -> np.ndarray:
         net = zoo.build("small_cnn", 5)

@@ -162,6 +162,15 @@ def test_an_optimizer_of_the_user_s_own() -> None:
         optimizers.build(optim_of("builtins:dict"))
 
 
+def scheduled(**keywords: Any) -> Any:
+    return mx.optimizer.SGD(lr_scheduler=mx.lr_scheduler.FactorScheduler(10), **keywords)
+
+
+def test_a_schedule_inside_an_optimizer_is_refused() -> None:
+    with pytest.raises(UsageError, match="rates come from --schedule"):
+        optimizers.build(optim_of(f"{__name__}:scheduled"))
+
+
 TORCHS = {
     "adamw": "AdamW",
     "nadam": "NAdam",

@@ -12,7 +12,7 @@ from mxtrain import config
 from mxtrain.errors import UsageError
 from mxtrain.models import initializers, remat, segments, zoo
 from mxtrain.runtime import mx
-from mxtrain.train import diagnose, state, weights
+from mxtrain.train import diagnose, state, statistics, weights
 from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 nn = mx.gluon.nn
@@ -30,6 +30,8 @@ def parts_of(flags: str) -> state.Parts:
         "--model small_resnet",
         "--model small_resnet --devices cpu:0,1,2",
         "--model cifar_resnet20_v1 --freeze features.0.*,features.2.* --ema 0.9",
+        "--freeze 0.*,1.*",
+        "--freeze 0.*,1.*,3.* --devices cpu:0,1,2",
     ],
 )
 def test_the_curve_and_the_weights_are_the_same(flags: str) -> None:
@@ -41,6 +43,24 @@ def test_the_curve_and_the_weights_are_the_same(flags: str) -> None:
         np.testing.assert_allclose(arrays(again)[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
         if name.endswith("running_var") and not flags.count("freeze"):
             assert not np.allclose(value, before[name]), "running statistics moved"
+
+
+FROZEN_BUT_MOVING = "0.weight,1.gamma,1.beta,3.*.weight,3.*.gamma,3.*.beta"
+
+
+@pytest.mark.parametrize(
+    "flags", ["--model cifar_resnet20_v2", f"--freeze {FROZEN_BUT_MOVING}", "--freeze 0.*,1.*"]
+)
+def test_running_statistics_are_the_same_to_the_bit(flags: str) -> None:
+    """Also of norms that train nothing, and in segments in which nothing trains."""
+    plain, again = parts_of(flags), parts_of(flags + " --remat")
+    for parts in (plain, again):
+        train(parts, 1)
+    moved = statistics.parameters(plain.net)
+    assert moved
+    for name, value in arrays(plain).items():
+        if name.endswith(statistics.RUNNING):
+            np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
 def test_two_runs_are_the_same_to_the_bit() -> None:

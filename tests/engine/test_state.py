@@ -54,8 +54,13 @@ def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
     return checkpoint.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
+@pytest.mark.parametrize(
+    ("optimizer", "devices"),
+    [
+        *((optimizer, devices) for optimizer in OPTIMIZERS for devices in ("cpu:0", "cpu:0,1")),
+        ("mxnet.optimizer:Nadam", "cpu:0"),  # which also counts in an attribute of its own
+    ],
+)
 def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
     parts = state.build(run, len(CLASSES))
@@ -68,6 +73,16 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
     assert losses == expected
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
+
+
+def test_a_checkpoint_without_the_optimizers_own_numbers_is_read(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
+    parts = state.build(run, len(CLASSES))
+    progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    save(run, parts, progress)
+    found = checkpoint.newest(tmp_path / "checkpoints")
+    assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
+    assert state.restore(run, state.build(run, len(CLASSES)), found).step == 2
 
 
 def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:

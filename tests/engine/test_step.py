@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, step, weights
+from mxtrain.train import precision, state, statistics, step, weights
 
 CLASSES, SIZE = 4, 16
 
@@ -102,6 +102,44 @@ def test_running_statistics_move_once_a_step() -> None:
     train(fresh, 1)
     assert not np.allclose(ended[0], start), "the first layer's statistics moved"
     np.testing.assert_allclose(arrays(fresh)[name], np.mean(ended, axis=0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--model cifar_resnet20_v2",
+        "--model cifar_resnet20_v2 --remat",
+        "--model cifar_resnet20_v2 --micro-batch 16",
+        "--freeze 0.weight,1.gamma,1.beta,3.weight,4.gamma,4.beta",
+        "--freeze 0.weight,1.gamma,1.beta,3.weight,4.gamma,4.beta --devices cpu:0,1,2",
+    ],
+)
+def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
+    """On a CPU MXNet moves them in a backward pass that nothing else asks for."""
+    parts = parts_of(FLAGS + flags)
+    before, num_samples = arrays(parts), 16
+    train(parts, 1, int(flags.split("--micro-batch ")[1]) if "--micro-batch" in flags else 4, num_samples)
+    for name, value in arrays(parts).items():
+        if name.endswith(statistics.RUNNING):
+            assert not np.array_equal(value, before[name]), name
+    if "--freeze" not in flags:  # the first norm sees the pictures themselves
+        pictures = batches(num_samples, num_samples, seed=0)[0].data
+        name = "features.0.running_mean"
+        np.testing.assert_allclose(arrays(parts)[name], 0.1 * pictures.mean(axis=(0, 2, 3)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "flags", ["", "--model cifar_resnet20_v1", "--freeze 0.*,1.*,3.*,4.*", "--freeze *.beta"]
+)
+def test_elsewhere_no_gradient_goes_back_to_the_pictures(flags: str) -> None:
+    assert not parts_of(FLAGS + flags).to_pictures
+
+
+def test_gradients_that_add_up_in_a_users_net_are_of_one_step_here() -> None:
+    plain, adding = (
+        train(parts_of(FLAGS + f"--model tests.e2e.own_net:{name}"), 6) for name in ("plain", "adding")
+    )
+    np.testing.assert_array_equal(adding, plain)
 
 
 def test_the_same_run_twice_is_the_same_to_the_bit() -> None:

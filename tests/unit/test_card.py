@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.data import record_writer
+from mxtrain.data.given import GivenBatches
 from mxtrain.data.records import open_records
 from mxtrain.errors import DataError
 from mxtrain.train import card, checkpoint
@@ -53,6 +54,11 @@ def test_the_same_data_elsewhere_has_the_same_card(tmp_path: Path) -> None:
     other = card_of(here, open_records(rec(tmp_path / "b.rec", 7)))
     assert other["data"] != cards[0]["data"]
     assert card_of(here, open_records(here / "a.rec"), "--lr", "0.2")["config"] != cards[0]["config"]
+
+
+def test_a_data_loader_has_a_card(tmp_path: Path) -> None:
+    batches = GivenBatches("mine:loader", [None] * 3, 16, 24)
+    assert card_of(tmp_path, batches, "--num-workers", "1")["data"]["train"].startswith("48 samples")
 
 
 def test_all_who_share_a_disk_read_one_name(tmp_path: Path) -> None:

@@ -208,6 +208,10 @@ REFUSED = [
     ("--overfit 1 --mixup 0.2", "--mixup"),
     ("--distill-weight 1.5", "--distill-weight 1.5"),
     ("--distill-temperature 0", "--distill-temperature 0"),
+    ("--distill-weight 1.5 --teacher t", "give a share"),
+    ("--distill-temperature 0 --teacher t", "give a number above 0"),
+    ("--distill-weight 0.3", "no --teacher"),
+    ("--distill-temperature 2", "no --teacher"),
     ("--label-smoothing 1", "--label-smoothing 1: give a number below 1"),
     ("--label-smoothing 0.1 --loss focal", "cross_entropy"),
     ("--amp bf61", "bf16"),
@@ -234,6 +238,7 @@ REFUSED = [
     ("--kvstore horovod", "horovod"),
     ("--num-workers 2", "--num-workers"),
     ("--num-servers 2", "--num-servers"),
+    ("--min-workers 1", "--min-workers 1 needs a dist_* --kvstore"),
     ("--devices tpu", "--devices"),
     ("--devices cpu:0,0", "twice"),
     ("--devices cpu:0,gpu:1", "--devices"),
@@ -261,6 +266,20 @@ def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(UsageError, match="DMLC_ROLE=server"):
         checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
+
+
+@pytest.mark.parametrize("flag", ["--pretrained", "--teacher"])
+@pytest.mark.parametrize(
+    "origin", ["run", "run/checkpoints/step-1", "run/../run/checkpoints/step-1/weights.params"]
+)
+def test_what_would_be_set_aside_is_no_origin(tmp_path: Path, flag: str, origin: str) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    run = ["--train", "t.rec", flag, str(tmp_path / origin), "--out", str(tmp_path / "run")]
+    with pytest.raises(UsageError, match=f"{flag} .*set it aside"):
+        checks.check(config.parse([*run, "--resume", "never"]))
+    checks.check(config.parse(run))
+    run[3] = str(tmp_path / "run" / "previous-1")
+    checks.check(config.parse([*run, "--resume", "never"]))
 
 
 def test_out_that_is_a_file(tmp_path: Path) -> None:
@@ -293,6 +312,14 @@ def test_accumulate_is_derived_or_checked() -> None:
     assert plan("--batch-size 64 --accumulate 2 --micro-batch 16 --devices cpu:0,1").num_micro_batches == 4
     with pytest.raises(UsageError, match="--batch-size 96"):
         plan("--batch-size 64 --accumulate 3 --micro-batch 16 --devices cpu:0,1")
+
+
+def test_the_number_advised_is_what_leaving_it_out_gives() -> None:
+    with pytest.raises(UsageError, match=r"leave --accumulate out \(it is 5\) or give --batch-size 12"):
+        plan("--batch-size 10 --accumulate 6 --micro-batch 2")
+    assert plan("--batch-size 10 --micro-batch 2").accumulate == 5
+    with pytest.raises(UsageError, match="leave --accumulate out or give --batch-size 12"):
+        plan("--batch-size 10 --accumulate 6")
 
 
 def test_a_plan_says_which_replicas_compute_nothing() -> None:

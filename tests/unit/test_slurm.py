@@ -99,7 +99,7 @@ def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_their_lives() -
     def over_lives(job_id: int) -> set[int]:
         run, command = config.parse(FLAGS), slurm.step
         job = Job(run, FLAGS, "secret", slurm.port(job_id), lambda used: "10.0.0.7", command)
-        lives = [hosts.life(job, [Host("n1")], generation, goes_on=False) for generation in range(30)]
+        lives = [hosts.life(job, [Host("n1")], generation) for generation in range(30)]
         return {hosts.from_json(process.stdin).cluster.port for life in lives for process in life}
 
     used = [port for job_id in range(1000, 1020) for port in over_lives(job_id)]
