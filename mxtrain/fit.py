@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, NoReturn, Sequence
 
-from mxtrain import config, layout, names
+from mxtrain import bounds, config, layout, names
 from mxtrain.errors import Stop, one_line
 from mxtrain.kv import cluster as clusters
 from mxtrain.kv.cluster import Cluster
@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(argv: Sequence[str] | None) -> None:
     run = config.parse(argv)
+    bounds.check(run)
     if run.keep.plot_schedule:
         plot_schedule(run)
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import checks, config, layout
+from mxtrain import bounds, checks, config, layout
 from mxtrain.errors import UsageError
 
 # Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
@@ -168,7 +168,20 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> N
 
 
 REFUSED = [
-    ("--seed 99999999999", "--seed"),
+    ("--seed 99999999999", "--seed 99999999999: give 2147483647 or less"),
+    ("--stall-timeout 1e30", "--stall-timeout 1e+30: give 604800 or less"),
+    ("--silence-timeout 700000", "--silence-timeout"),
+    ("--threads 3000000000", "--threads 3000000000: give 1024 or less"),
+    ("--kvstore dist_sync --num-workers 100000", "--num-workers 100000: give 1024 or less"),
+    ("--kvstore dist_sync --num-servers 100000", "--num-servers 100000: give 1024 or less"),
+    ("--image-size 100000", "--image-size 100000: give 4096 or less"),
+    ("--num-classes 100000000", "--num-classes 100000000: give 4194304 or less"),
+    ("--loader-workers 1025", "--loader-workers 1025: give auto, or a number from 1 to 1024"),
+    ("--loader-workers " + 5000 * "9", "--loader-workers"),
+    ("--clip-norm 1e-300", "--clip-norm 1e-300: give 1e-30 or more, or 0"),
+    ("--weight-decay 1e300", "--weight-decay"),
+    ("--batch-size 20000 --micro-batch 20000", "--micro-batch 20000: so many pictures of --image-size 224"),
+    ("--loss-scale 1e300", "--loss-scale 1e300: give a number from 1e-30 to 1e+30"),
     ("--loss-scale big", "--loss-scale big"),
     ("--loss-scale 0", "--loss-scale 0"),
     ("--loss-scale inf", "--loss-scale inf"),
@@ -249,6 +262,14 @@ def test_what_cannot_work_is_refused(tmp_path: Path, flags: str, words: str) -> 
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists(), "a refused run leaves no folder"
+
+
+def test_every_number_has_its_range() -> None:
+    defaults = config.to_flat(config.Run())
+    numbers = {name for name, value in defaults.items() if type(value) in (int, float)}
+    assert numbers == set(bounds.RANGES)
+    for name, (least, most) in bounds.RANGES.items():
+        assert least <= defaults[name] <= most, name
 
 
 def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ LAYERS = [
 ]
 PURE = [
     "arguments",
+    "bounds",
     "config",
     "durable",
     "checks",
