@@ -6,6 +6,11 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("mxtrain.doctor")
+
 import json
 import os
 import platform
@@ -17,10 +22,11 @@ import time
 from typing import Any
 
 import mxtrain
-from mxtrain import machine
+from mxtrain import interrupts, machine
 from mxtrain.arguments import Parser
 from mxtrain.data import native
 from mxtrain.errors import Stop, UsageError, one_line
+from mxtrain.launch.tether import SUPERVISOR_PID
 
 PROBE_SECONDS = 120
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
@@ -70,6 +76,7 @@ def communication(as_json: bool) -> None:
 
     if not ports()["loopback"]:
         raise UsageError("no loopback port can be bound here, so no dist_* store works")
+    interrupts.stop()
     measured = probe.measure()
     measured["recommendations"] = advice.advise(measured)
     print(json.dumps(measured, indent=2) if as_json else aligned(advice.rows(measured)), flush=True)
@@ -104,8 +111,12 @@ def examine() -> dict[str, Any]:
 def ask_mxnet(seconds: float = PROBE_SECONDS) -> dict[str, Any]:
     """`probe_mxnet` in a child process; `error` is None, or one sentence why there is no training here."""
     code = "import json; from mxtrain.doctor import probe_mxnet; print(json.dumps(probe_mxnet()))"
+    tethered = f"from mxtrain.launch import tether; tether.tether(); {code}"
+    environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
     try:
-        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=seconds)
+        child = subprocess.run(
+            [sys.executable, "-c", tethered], capture_output=True, text=True, timeout=seconds, env=environment
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"mxnet did not import and train one step within {seconds:g} s"}
     if child.returncode == 0:

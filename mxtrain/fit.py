@@ -7,8 +7,14 @@ where it finds nothing it brings up a cluster on this machine.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("mxtrain.fit")
+
 import logging
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -173,6 +179,7 @@ def serve(run: config.Run, cluster: Cluster) -> None:
         runtime.load(threads=1)
         from mxtrain.kv import server
 
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no handler of Python's is heard inside ps-lite
         server.serve(member)
 
 

@@ -58,6 +58,7 @@ PURE = [
     "durable",
     "checks",
     "errors",
+    "interrupts",
     "launch",
     "layout",
     "machine",

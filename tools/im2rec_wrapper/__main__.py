@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("im2rec_wrapper")
+
 import argparse
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Sequence
+from typing import TYPE_CHECKING, Sequence
 
+from mxtrain import interrupts
 from mxtrain.arguments import Parser
-from mxtrain.errors import SIGINT, SIGTERM, DataError, Stopped, one_line
+from mxtrain.errors import DataError, one_line
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
 
@@ -20,11 +25,11 @@ PROGRAM = "im2rec_wrapper"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    signal.signal(signal.SIGINT, _stop)
-    signal.signal(signal.SIGTERM, _stop)
-
     def command() -> None:
         parsed = _parser().parse_args(arguments)
+        import numpy  # noqa: F401  # every command needs it, and it does not survive an exception in its import
+
+        interrupts.stop()
         parsed.run(parsed)
 
     return one_line(PROGRAM, command)
@@ -117,11 +122,6 @@ def _add_show(commands: _Commands) -> None:
     show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
     show.add_argument("--seed", type=whole(0), default=0, help="of the drawing (default: 0)")
     show.set_defaults(run=_show)
-
-
-def _stop(number: int, _: object) -> NoReturn:
-    signal_name, exit_code = ("SIGINT", SIGINT) if number == signal.SIGINT else ("SIGTERM", SIGTERM)
-    raise Stopped(f"stopped by {signal_name}", exit_code)
 
 
 if __name__ == "__main__":
