@@ -106,6 +106,16 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (run.data.loader_workers, run.data.train, run.data.val) == ("2", "5", None)
 
 
+def test_words_are_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("log: no\namp: off\nval: 12:30\nout: 007\nresume: 'never'\ntrain: true\n")
+    run = config.read(path)
+    assert (run.keep.log, run.model.amp, run.data.val, run.keep.out) == ("no", "off", "12:30", "007")
+    assert (run.keep.resume, run.data.train) == ("never", "true")
+    with pytest.raises(UsageError, match="--log no: unknown"):
+        checks.check_description(run)
+
+
 def test_a_switch(tmp_path: Path) -> None:
     assert config.parse(["--zero-gamma", "--seed", "1"]).model.zero_gamma
     assert not config.parse(["--zero-gamma", "false"]).model.zero_gamma
@@ -155,6 +165,16 @@ def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
         ("- 1", ["batch_size: 64"]),
         ("augment: null", ["augment"]),
         ("decay_all: maybe", ["decay_all", "true or false", "'maybe'"]),
+        ("train: [a.rec, b.rec]", ["run.yaml: train: give one string, files joined by commas, and no list"]),
+        ("val: {a: 1}", ["run.yaml: val: give one string, files joined by commas"]),
+        ("augment: [flip]", ["run.yaml: augment: give one string, names joined by +"]),
+        ("out: [a]", ["run.yaml: out: give one string, and no list"]),
+        ("lr: [1]", ["run.yaml: lr: give one value, and no list"]),
+        ("lr: 0.1\nseed: 1\nlr: 0.2", ["run.yaml: lr is given twice"]),
+        ("batch-size: 1\nbatch_size: 2", ["run.yaml: batch_size is given twice"]),
+        ("lr: 2020-13-45", ["not YAML", "month"]),
+        ("? [a]\n: b", ["unknown key"]),
+        ("lr: !!python/object:os.system x", ["not YAML"]),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -55,6 +55,7 @@ PURE = [
     "arguments",
     "bounds",
     "config",
+    "config_file",
     "durable",
     "checks",
     "errors",
