@@ -14,6 +14,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -99,6 +100,7 @@ def examine() -> dict[str, Any]:
         "gpu": machine.gpus(),
         "shared_memory": machine.shared_memory(),
         "native_decoder": native.crop is not None,
+        "c_compiler": shutil.which("cc") is not None or shutil.which("gcc") is not None,
         "ports": ports(),
         "wheel_conflicts": machine.wheel_conflicts(),
         "missing_libraries": machine.missing_libraries(),
@@ -190,7 +192,10 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
     if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
-        advice.append("pictures load 1.5 times as fast with a C compiler: apt-get install gcc, install again")
+        cure = (
+            "install mxtrain again" if facts["c_compiler"] else "apt-get install gcc, install mxtrain again"
+        )
+        advice.append(f"pictures load 1.5 times as fast with the decoder that a C compiler builds: {cure}")
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:
             advice.append(
