@@ -6,6 +6,7 @@ refused where it is found.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -27,6 +28,8 @@ def check(run: Run) -> None:
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
+    if "tensorboard" in run.keep.log.split(",") and not importlib.util.find_spec("tensorboardX"):
+        raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
     _check_resume(run.keep.resume)
     if not run.keep.dry_run:
         _check_out(Path(run.keep.out))
@@ -43,10 +46,12 @@ def check_description(run: Run) -> None:
 
 def _check_numbers(run: Run) -> None:
     data, optim, keep = run.data, run.optim, run.keep
-    if data.train is None and not (keep.plot_schedule and optim.max_steps):
+    if not data.train and not (keep.plot_schedule and optim.max_steps):
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
+    if not keep.out:
+        raise UsageError("--out is empty; give a folder, or . for this one")
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
         if 0 < alpha < SMALLEST_ALPHA:
             raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")

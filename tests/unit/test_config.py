@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,8 @@ REFUSED = [
     ("--loader thread", "threads"),
     ("--loader-workers -1", "--loader-workers"),
     ("--augment flipp", "flip"),
+    ("--augment flip+", "--augment flip+: a name is missing"),
+    ("--out=", "--out is empty"),
     ("--mixup -0.1", "--mixup"),
     ("--cutmix nan", "--cutmix"),
     ("--mixup 1e-9", "--mixup"),
@@ -296,6 +299,16 @@ def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(UsageError, match="DMLC_ROLE=server"):
         checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
+
+
+def test_a_sink_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(UsageError, match="tensorboardX"):
+        run = config.parse(
+            ["--train", "t.rec", "--out", str(tmp_path / "run"), "--log", "console,tensorboard"]
+        )
+        checks.check(run)
+    assert not (tmp_path / "run").exists()
 
 
 def test_out_that_is_a_file(tmp_path: Path) -> None:
