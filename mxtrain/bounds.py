@@ -23,7 +23,7 @@ BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says
 
 RANGES: dict[str, tuple[float, float]] = {
     "image_size": (1, 4096),
-    "val_resize": (0, 8192),
+    "val_resize": (0, 16384),
     "mixup": (0, FAR),
     "cutmix": (0, FAR),
     "prefetch_mb": (1, 1 << 20),

@@ -67,7 +67,7 @@ def test_whole_numbers_stay_whole():
         ("flip+resized_crop", "resized_crop has to come first"),
         ("none+pad_crop", "pad_crop has to come first"),
         ("", "a name is missing"),
-        ("flip++flip", "flip++flip: a name is missing"),
+        ("flip++flip", "a name is missing"),
         ("no_such_module:jitter", "no module 'no_such_module'"),
         ("color_jitter", "did you mean 'colour_jitter'"),
         ("colour_jitter:hue=0.6", "hue=0.6: give 0 to 0.5"),
