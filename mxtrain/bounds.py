@@ -17,7 +17,7 @@ MOST_PROCESSES = 1024
 MOST_SAMPLES = 1 << 20
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
-LARGEST, SMALLEST = 1e30, 1e-30  # MXNet refuses to read what is no float32
+LARGEST, SMALLEST = 3e38, 1e-30  # MXNet refuses to read what is no float32
 FAR = 1e6
 BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says
 
@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, MOST_SAMPLES),
     "micro_batch": (0, MOST_SAMPLES),
     "accumulate": (0, MOST_SAMPLES),
-    "lr": (1e-12, FAR),
+    "lr": (SMALLEST, LARGEST),
     "momentum": (0, BELOW_ONE),
     "weight_decay": (0, FAR),
     "lr_base_batch": (0, MOST_SAMPLES),
