@@ -7,17 +7,19 @@ refused where it is found.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
 
-from mxtrain import arguments, layout, machine, names
+from mxtrain import arguments, bounds, layout, machine, names
 from mxtrain.config import Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
+LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
@@ -27,6 +29,8 @@ def check(run: Run, begins: bool = True) -> None:
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
+    if "tensorboard" in run.keep.log.split(",") and not importlib.util.find_spec("tensorboardX"):
+        raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
     if begins:  # else the job may have pruned what it once began with
         _check_resume(run.keep.resume)
         _check_origins(run)
@@ -36,8 +40,8 @@ def check(run: Run, begins: bool = True) -> None:
 
 def check_description(run: Run) -> None:
     """The part of `check` that looks at nothing but the description, and touches no disk."""
+    bounds.check(run)
     _check_picture(run.keep.plot_schedule)
-    _check_least(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
@@ -53,65 +57,18 @@ def _check_picture(name: str) -> None:
         raise UsageError(f"--plot-schedule {wrong}") from None
 
 
-def _check_least(run: Run) -> None:
-    data, optim, layout, keep = run.data, run.optim, run.layout, run.keep
-    at_least = {
-        "--batch-size": (optim.batch_size, 1),
-        "--micro-batch": (optim.micro_batch, 0),
-        "--accumulate": (optim.accumulate, 0),
-        "--threads": (layout.threads, 0),
-        "--num-workers": (layout.num_workers, 1),
-        "--num-servers": (layout.num_servers, 1),
-        "--min-workers": (layout.min_workers, 0),
-        "--start-timeout": (layout.start_timeout, 1),
-        "--silence-timeout": (layout.silence_timeout, 1),
-        "--stall-timeout": (layout.stall_timeout, 1),
-        "--max-restarts": (layout.max_restarts, 0),
-        "--epochs": (optim.epochs, 1),
-        "--max-steps": (optim.max_steps, 0),
-        "--seed": (optim.seed, 0),
-        "--weight-decay": (optim.weight_decay, 0),
-        "--lr-base-batch": (optim.lr_base_batch, 0),
-        "--warmup-epochs": (optim.warmup_epochs, 0),
-        "--distill-weight": (optim.distill_weight, 0),
-        "--overfit": (optim.overfit, 0),
-        "--early-stop": (optim.early_stop, 0),
-        "--label-smoothing": (optim.label_smoothing, 0),
-        "--clip-norm": (optim.clip_norm, 0),
-        "--clip-value": (optim.clip_value, 0),
-        "--ema": (optim.ema, 0),
-        "--max-bad-steps": (optim.max_bad_steps, 1),
-        "--image-size": (data.image_size, 1),
-        "--val-resize": (data.val_resize, 0),
-        "--num-classes": (data.num_classes, 0),
-        "--prefetch-mb": (data.prefetch_mb, 1),
-        "--skip-bad": (data.skip_bad, 0),
-        "--mixup": (data.mixup, 0),
-        "--cutmix": (data.cutmix, 0),
-        "--checkpoint-steps": (keep.checkpoint_steps, 0),
-        "--checkpoint-minutes": (keep.checkpoint_minutes, 0),
-        "--keep-last": (keep.keep_last, 1),
-        "--keep-best": (keep.keep_best, 0),
-    }
-    for name, (value, least) in at_least.items():
-        if not least <= value < float("inf"):
-            raise UsageError(f"{name} {value}: give {least} or more")
-
-
 def _check_numbers(run: Run) -> None:
     data, optim, keep = run.data, run.optim, run.keep
-    if data.train is None and not (keep.plot_schedule and optim.max_steps):
+    if not data.train and not (keep.plot_schedule and optim.max_steps):
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
-    if optim.seed > arguments.LARGEST_SEED:
-        raise UsageError(f"--seed {optim.seed}: give {arguments.LARGEST_SEED} or less")
+    if not keep.out:
+        raise UsageError("--out is empty; give a folder, or . for this one")
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
         if 0 < alpha < SMALLEST_ALPHA:
             raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")
-    if not 0 < optim.lr < float("inf"):
-        raise UsageError(f"--lr {optim.lr}: give a number above 0")
-    if not 0 <= optim.momentum < 1:
+    if optim.momentum >= 1:
         raise UsageError(f"--momentum {optim.momentum}: give a number from 0 to below 1")
     if optim.warmup_epochs >= optim.epochs:
         raise UsageError(
@@ -130,12 +87,13 @@ def _check_step(run: Run) -> None:
     if optim.ema >= 1:
         raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
     try:
-        is_scale = wanted in names.LOSS_SCALES or 0 < float(wanted) < float("inf")
+        is_scale = wanted in names.LOSS_SCALES or bounds.SMALLEST <= float(wanted) <= bounds.LARGEST
     except ValueError:
         is_scale = False
     if not is_scale:
         raise UsageError(
-            f"--loss-scale {wanted}: give a number above 0, or one of {', '.join(names.LOSS_SCALES)}"
+            f"--loss-scale {wanted}: give a number from {bounds.SMALLEST} to {bounds.LARGEST}, or one of "
+            f"{', '.join(names.LOSS_SCALES)}"
         )
 
 
@@ -158,12 +116,6 @@ def _check_model(run: Run) -> None:
             raise UsageError(
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
-    if run.optim.distill_weight > 1:
-        raise UsageError(f"--distill-weight {run.optim.distill_weight:g}: give a share from 0 to 1")
-    if not 0 < run.optim.distill_temperature < float("inf"):
-        raise UsageError(
-            f"--distill-temperature {run.optim.distill_temperature:g}: give a number above 0, such as 4"
-        )
     if smoothing and loss not in models.SMOOTHED:
         raise UsageError(
             f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(models.SMOOTHED)}"
@@ -176,6 +128,12 @@ def _check_batch(run: Run) -> None:
         flag = "--mixup" if run.data.mixup else "--cutmix"
         raise UsageError(
             f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
+        )
+    size = run.data.image_size
+    if not names.is_path(str(run.data.train)) and micro_batch * 3 * size**2 > LARGEST_ARRAY:
+        raise UsageError(
+            f"--micro-batch {micro_batch}: so many pictures of --image-size {size} are more than MXNet takes in one "
+            f"array; give {LARGEST_ARRAY // (3 * size**2)} or less"
         )
 
 
@@ -202,8 +160,12 @@ def _check_names(run: Run) -> None:
             if run.data.loader == "processes":
                 raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
     workers = run.data.loader_workers
-    if workers != "auto" and not (workers.isdecimal() and int(workers) > 0):
-        raise UsageError(f"--loader-workers {workers}: give auto or a number above 0")
+    if workers != "auto" and not (
+        workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES
+    ):
+        raise UsageError(
+            f"--loader-workers {workers}: give auto, or a number from 1 to {bounds.MOST_PROCESSES}"
+        )
     if run.data.cache_dir and run.data.cache != "disk":
         raise UsageError(
             f"--cache-dir {run.data.cache_dir}: --cache is {run.data.cache}; give --cache disk, or no folder"

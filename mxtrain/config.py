@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional, Sequence, get_type_hints
 
+from mxtrain import config_file
 from mxtrain.errors import UsageError, nearest
 
 
@@ -222,48 +223,13 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
 
 
 def _config_file(arguments: list[str]) -> dict[str, Any]:
-    """What --config holds, its keys known and written with underscores."""
+    """What --config holds."""
     import argparse
-
-    import yaml
 
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--config", nargs="?")
     path = finder.parse_known_args(arguments)[0].config
-    if path is None:
-        return {}
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}; give a YAML file of flags") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config {path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"--config {path}: expected lines such as 'batch_size: 64'")
-    flat = {str(key).replace("-", "_"): value for key, value in content.items()}
-    names = to_flat(Run())
-    for key in flat:
-        if key not in names:
-            raise UsageError(f"--config {path}: unknown key '{key}'{nearest(key, names)}")
-    return {key: _undo_yaml(key, value, names[key]) for key, value in flat.items()}
-
-
-def _undo_yaml(key: str, value: Any, default: Any) -> Any:
-    """YAML 1.1 reads `off` as false, 1e-3 as text and a bare 2 as a number; a flag reads words and numbers."""
-    if value is None and default is not None:
-        raise UsageError(f"--config: {key} is empty; give a value or leave the line out")
-    if isinstance(default, bool) and not isinstance(value, bool):
-        raise UsageError(f"--config: {key}: expected true or false, got '{value}'")
-    if isinstance(value, bool) and not isinstance(default, bool):
-        return "on" if value else "off"
-    if isinstance(value, (int, float)) and (isinstance(default, str) or default is None):
-        return str(value)
-    if isinstance(value, str) and isinstance(default, float):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+    return {} if path is None else config_file.read(path, to_flat(Run()))
 
 
 def from_flat(flat: dict[str, Any]) -> Run:

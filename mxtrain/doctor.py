@@ -6,9 +6,15 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("mxtrain.doctor")
+
 import json
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,10 +23,11 @@ import time
 from typing import Any
 
 import mxtrain
-from mxtrain import machine
+from mxtrain import interrupts, machine
 from mxtrain.arguments import Parser
 from mxtrain.data import native
 from mxtrain.errors import Stop, UsageError, one_line
+from mxtrain.launch.tether import SUPERVISOR_PID
 
 PROBE_SECONDS = 120
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
@@ -70,7 +77,8 @@ def communication(as_json: bool) -> None:
 
     if not ports()["loopback"]:
         raise UsageError("no loopback port can be bound here, so no dist_* store works")
-    measured = probe.measure()
+    with interrupts.heeded("mxtrain.doctor"):
+        measured = probe.measure()
     measured["recommendations"] = advice.advise(measured)
     print(json.dumps(measured, indent=2) if as_json else aligned(advice.rows(measured)), flush=True)
     if all(job["error"] for job in measured["jobs"]):
@@ -92,6 +100,7 @@ def examine() -> dict[str, Any]:
         "gpu": machine.gpus(),
         "shared_memory": machine.shared_memory(),
         "native_decoder": native.crop is not None,
+        "c_compiler": shutil.which("cc") is not None or shutil.which("gcc") is not None,
         "ports": ports(),
         "wheel_conflicts": machine.wheel_conflicts(),
         "missing_libraries": machine.missing_libraries(),
@@ -104,8 +113,12 @@ def examine() -> dict[str, Any]:
 def ask_mxnet(seconds: float = PROBE_SECONDS) -> dict[str, Any]:
     """`probe_mxnet` in a child process; `error` is None, or one sentence why there is no training here."""
     code = "import json; from mxtrain.doctor import probe_mxnet; print(json.dumps(probe_mxnet()))"
+    tethered = f"from mxtrain.launch import tether; tether.tether(); {code}"
+    environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
     try:
-        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=seconds)
+        child = subprocess.run(
+            [sys.executable, "-c", tethered], capture_output=True, text=True, timeout=seconds, env=environment
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"mxnet did not import and train one step within {seconds:g} s"}
     if child.returncode == 0:
@@ -179,7 +192,10 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
     if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
-        advice.append("pictures load 1.5 times as fast with a C compiler: apt-get install gcc, install again")
+        cure = (
+            "install mxtrain again" if facts["c_compiler"] else "apt-get install gcc, install mxtrain again"
+        )
+        advice.append(f"pictures load 1.5 times as fast with the decoder that a C compiler builds: {cure}")
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:
             advice.append(

@@ -7,15 +7,21 @@ where it finds nothing it brings up a cluster on this machine.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("mxtrain.fit")
+
 import functools
 import logging
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, NoReturn, Sequence
 
-from mxtrain import config, layout, names
+from mxtrain import bounds, config, layout, names
 from mxtrain.errors import Stop, one_line
 from mxtrain.kv import cluster as clusters
 from mxtrain.kv.cluster import Cluster
@@ -34,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(argv: Sequence[str] | None) -> None:
     run = config.parse(argv)
+    bounds.check(run)
     if run.keep.plot_schedule:
         plot_schedule(run)
         return
@@ -175,6 +182,7 @@ def serve(run: config.Run, cluster: Cluster) -> None:
         runtime.load(threads=1)
         from mxtrain.kv import server
 
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no handler of Python's is heard inside ps-lite
         server.serve(member)
 
 

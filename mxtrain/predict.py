@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("mxtrain.predict")
+
 import json
 from pathlib import Path
 from typing import Any, Sequence
@@ -33,9 +38,10 @@ def predict(argv: Sequence[str] | None = None) -> None:
     for image in options.images:
         found = _classes(net, contexts[0], run, class_names, image)[: options.top]
         if options.json:
-            print(json.dumps({"image": str(image), "classes": found}))
+            print(json.dumps({"image": str(image), "classes": found}), flush=True)
         else:
-            print(f"{image}: " + ", ".join(f"{each['class']} {each['probability']:.3f}" for each in found))
+            text = ", ".join(f"{each['class']} {each['probability']:.3f}" for each in found)
+            print(f"{image}: {text}", flush=True)
 
 
 def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Path) -> list[dict[str, Any]]:

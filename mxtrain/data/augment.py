@@ -64,6 +64,8 @@ def check(spec: str) -> None:
 
 def parse(spec: str) -> list[Spec]:
     """The crop, then the changes in their order."""
+    if not all(part.strip() for part in spec.split("+")):
+        raise UsageError(f"--augment {spec}: a name is missing; give names joined by +, or none")
     found = [parse_spec("--augment", part.strip(), KNOWN) for part in spec.split("+")]
     if found[0].name not in CROPS:
         found.insert(0, Spec("none", {}))

@@ -31,6 +31,9 @@ def class_names(train: AnyRecords, val: AnyRecords | None, num_classes: int) -> 
 
 
 def _labels(records: AnyRecords) -> Any:
+    for path in getattr(records, "files", []):
+        if path.with_suffix(".tokens.json").exists():
+            raise DataError(f"{path}: holds text; --task classification takes pictures")
     labels = records.labels()
     if labels.ndim > 1:
         raise DataError(

@@ -5,6 +5,11 @@ Parse, then late import, then one call: --help is there at once.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("launch/ps.sh")
+
 import argparse
 import os
 import platform

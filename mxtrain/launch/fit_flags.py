@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Sequence
 
-from mxtrain import config, names
+from mxtrain import bounds, config, names
 from mxtrain.arguments import Parser
 from mxtrain.config import Run
 from mxtrain.errors import UsageError
@@ -15,6 +15,7 @@ from mxtrain.errors import UsageError
 def described(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]:
     """The run of these flags, and the flags; who starts a cluster's roles means a cluster's store."""
     run = config.parse(flags, f"{program} ... --")
+    bounds.check(run)
     store = run.layout.kvstore
     if store in names.DIST_STORES:
         return run, tuple(flags)

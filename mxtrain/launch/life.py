@@ -97,7 +97,7 @@ def live(processes: list[Process], generation: int, patience: Patience, wishes: 
     """Start all, and return how each ended, in the order in which they did."""
     group = _Group(processes, generation)
     try:
-        group.start()
+        group.start(wishes)
         _watch(group, patience, wishes)
     finally:
         group.close()
@@ -150,9 +150,12 @@ class _Group:
         self._shown = self._deciding[0]
         self._started_seconds = time.monotonic()
 
-    def start(self) -> None:
+    def start(self, wishes: Wishes) -> None:
         """From the main thread: a tethered process dies with the thread that started it."""
         for process in self._processes:
+            if wishes.numbers and self.running:  # nothing has begun without the others
+                self.push(signal.SIGKILL)
+                return
             with logs.opened(process, self._generation) as log, tempfile.TemporaryFile() as stdin:
                 stdin.write(process.stdin.encode())
                 stdin.seek(0)
@@ -174,7 +177,8 @@ class _Group:
         for process, child in list(self.running.items()):
             if child.poll() is not None:
                 self._end(process, child.returncode)
-        self._heard[self._shown].show()
+        if self._shown in self._heard:
+            self._heard[self._shown].show()
 
     def _end(self, process: Process, code: int) -> None:
         del self.running[process]

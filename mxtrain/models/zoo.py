@@ -7,6 +7,7 @@ are listed in `names.py`, which needs no mxnet.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Sequence
 
 from mxtrain import names
@@ -17,6 +18,7 @@ from mxtrain.runtime import mx
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
+LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
 
 
 def build(name: str, num_classes: int) -> Any:
@@ -49,6 +51,16 @@ def _of_gluoncv(name: str, num_classes: int) -> Any:
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
     return net
+
+
+def check_sizes(net: Any, name: str, num_classes: int) -> None:
+    """Refuse what MXNet would answer with a stack of C++ when it makes the arrays."""
+    for parameter in net.collect_params().values():
+        if math.prod(parameter.shape or ()) > LARGEST_ARRAY:
+            raise UsageError(
+                f"--model {name}: {parameter.name} of shape {parameter.shape} for {num_classes} classes is more than "
+                "MXNet takes in one array; give a lower --num-classes or a smaller net"
+            )
 
 
 def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_classes: int) -> None:

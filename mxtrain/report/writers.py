@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
 from mxtrain import durable
-from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 
 logger = logging.getLogger(__name__)
@@ -129,10 +128,8 @@ class TensorBoard:
     """The same numbers as TensorBoard scalars."""
 
     def __init__(self, folder: Path, last_step: int):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'") from None
+        from tensorboardX import SummaryWriter
+
         self.writer = SummaryWriter(str(folder), purge_step=last_step + 1)
 
     def write(self, record: Record) -> None:

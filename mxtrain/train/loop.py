@@ -52,9 +52,7 @@ def run(
     parts = state.build(run, len(data["class_names"]), group, is_fresh=resume is None)
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
-        logger.info(
-            "nothing left to do: all %d steps are done; more --epochs would go on from here", num_steps
-        )
+        logger.info("%s", schedules.nothing_left(run.optim, steps_per_epoch, progress.step))
 
     sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
     feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps, group.number)

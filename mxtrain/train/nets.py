@@ -22,6 +22,7 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool =
     model = run.model
     precision.enable(model.amp)
     net = zoo.build(model.model, num_classes)
+    zoo.check_sizes(net, model.model, num_classes)
     if model.freeze:
         freeze.freeze(net, model.freeze)
     if model.zero_gamma:

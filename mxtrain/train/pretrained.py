@@ -54,7 +54,9 @@ def load(net: Any, path: Path) -> None:
         {name: parameter.name for name, parameter in named.items()},
     )
     if not found.taken:
-        theirs, ours = (", ".join(list(names)[:3]) for names in (arrays, named))
+        theirs, ours = (
+            ", ".join(f"{name} {each.shape}" for name, each in list(of.items())[:3]) for of in (arrays, named)
+        )
         raise DataError(f"--pretrained {path}: fits nothing of this net: it has {theirs}, the net {ours}")
     for name, theirs in found.taken.items():
         array = arrays[theirs].astype(named[name].dtype)

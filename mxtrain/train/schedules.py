@@ -11,6 +11,7 @@ import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
+from mxtrain.bounds import SMALLEST
 from mxtrain.config import Optim
 from mxtrain.data import order
 from mxtrain.errors import UsageError
@@ -149,8 +150,10 @@ def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[in
 
     def rate(step: int) -> float:
         if step < num_warmup_steps:  # climb to where the schedule begins
-            return highest * factor(moment(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
-        return highest * factor(moment(step))
+            found = highest * factor(moment(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
+        else:
+            found = highest * factor(moment(step))
+        return found if found >= SMALLEST else 0.0
 
     return rate
 
@@ -165,6 +168,15 @@ def describe(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
     warmup = warmup_steps(optim, steps_per_epoch)
     climb = f"{warmup} steps of warm-up, then " if warmup else ""
     return f"learning rate: peak {peak(optim):g}{rule}, {climb}{optim.schedule} over {num_steps} steps"
+
+
+def nothing_left(optim: Optim, steps_per_epoch: int, step: int) -> str:
+    """Which flag keeps a run that has come to `step` from going on."""
+    of_epochs = optim.epochs * steps_per_epoch
+    limit = f"--epochs {optim.epochs} ({of_epochs} steps)"
+    if 0 < optim.max_steps < of_epochs:
+        limit = f"--max-steps {optim.max_steps}"
+    return f"nothing left to do: {step} steps are done, and {limit} allows no more; a higher one goes on from here"
 
 
 def _checked(factor: Any, name: str, progress: float) -> float:

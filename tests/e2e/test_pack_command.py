@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 import pytest
 
+from mxtrain import interrupts
 from mxtrain.data.records import open_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,7 +184,7 @@ def test_a_second_signal_does_not_wait_for_the_disk(some_digits, tmp_path, numbe
             _, errors = process.communicate(timeout=10)
     finally:
         process.kill()
-    name = signal.Signals(number).name
+    name = interrupts.MEANING[number]
     assert (process.returncode, errors) == (exit_code, f"im2rec_wrapper: left at once, on {name}\n")
     assert sorted(os.listdir(tmp_path)) == ["images", "out", "out.journal"]
 

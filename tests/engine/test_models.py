@@ -131,6 +131,12 @@ def test_a_size_that_does_not_fit_is_refused() -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_net_of_more_than_mxnet_can_count_is_refused() -> None:
+    net = zoo.build("resnet50_v1b", 2_000_000)
+    with pytest.raises(UsageError, match=r"\(2000000, 2048\) for 2000000 classes.* lower --num-classes"):
+        zoo.check_sizes(net, "resnet50_v1b", 2_000_000)
+
+
 def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     name = "tests.e2e.own_net:imperative_net"
     net = zoo.build(name, 2)

@@ -144,6 +144,10 @@ def of_another_net(path: Path) -> None:
     mx.nd.save(str(path), {"encoder.weight": mx.nd.zeros(3)})
 
 
+def of_other_shapes(path: Path) -> None:
+    mx.nd.save(str(path), {"0.weight": mx.nd.ones((32, 3, 5, 5))})
+
+
 def not_finite(path: Path) -> None:
     mx.nd.save(str(path), {"0.weight": mx.nd.full((32, 3, 3, 3), float("nan"))})
 
@@ -154,7 +158,14 @@ def not_finite(path: Path) -> None:
         (not_arrays, "not a whole file"),
         (cut_short, "not a whole file"),
         (without_names, "without names"),
-        (of_another_net, "fits nothing of this net: it has encoder.weight, the net 0.weight"),
+        (
+            of_another_net,
+            "fits nothing of this net: it has encoder.weight (3,), the net 0.weight (32, 3, 3, 3)",
+        ),
+        (
+            of_other_shapes,
+            "fits nothing of this net: it has 0.weight (32, 3, 5, 5), the net 0.weight (32, 3, 3, 3)",
+        ),
         (not_finite, "'0.weight' holds numbers that are not finite"),
     ],
 )

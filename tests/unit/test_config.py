@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from mxtrain import checks, config, layout
+from mxtrain import bounds, checks, config, layout
 from mxtrain.errors import UsageError
 
 # Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
@@ -106,6 +107,16 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (run.data.loader_workers, run.data.train, run.data.val) == ("2", "5", None)
 
 
+def test_words_are_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("log: no\namp: off\nval: 12:30\nout: 007\nresume: 'never'\ntrain: true\n")
+    run = config.read(path)
+    assert (run.keep.log, run.model.amp, run.data.val, run.keep.out) == ("no", "off", "12:30", "007")
+    assert (run.keep.resume, run.data.train) == ("never", "true")
+    with pytest.raises(UsageError, match="--log no: unknown"):
+        checks.check_description(run)
+
+
 def test_a_switch(tmp_path: Path) -> None:
     assert config.parse(["--zero-gamma", "--seed", "1"]).model.zero_gamma
     assert not config.parse(["--zero-gamma", "false"]).model.zero_gamma
@@ -155,6 +166,16 @@ def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
         ("- 1", ["batch_size: 64"]),
         ("augment: null", ["augment"]),
         ("decay_all: maybe", ["decay_all", "true or false", "'maybe'"]),
+        ("train: [a.rec, b.rec]", ["run.yaml: train: give one string, files joined by commas, and no list"]),
+        ("val: {a: 1}", ["run.yaml: val: give one string, files joined by commas"]),
+        ("augment: [flip]", ["run.yaml: augment: give one string, names joined by +"]),
+        ("out: [a]", ["run.yaml: out: give one string, and no list"]),
+        ("lr: [1]", ["run.yaml: lr: give one value, and no list"]),
+        ("lr: 0.1\nseed: 1\nlr: 0.2", ["run.yaml: lr is given twice"]),
+        ("batch-size: 1\nbatch_size: 2", ["run.yaml: batch_size is given twice"]),
+        ("lr: 2020-13-45", ["not YAML", "month"]),
+        ("? [a]\n: b", ["unknown key"]),
+        ("lr: !!python/object:os.system x", ["not YAML"]),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -168,7 +189,21 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, words: list[str]) -> N
 
 
 REFUSED = [
-    ("--seed 99999999999", "--seed"),
+    ("--seed 99999999999", "--seed 99999999999: give 2147483647 or less"),
+    ("--stall-timeout 1e30", "--stall-timeout 1e+30: give 604800 or less"),
+    ("--silence-timeout 700000", "--silence-timeout"),
+    ("--threads 3000000000", "--threads 3000000000: give 1024 or less"),
+    ("--kvstore dist_sync --num-workers 100000", "--num-workers 100000: give 1024 or less"),
+    ("--kvstore dist_sync --num-servers 100000", "--num-servers 100000: give 1024 or less"),
+    ("--image-size 100000", "--image-size 100000: give 4096 or less"),
+    ("--num-classes 100000000", "--num-classes 100000000: give 4194304 or less"),
+    ("--loader-workers 1025", "--loader-workers 1025: give auto, or a number from 1 to 1024"),
+    ("--loader-workers " + 5000 * "9", "--loader-workers"),
+    ("--clip-norm 1e-300", "--clip-norm 1e-300: give 1e-30 or more, or 0"),
+    ("--weight-decay 1e300", "--weight-decay"),
+    ("--lr 4e38", "--lr 4e+38: give 3e+38 or less"),
+    ("--batch-size 20000 --micro-batch 20000", "--micro-batch 20000: so many pictures of --image-size 224"),
+    ("--loss-scale 1e300", "--loss-scale 1e300: give a number from 1e-30 to 3e+38"),
     ("--loss-scale big", "--loss-scale big"),
     ("--loss-scale 0", "--loss-scale 0"),
     ("--loss-scale inf", "--loss-scale inf"),
@@ -221,6 +256,8 @@ REFUSED = [
     ("--loader thread", "threads"),
     ("--loader-workers -1", "--loader-workers"),
     ("--augment flipp", "flip"),
+    ("--augment flip+", "--augment flip+: a name is missing"),
+    ("--out=", "--out is empty"),
     ("--mixup -0.1", "--mixup"),
     ("--cutmix nan", "--cutmix"),
     ("--mixup 1e-9", "--mixup"),
@@ -262,6 +299,14 @@ def test_what_a_job_once_began_with_may_have_been_pruned(tmp_path: Path) -> None
     )
 
 
+def test_every_number_has_its_range() -> None:
+    defaults = config.to_flat(config.Run())
+    numbers = {name for name, value in defaults.items() if type(value) in (int, float)}
+    assert numbers == set(bounds.RANGES)
+    for name, (least, most) in bounds.RANGES.items():
+        assert least <= defaults[name] <= most, name
+
+
 def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(UsageError, match="DMLC_ROLE=server"):
@@ -280,6 +325,16 @@ def test_what_would_be_set_aside_is_no_origin(tmp_path: Path, flag: str, origin:
     checks.check(config.parse(run))
     run[3] = str(tmp_path / "run" / "previous-1")
     checks.check(config.parse([*run, "--resume", "never"]))
+
+
+def test_a_sink_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(UsageError, match="tensorboardX"):
+        run = config.parse(
+            ["--train", "t.rec", "--out", str(tmp_path / "run"), "--log", "console,tensorboard"]
+        )
+        checks.check(run)
+    assert not (tmp_path / "run").exists()
 
 
 def test_out_that_is_a_file(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ FACTS: dict[str, Any] = {
     "gpu": {"devices": [], "reason": "no NVIDIA driver"},
     "shared_memory": {"total_bytes": 8 << 30, "free_bytes": 8 << 30},
     "native_decoder": True,
+    "c_compiler": False,
     "ports": {"loopback": True, "free_port": 40000, "error": None, "variables": {}},
     "wheel_conflicts": [],
     "missing_libraries": [],
@@ -63,7 +64,8 @@ def test_gpus_that_can_train_are_recommended() -> None:
         ({"threads": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS=1 is set"),
         ({"wheel_conflicts": ["a and b overwrite each other"]}, "a and b overwrite each other"),
         ({"missing_libraries": [{"library": "libGL.so.1", "package": "libgl1"}]}, "apt-get install libgl1"),
-        ({"native_decoder": False}, "with a C compiler"),
+        ({"native_decoder": False}, "apt-get install gcc, install mxtrain again"),
+        ({"native_decoder": False, "c_compiler": True}, "C compiler builds: install mxtrain again"),
     ],
 )
 def test_each_finding_has_its_advice(changes: dict[str, Any], sentence: str) -> None:

@@ -1,17 +1,36 @@
-"""Signals before and after a command's end; tests/e2e/test_pack_command.py sends them to one at work."""
+"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; tests/e2e/test_pack_command.py has more."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from mxtrain import interrupts
+from tests.unit.groups import until
+
+ROOT = Path(__file__).resolve().parents[2]
+# In the middle of what is imported the signal comes: right at the beginning, or where NumPy is at work.
+MOMENTS = [
+    ("mxtrain.fit", "mxtrain.errors"),
+    ("mxtrain.evaluate", "numpy.core.multiarray"),
+    ("mxtrain.predict", "numpy.version"),
+    ("mxtrain.predict", "numpy.core.multiarray"),
+    ("mxtrain.doctor", "mxtrain.errors"),
+    ("mxtrain.launch", "mxtrain.errors"),
+    ("mxtrain.kv.probe_worker", "numpy.core.multiarray"),
+    ("tools.im2rec_wrapper", "mxtrain.arguments"),
+]
 
 WAITING = """
 import sys, threading
 from mxtrain.errors import one_line
-from tools.im2rec_wrapper import interrupts
+from mxtrain import interrupts
 
 def command():
     threading.Thread(target=threading.Event().wait).start()  # the interpreter waits for it, and would forever
@@ -26,6 +45,35 @@ sys.exit(code)
 """
 
 
+def interrupted(command: str, moment: str, number: int, more: dict[str, str]) -> tuple[int, list[str]]:
+    """The exit code, and what is said on stderr besides what -X importtime says once a module is imported."""
+    line = [sys.executable, "-X", "importtime", "-m", command]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        for said in process.stderr:
+            if said.split("|")[-1].strip() == moment:
+                break
+        else:
+            pytest.fail(f"{command} never imports {moment}")
+        process.send_signal(number)
+        rest = process.stderr.read().splitlines()
+    return process.returncode, [said for said in rest if not said.startswith("import time:")]
+
+
+@pytest.mark.parametrize("number", interrupts.MEANING)
+@pytest.mark.parametrize(("command", "moment"), MOMENTS)
+def test_a_signal_during_imports_is_one_line(command: str, moment: str, number: signal.Signals) -> None:
+    code, said = interrupted(command, moment, number, {})
+    assert (code, len(said)) == (128 + number, 1), said
+    assert said[0].endswith(f": stopped by {interrupts.MEANING[number]}")
+
+
+def test_so_it_is_for_a_process_of_a_job() -> None:
+    code, said = interrupted("mxtrain.fit", "mxtrain.errors", signal.SIGINT, {"DMLC_ROLE": "worker"})
+    assert (code, said) == (130, ["mxtrain.fit: stopped by Ctrl-C"])
+
+
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("when", ["at work", "at its end"])
 def test_threads_that_never_end_keep_nobody_waiting(
@@ -35,12 +83,12 @@ def test_threads_that_never_end_keep_nobody_waiting(
         [sys.executable, "-c", WAITING, when], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    said = f"it: left at once, on {number.name}\n"
+    said = f"it: left at once, on {interrupts.MEANING[number]}\n"
     try:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         if when == "at work":
-            said = f"it: stopped by {number.name}\n" + said
+            said = f"it: stopped by {interrupts.MEANING[number]}\n" + said
             assert process.stdout.readline() == "ready\n"
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.2)
@@ -49,3 +97,35 @@ def test_threads_that_never_end_keep_nobody_waiting(
     finally:
         process.kill()
     assert (process.returncode, errors) == (exit_code, said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_doctor_leaves_no_child_behind(number: signal.Signals) -> None:
+    line = [sys.executable, "-m", "mxtrain.doctor"]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: probe_of(process.pid), "it asks no mxnet")
+            child = probe_of(process.pid)
+            until(lambda: "numpy" in Path(f"/proc/{child}/maps").read_text(), "its child imports nothing")
+            process.send_signal(number)
+            assert process.wait(10) in (-number, 128 + number)
+            until(lambda: is_gone(child), "its child goes on", seconds=0.5)
+        finally:
+            process.kill()
+
+
+def probe_of(pid: int) -> str:
+    """Its child that imports mxnet; it has others, which look at the machine."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"probe_mxnet" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+    return ""
+
+
+def is_gone(pid: str) -> bool:
+    """Also where nobody has asked for its exit code yet."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True

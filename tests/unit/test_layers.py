@@ -53,10 +53,13 @@ LAYERS = [
 ]
 PURE = [
     "arguments",
+    "bounds",
     "config",
+    "config_file",
     "durable",
     "checks",
     "errors",
+    "interrupts",
     "launch",
     "layout",
     "machine",

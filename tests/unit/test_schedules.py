@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, Callable
 
@@ -255,6 +256,23 @@ def test_what_cannot_be_followed_is_refused(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
         schedules.resolve(optim_of(spec))
     assert str(refused.value).startswith("--schedule ") and "\n" not in str(refused.value)
+
+
+def test_a_rate_that_mxnet_could_not_read_is_none() -> None:
+    rate_of = schedules.of_run(optim_of("exp:factor=0.1"), 1, 90)
+    assert rate_of(20) == pytest.approx(1e-20 * rate_of(0))
+    assert [rate_of(step) for step in (40, 60, 89)] == [0.0] * 3
+
+
+def test_a_run_that_is_over_names_the_flag_that_ends_it() -> None:
+    optim = config.Optim(epochs=3)
+    assert "12 steps are done, and --epochs 3 (12 steps) allows" in schedules.nothing_left(optim, 4, 12)
+    assert "12 steps are done, and --epochs 2 (8 steps) allows" in schedules.nothing_left(
+        dataclasses.replace(optim, epochs=2), 4, 12
+    )
+    for most in (5, 11):
+        said = schedules.nothing_left(dataclasses.replace(optim, max_steps=most), 4, 12)
+        assert f"12 steps are done, and --max-steps {most} allows" in said and "--epochs" not in said
 
 
 @pytest.mark.parametrize("name", schedules.FUNCTIONS)

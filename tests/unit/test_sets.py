@@ -1,8 +1,12 @@
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mxtrain.data import labels
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import classes_path
 from mxtrain.data.sets import open_set
@@ -70,3 +74,23 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
 def test_a_pattern_without_a_file_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"x\*\.rec: no .rec file matches"):
         open_set(f"{tmp_path}/x*.rec")
+
+
+def test_text_is_no_set_of_pictures(tmp_path):
+    (tmp_path / "poem.txt").write_text("Tiger, tiger, burning bright")
+    pack_text = [
+        "-m",
+        "tools.im2rec_wrapper",
+        "pack",
+        tmp_path / "poem.txt",
+        tmp_path / "text.rec",
+        "--from",
+        "text",
+    ]
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, *pack_text], cwd=root, check=True, capture_output=True, timeout=60)
+    pack(tmp_path / "a.rec", 0, 4)
+    text, pictures = open_set(str(tmp_path / "text.rec")), open_set(str(tmp_path / "a.rec"))
+    for train, val in ((text, None), (pictures, text)):
+        with pytest.raises(DataError, match=r"text\.rec: holds text"):
+            labels.class_names(train, val, 0)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import Callable
 
 import pytest
 
 from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.launch.life import Patience, Wishes, live
+from mxtrain.launch.plan import Process
+from mxtrain.launch.supervise import judge
 from tests.unit.groups import NAMES, Job, is_ready, starting, until  # noqa: F401
 
 STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
@@ -70,6 +75,14 @@ def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> N
     job.process.send_signal(signal.SIGTERM)
     assert job.ended(5)[0] == SIGTERM
     assert "life 5" not in job.log("worker-0")
+
+
+def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> None:
+    argv = (sys.executable, "-c", "import time; time.sleep(30)")
+    processes = [Process(name, argv, {}, tmp_path / f"{name}.log") for name in NAMES]
+    endings = live(processes, 0, Patience(), Wishes([signal.SIGTERM]))
+    assert [ending.process.name for ending in endings] == ["scheduler"], "no other was started"
+    assert judge(endings, SIGTERM) == SIGTERM
 
 
 def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain import interrupts
+
+    interrupts.leave("im2rec_wrapper")
+
 import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
+from mxtrain import interrupts
 from mxtrain.arguments import LARGEST_SEED, Parser, picture
 from mxtrain.errors import DataError, one_line
-from tools.im2rec_wrapper import interrupts, pack_command
+from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
 
 if TYPE_CHECKING:
@@ -21,10 +27,12 @@ PROGRAM = "im2rec_wrapper"
 def main(arguments: Sequence[str] | None = None) -> int:
     def command() -> None:
         parsed = _parser().parse_args(arguments)
-        parsed.run(parsed)
+        import numpy  # noqa: F401  # every command needs it, and it does not survive an exception in its import
 
-    with interrupts.heeded(PROGRAM):
-        return one_line(PROGRAM, command)
+        with interrupts.heeded(PROGRAM):
+            parsed.run(parsed)
+
+    return one_line(PROGRAM, command)
 
 
 def _index(parsed: argparse.Namespace) -> None:

@@ -1,0 +1,62 @@
+"""Ctrl-C and SIGTERM for commands that are not training: `train/signals.py` has its own way, `launch/life.py` too.
+
+Imports next to nothing, as commands come here before they import anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Iterator, NoReturn
+
+MEANING = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
+
+def leave(program: str) -> None:
+    """They end this process at once, with one line: there is nothing to lose yet.
+
+    An exception would not do while modules are imported: NumPy makes an ImportError and a page of advice of it.
+    """
+
+    def end(number: int, frame: object) -> None:
+        _leave(f"{program}: stopped by {MEANING[signal.Signals(number)]}", number)
+
+    for number in MEANING:
+        signal.signal(number, end)
+
+
+@contextlib.contextmanager
+def heeded(program: str) -> Iterator[None]:
+    """Within the block the first is an exception: there is something to clean away. Any after it ends the process.
+
+    After the block there is only waiting for threads, which any signal ends.
+    """
+    from mxtrain.errors import Stopped
+    from mxtrain.train.signals import ONE_WISH_SECONDS
+
+    first_seconds: list[float] = []
+
+    def stop(number: int, frame: object) -> None:
+        name = MEANING[signal.Signals(number)]
+        if not first_seconds:
+            first_seconds.append(time.monotonic())
+            raise Stopped(f"stopped by {name}", 128 + number)
+        if time.monotonic() - first_seconds[0] > ONE_WISH_SECONDS:
+            _leave(f"{program}: left at once, on {name}", number)
+
+    for number in MEANING:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        first_seconds.append(float("-inf"))
+
+
+def _leave(line: str, number: int) -> NoReturn:
+    # No print: this may have come in the middle of one. No exit either: C++ aborts where its threads still run.
+    try:
+        os.write(2, f"{line}\n".encode())
+    finally:  # also where nobody reads any more
+        os._exit(128 + number)
