@@ -160,6 +160,8 @@ class _Group:
                 stdin.write(process.stdin.encode())
                 stdin.seek(0)
                 self._heard[process] = logs.Heard(process)
+                # It inherits the mask, and hears signals once it is tethered: Python's own start is no time for them.
+                mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
                 self.running[process] = subprocess.Popen(
                     process.argv,
                     env={**os.environ, **process.environment, SUPERVISOR_PID: str(os.getpid())},
@@ -168,6 +170,7 @@ class _Group:
                     stderr=log,
                     start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone
                 )
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def is_at_work(self) -> bool:
         return any(process in self._deciding for process in self.running)

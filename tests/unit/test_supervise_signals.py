@@ -15,7 +15,7 @@ from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
 from mxtrain.launch.life import Patience, Wishes, live
 from mxtrain.launch.plan import Process
 from mxtrain.launch.supervise import judge
-from tests.unit.groups import NAMES, Job, is_ready, starting, until  # noqa: F401
+from tests.unit.groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
 
 STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
 
@@ -83,6 +83,22 @@ def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> No
     endings = live(processes, 0, Patience(), Wishes([signal.SIGTERM]))
     assert [ending.process.name for ending in endings] == ["scheduler"], "no other was started"
     assert judge(endings, SIGTERM) == SIGTERM
+
+
+EARLY = """
+import os, signal
+from mxtrain.launch.tether import tether
+os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+tether()
+"""
+
+
+def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None:
+    process = Process("worker-0", (sys.executable, "-c", EARLY), {"PYTHONPATH": str(ROOT)}, tmp_path / "log")
+    (ending,) = live([process], 0, Patience(), Wishes())
+    assert (ending.code, ending.last_lines) == (SIGINT, ()), "no traceback"
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
 def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:
