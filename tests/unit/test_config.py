@@ -243,8 +243,6 @@ REFUSED = [
     ("--overfit 1 --mixup 0.2", "--mixup"),
     ("--distill-weight 1.5", "--distill-weight 1.5"),
     ("--distill-temperature 0", "--distill-temperature 0"),
-    ("--distill-weight 1.5 --teacher t", "give a share"),
-    ("--distill-temperature 0 --teacher t", "give a number above 0"),
     ("--distill-weight 0.3", "no --teacher"),
     ("--distill-temperature 2", "no --teacher"),
     ("--label-smoothing 1", "--label-smoothing 1: give a number below 1"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
@@ -19,6 +21,17 @@ logging.getLogger("mxtrain.fit").info(*eval(sys.argv[2]))
 """
 
 
+@pytest.fixture
+def log_as_it_was() -> Iterator[None]:
+    """A run takes mxtrain's log for itself, for good; later tests want theirs."""
+    log = logging.getLogger("mxtrain")
+    handlers, propagates, level = log.handlers, log.propagate, log.level
+    yield
+    log.handlers, log.propagate = handlers, propagates
+    log.setLevel(level)
+
+
+@pytest.mark.usefixtures("log_as_it_was")
 @pytest.mark.parametrize("saved", [["step-00000005"], []])
 def test_what_was_saved_is_set_aside_and_what_is_half_written_is_dropped(
     tmp_path: Path, saved: list[str]
