@@ -160,17 +160,15 @@ class _Group:
                 stdin.write(process.stdin.encode())
                 stdin.seek(0)
                 self._heard[process] = logs.Heard(process)
-                # It inherits the mask, and hears signals once it is tethered: Python's own start is no time for them.
-                mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-                self.running[process] = subprocess.Popen(
-                    process.argv,
-                    env={**os.environ, **process.environment, SUPERVISOR_PID: str(os.getpid())},
-                    stdin=stdin,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone
-                )
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                with _signals_held_back():
+                    self.running[process] = subprocess.Popen(
+                        process.argv,
+                        env={**os.environ, **process.environment, SUPERVISOR_PID: str(os.getpid())},
+                        stdin=stdin,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,  # Ctrl-C on the terminal is the supervisor's alone
+                    )
 
     def is_at_work(self) -> bool:
         return any(process in self._deciding for process in self.running)
@@ -225,6 +223,16 @@ class _Group:
             self._end(process, -signal.SIGKILL)
         for heard in self._heard.values():
             heard.close()
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """A child inherits it, and hears signals once it is tethered: Python's own start is no time for them."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_stopped(pid: int) -> bool:
