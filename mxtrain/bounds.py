@@ -18,6 +18,7 @@ MOST_PROCESSES = 1024
 MOST_SAMPLES = 1 << 20
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
+LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
 LARGEST, SMALLEST = 3e38, 1e-30  # MXNet refuses to read what is no float32
 FAR = 1e6
 BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says

@@ -13,13 +13,13 @@ import tempfile
 from pathlib import Path
 
 from mxtrain import arguments, bounds, layout, machine, names
+from mxtrain.bounds import LARGEST_ARRAY
 from mxtrain.config import Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
-LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 

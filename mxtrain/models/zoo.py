@@ -11,6 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain import names
+from mxtrain.bounds import LARGEST_ARRAY
 from mxtrain.errors import UsageError
 from mxtrain.models import concats, prelu, small
 from mxtrain.runtime import mx
@@ -18,7 +19,6 @@ from mxtrain.runtime import mx
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
-LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
 
 
 def build(name: str, num_classes: int) -> Any:
