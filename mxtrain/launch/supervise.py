@@ -154,7 +154,7 @@ def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
     ending = cause(endings)
     _repeat(ending)
     step = max(policy.checkpoints(), default=None)
-    where = "the newest checkpoint" if step is None else f"step {step}"
+    where = "the newest checkpoint, if there is one" if step is None else f"step {step}"
     when = time.strftime("%H:%M:%S")
     logs.say(
         f"at {when} {describe(ending)}; restart {num_restarts} of {policy.max_restarts} in "
