@@ -15,7 +15,6 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import functools
 import logging
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -182,7 +181,6 @@ def serve(run: config.Run, cluster: Cluster) -> None:
         runtime.load(threads=1)
         from mxtrain.kv import server
 
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no handler of Python's is heard inside ps-lite
         server.serve(member)
 
 

@@ -52,7 +52,7 @@ class Times:
 def join(cluster: Cluster, card: dict[str, Any], times: Times, wishes: Sequence[Stop] = ()) -> Member:
     """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where.
 
-    Raises the first of `wishes` as soon as there is one: nothing has begun that would have to be saved.
+    The first of `wishes` ends it, and all who have come: nothing has begun that would have to be saved.
     """
     hello = rollcall.hello(cluster, rollcall.card_of({**_identity(cluster), **card}))
     member = Member(cluster, _connect(cluster, times.start, wishes), times, hello)
@@ -154,7 +154,7 @@ class Member:
         deadline = time.monotonic() + seconds
         while self._inbox.empty():
             if wishes:
-                raise wishes[0]
+                self.fail(wishes[0].exit_code, str(wishes[0]))
             if time.monotonic() > deadline and not self._late:
                 raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s")
             time.sleep(AGAIN_SECONDS)
