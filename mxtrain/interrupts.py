@@ -11,6 +11,8 @@ import signal
 import time
 from typing import Iterator, NoReturn
 
+# timeout(1) and others signal their child and then its whole group, which is one wish and not two.
+ONE_WISH_SECONDS = 0.1
 MEANING = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
@@ -39,7 +41,6 @@ def heeded(program: str) -> Iterator[None]:
     After the block there is only waiting for threads, which any signal ends.
     """
     from mxtrain.errors import Stopped
-    from mxtrain.train.signals import ONE_WISH_SECONDS
 
     first_seconds: list[float] = []
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from mxtrain.errors import DONE, RESTART_ME, SIGINT, SIGTERM
+from mxtrain.interrupts import ONE_WISH_SECONDS
 from mxtrain.launch import logs
 from mxtrain.launch.plan import WORKER, Process
 from mxtrain.launch.tether import SUPERVISOR_PID
 
 STOPS = {signal.SIGTERM: SIGTERM, signal.SIGINT: SIGINT, signal.SIGUSR1: RESTART_ME}
-# timeout(1) and others signal their child and then its whole group, which is one wish and not two.
-ONE_WISH_SECONDS = 0.1
 POLL_SECONDS = 0.05
 NUM_LAST_LINES = 10
 

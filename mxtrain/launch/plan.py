@@ -17,9 +17,7 @@ NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the orde
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 GENERATION = "MXTRAIN_GENERATION"  # how often the whole job was started again, by whoever starts all of it
 JOB_ID = "MXTRAIN_JOB_ID"  # by which a job knows its own checkpoints; left out: the token says it too
-RESTARTS = (
-    "MXTRAIN_RESTARTS"  # how often this part of the job was started again, where lives have no common number
-)
+RESTARTS = "MXTRAIN_RESTARTS"  # how often this part of it was, where lives have no common number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

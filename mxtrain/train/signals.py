@@ -14,22 +14,15 @@ import time
 from typing import Any, Iterator
 
 from mxtrain.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
+from mxtrain.interrupts import ONE_WISH_SECONDS
 from mxtrain.kv.group import Group
 
+GOES_ON = "the same command, with --resume auto, goes on from the newest checkpoint"
 MEANING: dict[int, Stop] = {
-    signal.SIGTERM: Stopped(
-        "stopped by SIGTERM; the same command, with --resume auto, goes on from the newest checkpoint",
-        SIGTERM,
-    ),
-    signal.SIGINT: Stopped(
-        "stopped by Ctrl-C; the same command, with --resume auto, goes on from the newest checkpoint", SIGINT
-    ),
-    signal.SIGUSR1: RestartMe(
-        "stopped by SIGUSR1; the same command, with --resume auto, goes on from the newest checkpoint"
-    ),
+    signal.SIGTERM: Stopped(f"stopped by SIGTERM; {GOES_ON}", SIGTERM),
+    signal.SIGINT: Stopped(f"stopped by Ctrl-C; {GOES_ON}", SIGINT),
+    signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {GOES_ON}"),
 }
-# timeout(1) and others signal their child and then its whole group, which is one wish and not two.
-ONE_WISH_SECONDS = 0.1
 
 
 @contextlib.contextmanager

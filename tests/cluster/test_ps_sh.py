@@ -38,6 +38,13 @@ def all_started(lines: list[list[str]], environments: list[dict[str, str]]) -> I
             run.wait(10)
 
 
+def of_roles(port: str, fit_flags: list[str]) -> list[list[str]]:
+    """The commands of the four roles, as they would be given on four hosts."""
+    given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
+    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
+    return [["launch/ps.sh", role, *given, *index, "--", *fit_flags] for role, index in zip(ROLES, indices)]
+
+
 @pytest.fixture
 def port() -> str:
     with socket.socket() as probe:
@@ -57,10 +64,7 @@ def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
         said = [run.communicate(timeout=120)[0] for run in runs]
         assert [run.returncode for run in runs] == [0] * 4, said
 
-    given = [*("--root", f"127.0.0.1:{port}"), *("-n", "2", "-s", "1")]
-    more = ["--", *flags(digits, tmp_path / "b", "--checkpoint-steps", "5")]
-    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
-    lines = [["launch/ps.sh", role, *given, *index, *more] for role, index in zip(ROLES, indices)]
+    lines = of_roles(port, flags(digits, tmp_path / "b", "--checkpoint-steps", "5"))
     with all_started(lines, [{}] * 4) as runs:
         wait_until(lambda: has_step(tmp_path / "b", 13), runs[2])
         (worker,) = children(runs[3].pid)
@@ -80,10 +84,7 @@ def test_a_role_that_is_frozen_for_good_starts_again_with_the_others(
     digits: Path, tmp_path: Path, port: str
 ) -> None:
     """Its supervisor has no other process whose end could tell that something is wrong."""
-    given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
-    more = ["--", *flags(digits, tmp_path, "--checkpoint-steps", "5", "--silence-timeout", "3")]
-    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
-    lines = [["launch/ps.sh", role, *given, *index, *more] for role, index in zip(ROLES, indices)]
+    lines = of_roles(port, flags(digits, tmp_path, "--checkpoint-steps", "5", "--silence-timeout", "3"))
     with all_started(lines, [{}] * 4) as runs:
         wait_until(lambda: has_step(tmp_path, 13), runs[2])
         (worker,) = children(runs[3].pid)
