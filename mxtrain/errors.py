@@ -15,7 +15,10 @@ from typing import Callable, Iterable
 
 DONE, USAGE, DATA, DIVERGED, RESTART_ME = 0, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), "make room"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise ulimit -n"),
+}
 
 
 class Stop(Exception):
@@ -67,18 +70,18 @@ def one_line(program: str, command: Callable[[], object]) -> int:
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError as error:
-        full = as_stop(error)
-        if full is None:
+        scarce = as_stop(error)
+        if scarce is None:
             raise
-        return _say(f"{program}: {full}", full.exit_code)
+        return _say(f"{program}: {scarce}", scarce.exit_code)
     return DONE
 
 
 def as_stop(error: BaseException) -> Stop | None:
-    """The Stop that an exception is, or stands for where a disk has no room; None for a bug."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
+    """The Stop that an exception is, or stands for where this machine has run out of something; None for a bug."""
+    if isinstance(error, OSError) and error.errno in CURES:
         where = error.filename or _unnamed(error)
-        return UsageError(f"{where}: {error.strerror}; make room and give the same command again")
+        return UsageError(f"{where}: {error.strerror}; {CURES[error.errno]} and give the same command again")
     return error if isinstance(error, Stop) else None
 
 

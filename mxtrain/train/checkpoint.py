@@ -81,7 +81,7 @@ def clean(folder: Path) -> None:
             path.rename(final)
     for prefix in (WRITING, REPLACED, DELETING):
         for path in folder.glob(prefix + "*"):
-            shutil.rmtree(path)
+            _delete(path)
 
 
 def set_aside_after(folder: Path, step: int) -> None:
@@ -160,10 +160,18 @@ def prune(folder: Path, keep_last: int, keep_best: int) -> None:
     kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in scored[len(scored) - keep_best :]}
     for path, _ in whole:
         if path not in kept:
-            # First out of the way: a deletion cut short leaves nothing that looks like a checkpoint.
-            doomed = path.with_name(DELETING + path.name)
-            path.rename(doomed)
-            shutil.rmtree(doomed)
+            _delete(path)
+
+
+def _delete(path: Path) -> None:
+    """What will not go now (a file that is open on NFS) is no reason to end a run; the next write tries again."""
+    # First out of the way: a deletion cut short leaves nothing that looks like a checkpoint.
+    doomed = path if path.name.startswith(".") else path.with_name(DELETING + path.name)
+    try:
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+    except OSError as error:
+        logger.warning("%s: cannot be deleted (%s)", path, error.strerror or error)
 
 
 def _whole(folder: Path) -> Iterator[Checkpoint]:

@@ -44,7 +44,9 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
         found = Path(run.keep.resume), checkpoint.read_state(Path(run.keep.resume))
     if found is not None:
         _refuse_another_curve(run, data, *found)
-        _warn_of_another_length(run.optim, config.from_flat(found[1]["config"]).optim, data, found[1]["step"])
+        before, step = config.from_flat(found[1]["config"]), found[1]["step"]
+        _warn_of_another_length(run.optim, before.optim, data, step)
+        _warn_of_other_scores(run.data, before.data, step)
     return found
 
 
@@ -98,4 +100,15 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
             "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
             *(now.schedule, lengths[1], lengths[0], step, ", ".join(schedules.COUNTS_EPOCHS)),
+        )
+
+
+def _warn_of_other_scores(now: config.Data, before: config.Data, step: int) -> None:
+    """A move to another disk looks the same as another set; whoever moved it knows."""
+    scored_by = [(data.val, data.val_resize) for data in (before, now)]
+    if before.val and now.val and scored_by[0] != scored_by[1]:
+        logger.warning(
+            "scores up to step %d are of --val %s at --val-resize %d, from there on of %s at %d; the best checkpoint "
+            "and --early-stop compare the one with the other",
+            *(step, *scored_by[0], *scored_by[1]),
         )

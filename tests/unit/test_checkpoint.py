@@ -79,6 +79,19 @@ def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
     assert [path.name[-1] for path in tmp_path.iterdir()] == ["3"]
 
 
+def test_what_cannot_be_deleted_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = write(tmp_path / "elsewhere", 1, score=None)
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    checkpoint.path_of(folder, 1).symlink_to(elsewhere)  # which rmtree refuses
+    for step in (2, 3):
+        write(folder, step, score=None)
+        checkpoint.prune(folder, keep_last=1, keep_best=0)
+    assert "step-00000001: cannot be deleted (" in caplog.text
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000003"]
+    assert checkpoint.read_state(elsewhere)["step"] == 1
+
+
 DATA = {"num_samples": 100, "class_names": ["a", "b"]}
 
 
@@ -111,6 +124,20 @@ def test_another_length_under_a_schedule_spread_over_it_is_said(
     write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
     assert resume.find(run(tmp_path, "--schedule", schedule, *flags.split()), DATA) is not None
     assert ("240 steps instead of 180: from step 5 on" in caplog.text) == warned
+    assert len(caplog.records) == warned
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [("", False), ("--val a.rec", False), ("--val b.rec", True), ("--val a.rec --val-resize 40", True)],
+)
+def test_scores_of_another_set_are_told_apart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: str, warned: bool
+) -> None:
+    before = run(tmp_path, "--val", "a.rec")
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
+    assert resume.find(run(tmp_path, *flags.split()), DATA) is not None
+    assert ("scores up to step 5 are of --val a.rec" in caplog.text) == warned
     assert len(caplog.records) == warned
 
 

@@ -51,3 +51,10 @@ def test_a_file_without_room_is_not_taken_for_it(tmp_path: Path, unbuffered: str
     code, line = ended(["-c", PRINTS.format(f"[print('x'), {WRITES}]")], unbuffered, tmp_path / "out")
     assert (code, line.partition(": No space")[0]) == (2, "it: a file of this run")
     assert (tmp_path / "out").read_text() == "x\n"
+
+
+def test_too_few_files_are_named_with_the_cure(tmp_path: Path) -> None:
+    opens = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)), open('/dev/null')"
+    code, line = ended(["-c", "import resource; " + PRINTS.format(f"[{opens}]")], "", tmp_path / "out")
+    assert code == 2
+    assert line == "it: /dev/null: Too many open files; raise ulimit -n and give the same command again\n"
