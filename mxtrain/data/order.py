@@ -1,24 +1,23 @@
-"""Which samples, when, and on whom: arithmetic on (seed, epoch, step), with no state and no file.
+"""Which samples, and when: arithmetic on (seed, epoch, step), with no state and no file.
 
-An epoch is a permutation, a step is a slice of it, and a step's micro-batches are dealt to the replicas in turn.
-So every sample comes once an epoch, every replica makes the same number of steps, the samples of a step do not
-depend on who computes them, and resuming in the middle is slicing.
+An epoch is a permutation, a step is a slice of it, and a step is cut into micro-batches. So every sample comes once an
+epoch, the samples of a step do not depend on who computes them, and resuming in the middle is slicing. Who computes
+which micro-batch is `layout.py`'s; `visits.py` puts both together.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Samples = TypeVar("Samples", Ints, range)  # themselves, or their places in an epoch
 
 
-def epoch_order(num_samples: int, seed: int, epoch: int, shuffle: bool = True) -> Ints:
+def epoch_order(num_samples: int, seed: int, epoch: int) -> Ints:
     """The order in which an epoch visits the samples."""
-    if not shuffle:
-        return np.arange(num_samples, dtype=np.int64)
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_samples)
 
 
@@ -63,23 +62,16 @@ def steps_per_epoch(num_samples: int, batch_size: int) -> int:
     return -(-num_samples // batch_size)
 
 
-def step_samples(order: Ints, step_in_epoch: int, batch_size: int) -> Ints:
+def step_samples(order: Samples, step_in_epoch: int, batch_size: int) -> Samples:
     """The samples of one step, at most `batch_size`; IndexError behind the end of the epoch."""
     if not 0 <= step_in_epoch < steps_per_epoch(len(order), batch_size):
         raise IndexError(f"step {step_in_epoch} of an epoch with {steps_per_epoch(len(order), batch_size)}")
     return order[step_in_epoch * batch_size : (step_in_epoch + 1) * batch_size]
 
 
-def micro_batches(samples: Ints, micro_batch: int) -> list[Ints]:
+def micro_batches(samples: Samples, micro_batch: int) -> list[Samples]:
     """The step's samples in pieces of `micro_batch`, in order; the last may be short."""
     return [samples[start : start + micro_batch] for start in range(0, len(samples), micro_batch)]
-
-
-def share(num_micro_batches: int, replica: int, num_replicas: int) -> range:
-    """The positions of a step's micro-batches that this replica computes; empty when there are too few."""
-    if not 0 <= replica < num_replicas:
-        raise IndexError(f"replica {replica} of {num_replicas}")
-    return range(replica, num_micro_batches, num_replicas)
 
 
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:

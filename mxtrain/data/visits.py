@@ -33,20 +33,26 @@ def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
     return lambda epoch: np.resize(few, len(records))
 
 
+def share(run: Run, num_samples: int, step: int, worker: int = 0) -> dict[int, range]:
+    """A worker's micro-batches of a step, by their positions in it: their places in the order of the epoch."""
+    batch_size = run.optim.batch_size
+    step_in_epoch = step % order.steps_per_epoch(num_samples, batch_size)
+    of_step = order.step_samples(range(num_samples), step_in_epoch, batch_size)
+    parts = order.micro_batches(of_step, layout.batch_plan(run).micro_batch)
+    return {position: parts[position] for position in layout.positions(run, len(parts), worker)}
+
+
 def requests(run: Run, records: Any, first_step: int, num_steps: int, worker: int = 0) -> Iterator[Request]:
     """A worker's micro-batches from `first_step` on, in order; going on in the middle of an epoch is slicing."""
-    optim, micro_batch = run.optim, layout.batch_plan(run).micro_batch
-    steps_per_epoch = order.steps_per_epoch(len(records), optim.batch_size)
+    steps_per_epoch = order.steps_per_epoch(len(records), run.optim.batch_size)
     samples_of = of_run(run, records)
     for epoch, steps in itertools.groupby(
         range(first_step, num_steps), key=lambda step: step // steps_per_epoch
     ):
         samples = samples_of(epoch)
         for step in steps:
-            of_step = order.step_samples(samples, step % steps_per_epoch, optim.batch_size)
-            parts = order.micro_batches(of_step, micro_batch)
-            for position in layout.positions(run, len(parts), worker):
-                yield Request(step, position, epoch, parts[position])
+            for position, places in share(run, len(records), step, worker).items():
+                yield Request(step, position, epoch, samples[places.start : places.stop])
 
 
 def once(num_samples: int, at_once: int, worker: int = 0, num_workers: int = 1) -> list[Request]:

@@ -10,9 +10,8 @@ import dataclasses
 import itertools
 from typing import Any, Iterator
 
-from mxtrain import layout
 from mxtrain.config import Run
-from mxtrain.data import order, visits
+from mxtrain.data import visits
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.given import GivenBatches
@@ -47,11 +46,8 @@ class Feed:
 
     def batches(self, step: int) -> Share:
         """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
-        batch_size = self.run.optim.batch_size
-        first = step % order.steps_per_epoch(self.num_samples, batch_size) * batch_size
-        num_samples = min(batch_size, self.num_samples - first)
-        of_step = -(-num_samples // layout.batch_plan(self.run).micro_batch)
-        return Share(len(layout.positions(self.run, of_step, self.worker)), self.loader)
+        of_step = visits.share(self.run, self.num_samples, step, self.worker)
+        return Share(len(of_step), self.loader)
 
     def release(self, batch: Any) -> None:
         self.loader.release(batch)

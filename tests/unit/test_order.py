@@ -18,32 +18,9 @@ def all_steps(samples, batch_size):
     ]
 
 
-@given(sizes, seeds, epochs, st.booleans(), batch_sizes, batch_sizes, st.integers(1, 9))
-def test_every_sample_is_seen_exactly_once_an_epoch_whatever_the_mapping(
-    num_samples, seed, epoch, shuffle, batch_size, micro_batch, num_replicas
-):
-    seen = []
-    for samples in all_steps(order.epoch_order(num_samples, seed, epoch, shuffle), batch_size):
-        pieces = order.micro_batches(samples, micro_batch)
-        for replica in range(num_replicas):
-            for position in order.share(len(pieces), replica, num_replicas):
-                seen.extend(pieces[position])
-    assert sorted(seen) == list(range(num_samples))
-
-
-@given(sizes, seeds, batch_sizes, batch_sizes, st.integers(1, 9), st.integers(1, 9))
-def test_a_step_has_the_same_micro_batches_for_any_number_of_replicas(
-    num_samples, seed, batch_size, micro_batch, replicas_a, replicas_b
-):
-    for samples in all_steps(order.epoch_order(num_samples, seed, 0), batch_size):
-        pieces = order.micro_batches(samples, micro_batch)
-        np.testing.assert_array_equal(np.concatenate(pieces), samples)
-        for num_replicas in (replicas_a, replicas_b):
-            shares = [order.share(len(pieces), replica, num_replicas) for replica in range(num_replicas)]
-            assert sorted(position for positions in shares for position in positions) == list(
-                range(len(pieces))
-            )
-            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+@given(sizes, seeds, epochs)
+def test_an_epoch_has_every_sample_once(num_samples, seed, epoch):
+    assert sorted(order.epoch_order(num_samples, seed, epoch)) == list(range(num_samples))
 
 
 @given(sizes, batch_sizes)
@@ -52,15 +29,6 @@ def test_only_the_last_step_is_short_and_none_is_empty(num_samples, batch_size):
     assert counts[:-1] == [batch_size] * (len(counts) - 1)
     assert 1 <= counts[-1] <= batch_size
     assert sum(counts) == num_samples
-
-
-@given(sizes, seeds, epochs, batch_sizes, st.data())
-def test_resuming_is_slicing(num_samples, seed, epoch, batch_size, data):
-    uninterrupted = all_steps(order.epoch_order(num_samples, seed, epoch), batch_size)
-    start = data.draw(st.integers(0, len(uninterrupted) - 1))
-    again = order.epoch_order(num_samples, seed, epoch)
-    resumed = [order.step_samples(again, step, batch_size) for step in range(start, len(uninterrupted))]
-    assert [list(samples) for samples in resumed] == [list(samples) for samples in uninterrupted[start:]]
 
 
 class_lists = st.lists(st.integers(0, 5), min_size=1, max_size=120).map(
@@ -108,8 +76,6 @@ def test_the_order_of_a_seed_never_changes():
 def test_what_does_not_exist_is_refused():
     with pytest.raises(IndexError, match="step 3 of an epoch with 3"):
         order.step_samples(np.arange(30), 3, 10)
-    with pytest.raises(IndexError, match="replica 2 of 2"):
-        order.share(8, 2, 2)
 
 
 @given(seeds, epochs, st.integers(0, 2**63))

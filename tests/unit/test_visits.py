@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mxtrain import config
+from mxtrain import config, layout
 from mxtrain.data import order, visits
+from mxtrain.data.loader import Request
 
 
 class Pictures:
@@ -74,24 +79,106 @@ def test_what_is_overfitted_is_what_is_judged() -> None:
     assert judged.where(1) == f"pictures: sample {judged.read(1)}"
 
 
-@pytest.mark.parametrize("num_devices", [1, 2, 3])
-@pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
-@pytest.mark.parametrize("first_step", [0, 2, 3])
-def test_workers_divide_every_step_among_themselves(
-    num_workers: int, num_devices: int, first_step: int
-) -> None:
-    """Whoever computes a micro-batch, it is the same one; every sample of a step is somebody's, and only his."""
-    devices = ",".join(map(str, range(num_devices)))
-    cut, pictures = "--batch-size 7 --micro-batch 2 --seed 5", Pictures(17)
-    run = run_of(f"{cut} --devices cpu:{devices} --kvstore dist_sync --num-workers {num_workers}")
-    alone = list(visits.requests(run_of(cut), pictures, first_step, 6))
-    shares = [list(visits.requests(run, pictures, first_step, 6, worker)) for worker in range(num_workers)]
-    dealt = sorted((request for share in shares for request in share), key=lambda r: (r.step, r.position))
-    assert [(r.step, r.position, r.epoch, r.samples.tolist()) for r in dealt] == [
-        (r.step, r.position, r.epoch, r.samples.tolist()) for r in alone
+@st.composite
+def cuts(draw: st.DrawFn) -> config.Optim:
+    """Of a step into micro-batches, also uneven ones."""
+    batch_size = draw(st.integers(1, 40))
+    micro_batch = draw(st.integers(1, batch_size))
+    return config.Optim(batch_size=batch_size, micro_batch=micro_batch, seed=draw(st.integers(0, 99)))
+
+
+sizes, places = st.integers(1, 300), st.integers(1, 5)
+
+
+def dealt(
+    optim: config.Optim, num_samples: int, num_workers: int, num_devices: int, first_step: int = 0
+) -> list[list[Request]]:
+    """What each worker is asked for in two epochs."""
+    devices = "cpu:" + ",".join(map(str, range(num_devices)))
+    run = config.Run(optim=optim, layout=config.Layout(devices=devices, num_workers=num_workers))
+    num_steps = 2 * order.steps_per_epoch(num_samples, optim.batch_size)
+    pictures = Pictures(num_samples)
+    return [
+        list(visits.requests(run, pictures, first_step, num_steps, worker)) for worker in range(num_workers)
     ]
-    for worker, share in enumerate(shares):
-        assert all(r.position // num_devices % num_workers == worker for r in share)
+
+
+def plain(requests: Iterable[Request]) -> list[tuple[int, int, int, list[int]]]:
+    return [(each.step, each.position, each.epoch, each.samples.tolist()) for each in requests]
+
+
+@given(cuts(), sizes, places, places)
+def test_every_sample_is_somebodys_once_an_epoch_whatever_the_mapping(
+    optim: config.Optim, num_samples: int, num_workers: int, num_devices: int
+) -> None:
+    requests = list(itertools.chain(*dealt(optim, num_samples, num_workers, num_devices)))
+    for epoch in (0, 1):
+        seen = [n for each in requests if each.epoch == epoch for n in each.samples.tolist()]
+        assert sorted(seen) == list(range(num_samples))
+
+
+@given(cuts(), sizes, places, places)
+def test_whoever_computes_a_micro_batch_it_is_the_same_one(
+    optim: config.Optim, num_samples: int, num_workers: int, num_devices: int
+) -> None:
+    shares = dealt(optim, num_samples, num_workers, num_devices)
+    (alone,) = dealt(optim, num_samples, 1, 1)
+    assert sorted(plain(itertools.chain(*shares))) == plain(alone)
+
+
+@given(cuts(), sizes)
+def test_a_step_is_a_slice_of_its_epoch_and_only_what_is_last_is_short(
+    optim: config.Optim, num_samples: int
+) -> None:
+    (requests,) = dealt(optim, num_samples, 1, 1)
+    for epoch in (0, 1):
+        of_epoch = [each for each in requests if each.epoch == epoch]
+        samples = np.concatenate([each.samples for each in of_epoch])
+        np.testing.assert_array_equal(samples, order.epoch_order(num_samples, optim.seed, epoch))
+        for step, of_step in itertools.groupby(of_epoch, key=lambda each: each.step):
+            *full, last = [len(each.samples) for each in of_step]
+            assert all(size == optim.micro_batch for size in full) and 1 <= last <= optim.micro_batch
+            assert sum(full) + last == optim.batch_size or step == of_epoch[-1].step
+
+
+@given(cuts(), sizes, places, places)
+def test_replicas_have_equal_shares_of_a_step_to_within_one(
+    optim: config.Optim, num_samples: int, num_workers: int, num_devices: int
+) -> None:
+    num_replicas = num_workers * num_devices
+    replicas = [
+        (each.step, worker * num_devices + each.position % num_devices)
+        for worker, share in enumerate(dealt(optim, num_samples, num_workers, num_devices))
+        for each in share
+    ]
+    counts = collections.Counter(replicas)
+    for step in {step for step, _ in replicas}:
+        of_step = [counts[step, replica] for replica in range(num_replicas)]
+        assert max(of_step) - min(of_step) <= 1
+
+
+@given(cuts(), sizes, places, places, st.data())
+def test_going_on_is_slicing(
+    optim: config.Optim, num_samples: int, num_workers: int, num_devices: int, data: st.DataObject
+) -> None:
+    whole = dealt(optim, num_samples, num_workers, num_devices)
+    first_step = data.draw(st.integers(0, 2 * order.steps_per_epoch(num_samples, optim.batch_size)))
+    for share, rest in zip(whole, dealt(optim, num_samples, num_workers, num_devices, first_step)):
+        assert plain(rest) == plain(each for each in share if each.step >= first_step)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "positions"),
+    [
+        ("--devices cpu:0,1", [[0, 1, 2, 3, 4, 5, 6]]),
+        ("--kvstore dist_sync --num-workers 2", [[0, 2, 4, 6], [1, 3, 5]]),
+        ("--kvstore dist_sync --num-workers 2 --devices cpu:0,1", [[0, 1, 4, 5], [2, 3, 6]]),
+        ("--kvstore dist_sync --num-workers 3 --devices cpu:0,1,2", [[0, 1, 2], [3, 4, 5], [6]]),
+    ],
+)
+def test_micro_batches_go_round_the_replicas(mapping: str, positions: list[list[int]]) -> None:
+    run = config.parse(["--batch-size", "14", *mapping.split()])
+    assert [layout.positions(run, 7, worker) for worker in range(len(positions))] == positions
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
