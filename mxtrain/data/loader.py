@@ -196,11 +196,14 @@ class Loader:
             if sample not in self.skipped:
                 self.skipped[sample] = reason
                 logger.warning("skipped, the next good record is used instead: %s", reason)
-        if len(self.skipped) > self._fill.skip_bad:
-            raise DataError(
-                f"{len(self.skipped)} bad records, more than --skip-bad {self._fill.skip_bad}; the last one: "
-                f"{list(self.skipped.values())[-1]}"
-            )
+        refuse_too_many(self.skipped, self._fill.skip_bad)
+
+
+def refuse_too_many(skipped: dict[int, str], skip_bad: int) -> None:
+    if len(skipped) > skip_bad:
+        raise DataError(
+            f"{len(skipped)} bad records, more than --skip-bad {skip_bad}; the last one: {list(skipped.values())[-1]}"
+        )
 
 
 def _cut_up(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -79,6 +79,18 @@ def sum_arrays(group: Group, arrays: Sequence[Any]) -> list[Doubles]:
     return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
 
+def gather(group: Group, mine: Sequence[float]) -> Doubles:
+    """The numbers of all workers, one's after the other's; each may have as many as it likes."""
+    import numpy as np
+
+    counts = np.zeros(group.count)
+    counts[group.number] = len(mine)
+    ends = np.cumsum(group.sum(counts)).astype(int)
+    numbers = np.zeros(ends[-1])
+    numbers[ends[group.number] - len(mine) : ends[group.number]] = mine
+    return group.sum(numbers) if len(numbers) else numbers
+
+
 def together(group: Group, kvstore: str) -> Group:
     """Those that make a step together: all, or where nobody waits for others this one alone."""
     return ALONE if "async" in kvstore else group

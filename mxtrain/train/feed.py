@@ -15,8 +15,9 @@ from mxtrain.data import visits
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fill import Fill
 from mxtrain.data.given import GivenBatches
-from mxtrain.data.loader import Loader, Request, way_of
+from mxtrain.data.loader import Loader, Request, refuse_too_many, way_of
 from mxtrain.data.pixels import Transform
+from mxtrain.kv.group import ALONE, Group, gather, together
 from mxtrain.train.evaluate import resize_of
 from mxtrain.train.handover import dtype_of
 
@@ -40,32 +41,47 @@ class Feed:
     """The batches of a run's steps, in order; each is given back with `release` when it is used."""
 
     run: Run
-    num_samples: int
-    worker: int
+    records: Any
+    group: Group
     loader: Any
 
     def batches(self, step: int) -> Share:
         """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
-        of_step = visits.share(self.run, self.num_samples, step, self.worker)
+        of_step = visits.share(self.run, len(self.records), step, self.group.number)
         return Share(len(of_step), self.loader)
 
     def release(self, batch: Any) -> None:
         self.loader.release(batch)
 
-    @property
-    def num_bad_records(self) -> int:
-        """How many were replaced so far."""
-        return len(self.loader.skipped)
+    def bad_records(self, known: tuple[int, ...]) -> tuple[int, ...]:
+        """Positions of the records replaced so far: `known`, and those that the workers met in this step together.
+
+        Batches that are made ahead of their step do not count yet: wherever a run is stopped, it is the same.
+        """
+        if not self.run.data.skip_bad:
+            return known
+        skipped, those = self.loader.skipped, together(self.group, self.run.layout.kvstore)
+        for position in map(int, gather(those, sorted(set(skipped) - set(known)))):
+            skipped.setdefault(position, self.records.where(position))
+        refuse_too_many(skipped, self.run.data.skip_bad)
+        return tuple(sorted(skipped))
 
 
 @contextlib.contextmanager
 def opened(
-    run: Run, records: Any, num_classes: int, first_step: int, num_steps: int, worker: int = 0
+    run: Run,
+    records: Any,
+    num_classes: int,
+    first_step: int,
+    num_steps: int,
+    group: Group = ALONE,
+    bad_records: tuple[int, ...] = (),
 ) -> Iterator[Feed]:
-    """What a worker's steps `first_step` to `num_steps` are fed while the block lasts."""
-    requests = visits.requests(run, records, first_step, num_steps, worker)
+    """What this worker's steps `first_step` to `num_steps` are fed while the block lasts; `bad_records` came before."""
+    requests = visits.requests(run, records, first_step, num_steps, group.number)
     with _loader(run, records, requests, num_classes) as loader:
-        yield Feed(run, len(records), worker, loader)
+        loader.skipped.update((position, records.where(position)) for position in bad_records)
+        yield Feed(run, records, group, loader)
 
 
 def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:

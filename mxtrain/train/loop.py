@@ -23,7 +23,6 @@ from mxtrain.train.checkpoint import Checkpoint
 from mxtrain.train.diagnose import diverged
 from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
-from mxtrain.train.feed import Feed
 from mxtrain.train.saving import Saver
 from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, train_step
@@ -46,16 +45,16 @@ def run(
 
     All workers of `group` do the same at the same time; those that write keep what comes of it.
     """
-    out = Path(run.keep.out)
+    out, num_classes = Path(run.keep.out), len(data["class_names"])
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
-    parts = state.build(run, len(data["class_names"]), group, is_fresh=resume is None)
+    parts = state.build(run, num_classes, group, is_fresh=resume is None)
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
         logger.info("%s", schedules.nothing_left(run.optim, steps_per_epoch, progress.step))
 
     sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
-    feeding = feed.opened(run, train, len(data["class_names"]), progress.step, num_steps, group.number)
+    feeding = feed.opened(run, train, num_classes, progress.step, num_steps, group, progress.bad_records)
     with sinks as write, Saver(run.keep, group.advance) as saver, feeding as fed:
         saved, alarm = progress, Alarm()
         while True:
@@ -81,9 +80,9 @@ def run(
 
             started, step, rate = time.monotonic(), progress.step, rate_of(progress.step)
             outcome = train_step(parts, fed.batches(step), fed.release, step, rate, progress.scale)
-            progress = progress.after(outcome)
+            progress = progress.after(outcome, fed.bad_records(progress.bad_records))
             seconds = time.monotonic() - started
-            write(_step_record(progress, step // steps_per_epoch + 1, rate, outcome, fed, seconds))
+            write(_step_record(progress, step // steps_per_epoch + 1, rate, outcome, seconds))
             alarm = _listen(alarm, parts, progress, outcome)
             if not outcome.applied:
                 _tell_or_end(run, parts, train, data, progress, outcome)
@@ -107,9 +106,7 @@ def _scored(
     return progress.scored(found["val_accuracy"])
 
 
-def _step_record(
-    progress: Progress, epoch: int, rate: float, outcome: Outcome, fed: Feed, seconds: float
-) -> Record:
+def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:
     record: dict[str, Any] = {
         "kind": "train",
         "step": progress.step,
@@ -127,8 +124,8 @@ def _step_record(
         record.update(loss_scale=outcome.scale.scale)
     if outcome.scale.dynamic or progress.skipped_steps:
         record.update(applied=outcome.applied, skipped_steps=progress.skipped_steps)
-    if fed.num_bad_records:
-        record.update(bad_records=fed.num_bad_records)
+    if progress.bad_records:
+        record.update(bad_records=len(progress.bad_records))
     return record
 
 
@@ -153,9 +150,7 @@ def _tell_or_end(
     bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad >= most:
         step, out = progress.step - 1, Path(run.keep.out)
-        with feed.opened(
-            run, train, len(data["class_names"]), step, progress.step, parts.group.number
-        ) as again:
+        with feed.opened(run, train, len(data["class_names"]), step, progress.step, parts.group) as again:
             batches = again.batches(step)
             raise diverged(parts, batches, again.release, train.where, progress, outcome, out)
     if bad:

@@ -69,11 +69,12 @@ class Progress:
     skipped_steps: int = 0  # whose gradients were not finite
     bad_steps_in_a_row: int = 0  # the last ones, skipped though no smaller loss scale could have saved them
     best: Best | None = None
+    bad_records: tuple[int, ...] = ()  # positions of those that were replaced
 
-    def after(self, outcome: Any) -> Progress:
+    def after(self, outcome: Any, bad_records: tuple[int, ...] = ()) -> Progress:
         skipped = self.skipped_steps + (not outcome.applied)
         bad = 0 if outcome.applied else self.bad_steps_in_a_row + (not self.scale.may_fall())
-        return Progress(self.step + 1, outcome.scale, None, skipped, bad, self.best)
+        return Progress(self.step + 1, outcome.scale, None, skipped, bad, self.best, bad_records)
 
     def scored(self, score: float) -> Progress:
         return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
@@ -182,9 +183,14 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     logger.info("going on from %s", path)
     if parts.group.writes:
         checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
-    progress = {field.name: state[field.name] for field in dataclasses.fields(Progress)}
-    scale, best = LossScale(**progress["scale"]), progress["best"] and Best(*progress["best"])
-    return _scored_alike(Progress(**{**progress, "scale": scale, "best": best}), parts.group)
+    return _scored_alike(_progress(state), parts.group)
+
+
+def _progress(state: dict[str, Any]) -> Progress:
+    saved = {field.name: state[field.name] for field in dataclasses.fields(Progress) if field.name in state}
+    bad_records = tuple(saved.get("bad_records", ()))  # checkpoints of old have none
+    scale, best = LossScale(**saved["scale"]), saved["best"] and Best(*saved["best"])
+    return Progress(**{**saved, "scale": scale, "best": best, "bad_records": bad_records})
 
 
 def _scored_alike(progress: Progress, group: Group) -> Progress:

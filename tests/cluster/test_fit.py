@@ -15,6 +15,7 @@ from mxtrain import config
 from mxtrain.data import sets, visits
 from tests.cluster import overflowing, slow
 from tests.cluster.processes import roles
+from tests.e2e import damaged
 from tests.e2e.conftest import Command
 from tests.e2e.runs import has_step, started, wait_until
 
@@ -82,16 +83,23 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Comma
 def test_workers_make_the_curve_of_one_process(
     digits: Path, tmp_path: Path, command: Command, optimizer: str
 ) -> None:
-    more = OPTIMIZERS[optimizer]
+    """And count its bad records, whoever meets them."""
+    damaged.copy(digits / "train.rec", tmp_path / "train.rec", {100, 400, 900})
+    damaged.copy(digits / "val.rec", tmp_path / "val.rec", set())
+    more = [*OPTIMIZERS[optimizer], "--skip-bad", "3"]
     alone = tmp_path / "one"
-    done = command("mxtrain.fit", *flags(digits, alone, *more, "--log", "none"))
+    done = command("mxtrain.fit", *flags(tmp_path, alone, *more, "--log", "none"))
     assert done.returncode == 0, done.stderr
     for name, cluster in CLUSTERS.items():
         shared = tmp_path / name
-        done = command("mxtrain.fit", *flags(digits, shared, *more, *cluster))
+        done = command("mxtrain.fit", *flags(tmp_path, shared, *more, *cluster))
         assert done.returncode == 0, done.stderr
         np.testing.assert_allclose(losses(shared), losses(alone), rtol=BAR, err_msg=name)
         _same_evaluations(shared, alone)
+        found = [
+            [record.get("bad_records", 0) for record in records(out, "train")] for out in (shared, alone)
+        ]
+        assert found[0] == found[1] and found[0][-1] == 3
 
 
 def _same_evaluations(some: Path, others: Path) -> None:

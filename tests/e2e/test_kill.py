@@ -15,7 +15,7 @@ from typing import Any, Callable
 import pytest
 
 from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
-from tests.e2e import runs
+from tests.e2e import damaged, runs
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.runs import assert_same_end, has_step, is_writing, started, wait_until
 
@@ -57,10 +57,10 @@ def straight(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
     return out
 
 
-def kill_again_and_again(out: Path, line: list[str], seed: int) -> None:
-    """SIGKILL at five random times, every other one inside the write of a checkpoint; then to the end."""
+def kill_again_and_again(out: Path, line: list[str], seed: int, num_kills: int = 5) -> None:
+    """SIGKILL at random times, every other one inside the write of a checkpoint."""
     rng = random.Random(seed)
-    for number, step in enumerate(sorted(rng.sample(range(2, NUM_STEPS - 6), 5))):
+    for number, step in enumerate(sorted(rng.sample(range(2, NUM_STEPS - 6), num_kills))):
         with started(*line) as run:
             wait_until(lambda step=step: has_step(out, step), run)  # type: ignore[misc]
             if number % 2:
@@ -236,6 +236,35 @@ def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Comm
         subprocess.run(["umount", str(disk)], check=True, timeout=20)
 
 
+@pytest.fixture(scope="module")
+def some_bad(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same data with three bad records."""
+    folder = tmp_path_factory.mktemp("damaged")
+    damaged.copy(shapes / "train.rec", folder / "train.rec", {7, 8, 30})
+    damaged.copy(shapes / "val.rec", folder / "val.rec", set())
+    return folder
+
+
+def assert_kills_leave_no_trace(
+    data: Path, tmp_path: Path, command: Command, more: list[str], num_kills: int
+) -> None:
+    more = [*more, "--skip-bad", "3"]
+    assert command("mxtrain.fit", *flags(data, tmp_path / "straight", *more)).returncode == 0
+    line = flags(data, tmp_path / "run", *more, "--checkpoint-steps", "3")
+    kill_again_and_again(tmp_path / "run", line, seed=sum(map(len, more)), num_kills=num_kills)
+    done = command("mxtrain.fit", *line)
+    assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "run", tmp_path / "straight")
+    assert runs.curve(tmp_path / "run")[-2]["bad_records"] == 3
+
+
+@pytest.mark.timeout(300)
+def test_killed_with_the_default_optimizer_and_damaged_records(
+    some_bad: Path, tmp_path: Path, command: Command
+) -> None:
+    assert_kills_leave_no_trace(some_bad, tmp_path, command, ["--lr", "0.05"], num_kills=1)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
@@ -249,12 +278,7 @@ def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Comm
     ],
 )
 def test_the_matrix(
-    shapes: Path, tmp_path: Path, command: Command, recipe: str, amp: str, devices: str
+    some_bad: Path, tmp_path: Path, command: Command, recipe: str, amp: str, devices: str
 ) -> None:
     more = [*recipe.split(), "--amp", amp, "--devices", devices]
-    assert command("mxtrain.fit", *flags(shapes, tmp_path / "straight", *more)).returncode == 0
-    line = flags(shapes, tmp_path / "run", *more, "--checkpoint-steps", "3")
-    kill_again_and_again(tmp_path / "run", line, seed=len(recipe))
-    done = command("mxtrain.fit", *line)
-    assert done.returncode == 0, done.stderr
-    assert_same_end(tmp_path / "run", tmp_path / "straight")
+    assert_kills_leave_no_trace(some_bad, tmp_path, command, more, num_kills=5)

@@ -75,14 +75,16 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
-def test_a_checkpoint_without_the_optimizers_own_numbers_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_without_what_younger_ones_have_is_read(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
-    assert state.restore(run, state.build(run, len(CLASSES)), found).step == 2
+    assert found[1].pop("bad_records") == []
+    restored = state.restore(run, state.build(run, len(CLASSES)), found)
+    assert (restored.step, restored.bad_records) == (2, ())
 
 
 def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
