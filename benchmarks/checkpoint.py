@@ -42,7 +42,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.out) as folder:
         found = {
-            optimizer: measure(optimizer, Path(folder), options.rounds)
+            optimizer: measure(optimizer, Path(folder) / optimizer, options.rounds)
             for optimizer in options.optimizers.split(",")
         }
     print(json.dumps({"bar": BAR, **found}) if options.json else table(found))
@@ -89,8 +89,9 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
     """Seconds, as medians or as all rounds in order of size."""
     from mxtrain.train.saving import Saver
 
-    training = Training(optimizer, out)
+    out.mkdir()
     (out / "metrics.jsonl").touch()
+    training = Training(optimizer, out)
     sides: dict[str, list[Round]] = {"without": [], "beside": [], "waiting": []}
     with Saver(training.run.keep) as saver:
 
