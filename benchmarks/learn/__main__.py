@@ -7,8 +7,9 @@
 - Pictures of 224 pixels in which a linear classifier finds nothing (`shapes.py`), with several seeds.
 
 Both are learnt three times: by mxtrain, by mxtrain with `--amp bf16`, and by PyTorch from the same first weights, with
-the same pixels in the same order. Accuracies are compared by their means, and have to be as near as seeds are to each
-other. The first steps of a net without ReLU and dropout are compared loss by loss. Exit code 1 when a bar is not met.
+the same pixels in the same order. Accuracies are compared by their means, and have to be as near as mxtrain's runs are
+to each other. The first steps of a net without ReLU and dropout are compared loss by loss. Exit code 1 when a bar is
+not met.
 """
 
 from __future__ import annotations
