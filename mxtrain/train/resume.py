@@ -42,6 +42,7 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
         found = checkpoint.newest(folder)
     else:
         found = Path(run.keep.resume), checkpoint.read_state(Path(run.keep.resume))
+        _refuse_another_runs_folder(run, data, folder, found[0])
     if found is not None:
         _refuse_another_curve(run, data, *found)
         before, step = config.from_flat(found[1]["config"]), found[1]["step"]
@@ -65,6 +66,14 @@ def of_run(out: Path, which: str) -> Checkpoint:
     if found is None:
         raise DataError(f"{folder}: holds no whole checkpoint; let mxtrain.fit finish an epoch first")
     return found
+
+
+def _refuse_another_runs_folder(run: config.Run, data: dict[str, Any], folder: Path, found: Path) -> None:
+    """A checkpoint from elsewhere says nothing of what is here already, which would become part of this run."""
+    if found.resolve().parent != folder.resolve():
+        here = checkpoint.newest(folder)
+        if here is not None:
+            _refuse_another_curve(run, data, *here)
 
 
 def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, state: dict[str, Any]) -> None:

@@ -162,6 +162,19 @@ def test_resume_refuses_another_curve(
     assert "--seed" not in str(refused.value)
 
 
+def test_a_checkpoint_from_elsewhere_joins_no_other_run(tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere" / "checkpoints", tmp_path / "run"
+    path = write(elsewhere, 5, config=config.to_flat(run(tmp_path / "elsewhere")), **DATA)
+    wanted = run(out, "--resume", str(path))
+    for step in (6, 7):  # given again, with what the first time has left, it goes on from there again
+        found = resume.find(wanted, DATA)
+        assert found is not None and found[0] == path
+        write(out / "checkpoints", step, config=config.to_flat(wanted), **DATA)
+    write(out / "checkpoints", 8, config=config.to_flat(run(out, "--seed", "1")), **DATA)
+    with pytest.raises(UsageError, match=r"run/checkpoints/step-00000008: is another run's \(--seed 1 -> 0\)"):
+        resume.find(wanted, DATA)
+
+
 def test_a_flag_younger_than_the_checkpoint_had_its_default(tmp_path: Path) -> None:
     older = config.to_flat(run(tmp_path))
     del older["mixup"]
