@@ -52,7 +52,7 @@ class RestartMe(Stop):
 
 
 class Stopped(Stop):
-    """A signal asked the run to end, and it did so after a checkpoint."""
+    """A signal asked the run to end, and it did so: after a checkpoint, once it had begun."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)

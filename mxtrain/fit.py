@@ -147,7 +147,7 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         run_folder.describe(run, group)
         for line in planned(settled, sources):
             logger.info("%s", line)
-        fill = functools.partial(cache.kept, run.data, out=out, advance=group.advance)
+        fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, wishes))
         kept_train, kept_val = fill(train), val and fill(val)
         if run.optim.overfit:
             kept_val = visits.Overfitted(run, kept_train)

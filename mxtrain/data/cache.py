@@ -33,7 +33,6 @@ from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.records import Record
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
-from mxtrain.kv.group import ALONE
 
 logger = logging.getLogger(__name__)
 
@@ -54,39 +53,44 @@ class Places(NamedTuple):
     checksums: Array
 
 
+Look = Callable[
+    [bool], None
+]  # called often during the filling, with whether it has got on; ends it by raising
+
+
+def unseen(has_moved: bool) -> None:
+    """Nobody looks."""
+
+
 def kept(
-    data: config.Data, records: AnyRecords, out: Path, advance: Callable[[], None] = ALONE.advance
+    data: config.Data, records: AnyRecords, out: Path, look: Look = unseen
 ) -> AnyRecords | CachedRecords:
-    """The records as --cache wants them; `advance` is called while they are filled in."""
+    """The records as --cache wants them."""
     if data.cache == "none":
         return records
     if data.cache == "ram":
-        return in_memory(records, machine.usable_cores(), advance)
-    return on_disk(records, machine.usable_cores(), Path(data.cache_dir or out / "cache"), advance)
+        return in_memory(records, machine.usable_cores(), look)
+    return on_disk(records, machine.usable_cores(), Path(data.cache_dir or out / "cache"), look)
 
 
-def in_memory(
-    records: AnyRecords, num_threads: int, advance: Callable[[], None] = ALONE.advance
-) -> CachedRecords:
+def in_memory(records: AnyRecords, num_threads: int, look: Look = unseen) -> CachedRecords:
     """All pictures in RAM, which processes share."""
-    _refuse_if_too_large(records, machine.available_memory(), "--cache ram", "--cache disk")
+    _refuse_if_too_large(records, machine.available_memory(), "--cache ram", "--cache disk", look)
     descriptor = os.memfd_create("mxtrain-cache")
     with open(descriptor, "wb", closefd=False) as file:
-        places = _decode_all(records, file, num_threads, advance)
+        places = _decode_all(records, file, num_threads, look)
     return CachedRecords(records, descriptor, places, is_checked=False)
 
 
-def on_disk(
-    records: AnyRecords, num_threads: int, folder: Path, advance: Callable[[], None] = ALONE.advance
-) -> CachedRecords:
+def on_disk(records: AnyRecords, num_threads: int, folder: Path, look: Look = unseen) -> CachedRecords:
     """All pictures in a file in `folder`; that of an earlier run where there is one."""
     path = folder / f"{_fingerprint(records)}.pixels"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             free = shutil.disk_usage(folder).free
-            _refuse_if_too_large(records, free, f"--cache-dir {folder}", "another folder")
-            _write(records, num_threads, path, advance)
+            _refuse_if_too_large(records, free, f"--cache-dir {folder}", "another folder", look)
+            _write(records, num_threads, path, look)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"--cache-dir {folder}: {error.strerror}; give another folder") from None
@@ -139,9 +143,7 @@ class CachedRecords:
         return self._records.labels()
 
 
-def _decode_all(
-    records: AnyRecords, file: IO[bytes], num_threads: int, advance: Callable[[], None]
-) -> Places:
+def _decode_all(records: AnyRecords, file: IO[bytes], num_threads: int, look: Look) -> Places:
     count = len(records)
     places = Places(
         np.zeros(count, np.int64),
@@ -161,7 +163,7 @@ def _decode_all(
                     places.labels[position] = label
                     places.checksums[position] = checksum
                     file.write(pixels.data)
-            advance()
+            look(True)
     return places
 
 
@@ -175,9 +177,13 @@ def _decode(records: AnyRecords, position: int) -> tuple[Label, Pixels, int] | N
     return record.label, pixels, zlib.crc32(pixels.data)
 
 
-def _refuse_if_too_large(records: AnyRecords, free: int, flag: str, instead: str) -> None:
-    positions = np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64))
-    sizes = [decoded[1].nbytes for decoded in (_decode(records, at) for at in positions.tolist()) if decoded]
+def _refuse_if_too_large(records: AnyRecords, free: int, flag: str, instead: str, look: Look) -> None:
+    sizes = []
+    for position in np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64)).tolist():
+        decoded = _decode(records, position)
+        if decoded is not None:
+            sizes.append(decoded[1].nbytes)
+        look(True)
     needed = sum(sizes) / max(1, len(sizes)) * len(records)
     if needed > free * (1 - SPARE):
         raise UsageError(
@@ -195,7 +201,7 @@ def _fingerprint(records: AnyRecords) -> str:
     return digest.hexdigest()[:24]
 
 
-def _write(records: AnyRecords, num_threads: int, path: Path, advance: Callable[[], None]) -> None:
+def _write(records: AnyRecords, num_threads: int, path: Path, look: Look) -> None:
     """The pixels, then the places, then where these start; renamed when all of it is there.
 
     Of several processes that want it one writes, and the others wait for it. One that is killed lets go of the file
@@ -209,14 +215,13 @@ def _write(records: AnyRecords, num_threads: int, path: Path, advance: Callable[
             logger.info("waiting for another process that fills %s", path)
             time.sleep(WAIT_SECONDS)
             num_before, num_there = num_there, _num_bytes(record_writer.aside(path))
-            if num_there != num_before:
-                advance()
+            look(num_there != num_before)
             continue
         with io.BufferedWriter(aside) as file:
             try:
                 if os.fstat(file.fileno()).st_size:
                     file.truncate(0)
-                places = _decode_all(records, file, num_threads, advance)
+                places = _decode_all(records, file, num_threads, look)
                 start = file.tell()
                 np.savez(file, **places._asdict())
                 file.write(TRAILER.pack(MAGIC, start))

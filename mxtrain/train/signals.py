@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from mxtrain.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.interrupts import ONE_WISH_SECONDS
@@ -49,6 +49,21 @@ def agreed(group: Group, wishes: list[Stop], is_time: bool) -> tuple[Stop | None
     known = list(MEANING.values())
     *wished, times = group.sum([*(stop is first for stop in known), is_time])
     return next((stop for stop, num_workers in zip(known, wished) if num_workers), None), bool(times)
+
+
+def heeding(group: Group, wishes: list[Stop]) -> Callable[[bool], None]:
+    """For a worker's own long work before the first step: called with whether it has got on, it raises a wish.
+
+    Not the wish that all have agreed on and saved by: it is this worker's alone, and ends the others like a failure.
+    """
+
+    def look(has_moved: bool) -> None:
+        if has_moved:
+            group.advance()
+        if wishes:
+            raise Stopped(str(wishes[0]), wishes[0].exit_code)
+
+    return look
 
 
 def _nothing(number: int, frame: Any) -> None:

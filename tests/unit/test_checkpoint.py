@@ -171,7 +171,9 @@ def test_a_checkpoint_from_elsewhere_joins_no_other_run(tmp_path: Path) -> None:
         assert found is not None and found[0] == path
         write(out / "checkpoints", step, config=config.to_flat(wanted), **DATA)
     write(out / "checkpoints", 8, config=config.to_flat(run(out, "--seed", "1")), **DATA)
-    with pytest.raises(UsageError, match=r"run/checkpoints/step-00000008: is another run's \(--seed 1 -> 0\)"):
+    with pytest.raises(
+        UsageError, match=r"run/checkpoints/step-00000008: is another run's \(--seed 1 -> 0\)"
+    ):
         resume.find(wanted, DATA)
 
 
