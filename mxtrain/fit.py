@@ -185,8 +185,14 @@ def serve(run: config.Run, cluster: Cluster) -> None:
 
 
 def dry_run(run: config.Run) -> None:
-    """What would be trained; no run folder is made."""
+    """What would be trained, or why it would be refused; no run folder is made."""
+    from mxtrain.train import resume, schedules
+
     sources = opened(run)
+    resume_from = resume.find(run, sources.data)
+    schedules.of_run(run.optim, *schedules.length(run.optim, len(sources.train)))(
+        0
+    )  # the user's own is tried
 
     from mxtrain import run_folder, runtime
 
@@ -194,7 +200,9 @@ def dry_run(run: config.Run) -> None:
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import dry_run
 
-    lines = [*planned(run, sources), dry_run.describe(run, len(sources.data["class_names"]))]
+    table = dry_run.describe(run, len(sources.data["class_names"]), is_fresh=resume_from is None)
+    begin = [f"going on from {resume_from[0]}"] if resume_from else []
+    lines = [*planned(run, sources), *begin, table]
     print("\n".join(lines), flush=True)
 
 

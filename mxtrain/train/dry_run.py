@@ -7,22 +7,20 @@ from typing import Any, Iterator
 import numpy as np
 
 from mxtrain.config import Run
-from mxtrain.train import decay, nets, optimizers, statistics, weights
+from mxtrain.train import optimizers, state, statistics, weights
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
 
 
-def describe(run: Run, num_classes: int) -> str:
-    """A line for each parameter of the run's net, and one with the sums."""
-    places = nets.contexts(run.layout.devices)
-    net = nets.to_train(run, num_classes, places[:1])
-    named, running = weights.parameters(net), {parameter.name for parameter in statistics.parameters(net)}
-    if not run.optim.decay_all:
-        decay.exempt_from_decay(named.values())
+def describe(run: Run, num_classes: int, is_fresh: bool = True) -> str:
+    """A line for each parameter of the run's net, and two with the sums, once all that a step needs could be made."""
+    parts = state.build(run, num_classes, is_fresh=is_fresh, is_trial=True)
+    named = weights.parameters(parts.net)
+    running = {parameter.name for parameter in statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, *_sums(run, list(named.values()), len(places))])
+    return "\n".join([*lines, *_sums(run, list(named.values()), len(parts.contexts))])
 
 
 def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
@@ -40,13 +38,13 @@ def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, .
 def _sums(run: Run, parameters: list[Any], num_devices: int) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
     held, gradients = (sum(map(_bytes, those)) for those in (parameters, trained))
-    state = _state_bytes(run, trained)
+    of_optimizer = _state_bytes(run, trained)
     averages = f", averages {_mb(held)} on the first" if run.optim.ema else ""
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
     yield (
         f"each device ({num_devices}) holds weights {_mb(held)}, gradients {_mb(gradients)}, "
-        f"state of {run.optim.optimizer} {_mb(state)}{averages}, and what it computes"
+        f"state of {run.optim.optimizer} {_mb(of_optimizer)}{averages}, and what it computes"
     )
 
 
@@ -55,8 +53,8 @@ def _state_bytes(run: Run, trained: list[Any]) -> int:
     optimizer = optimizers.build(run.optim)
     total = 0
     for index, parameter in enumerate(trained):
-        state = optimizer.create_state_multi_precision(index, parameter.list_data()[0])
-        total += sum(array.size * np.dtype(array.dtype).itemsize for array in weights.flat(state))
+        made = optimizer.create_state_multi_precision(index, parameter.list_data()[0])
+        total += sum(array.size * np.dtype(array.dtype).itemsize for array in weights.flat(made))
     return total
 
 

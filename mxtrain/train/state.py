@@ -80,8 +80,13 @@ class Progress:
         return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
 
 
-def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = True) -> Parts:
-    """Everything a first step needs; if not fresh, `restore` is still to bring what a checkpoint holds."""
+def build(
+    run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = True, is_trial: bool = False
+) -> Parts:
+    """Everything a first step needs; if not fresh, `restore` is still to bring what a checkpoint holds.
+
+    A trial takes no step, and so no store of a cluster, which would wait for the others.
+    """
     optim, places = run.optim, nets.contexts(run.layout.devices)
     net = nets.to_train(run, num_classes, places, is_fresh)
     trained = list(weights.parameters(net).values())
@@ -95,7 +100,7 @@ def build(run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = Tru
     trainer = open_trainer(
         trained,
         optimizer,
-        run.layout.kvstore,
+        "device" if is_trial else run.layout.kvstore,
         statistics.parameters(net),
         compressions.threshold(optim.compress),
         group,

@@ -125,3 +125,42 @@ def test_a_dry_run_tells_and_leaves_nothing(shapes: Path, tmp_path: Path, comman
     wrong = command("mxtrain.fit", *run, "--freeze", "O.*")
     assert wrong.returncode == 2 and "--freeze O.*" in wrong.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def begun(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    out = tmp_path_factory.mktemp("begun") / "run"
+    assert command("mxtrain.fit", *flags(shapes, out), "--max-steps", "1").returncode == 0
+    return out
+
+
+def left_in(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("--schedule math:nothere", "--schedule math:nothere"),
+        pytest.param("--schedule builtins:str", "--schedule builtins:str", marks=pytest.mark.slow),
+        ("--loss math:nothere", "--loss math:nothere"),
+        ("--lr 0.7", "is another run's (--lr"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_does(
+    shapes: Path, begun: Path, tmp_path: Path, command: Command, wrong: str, words: str
+) -> None:
+    out = begun if "--lr" in wrong else tmp_path / "run"
+    line, before = [*flags(shapes, out), *wrong.split()], left_in(out)
+    dry = command("mxtrain.fit", *line, "--dry-run")
+    assert left_in(out) == before
+    wet = command("mxtrain.fit", *line)
+    assert dry.returncode == wet.returncode == 2 and words in dry.stderr
+    assert dry.stderr.splitlines()[-1] == wet.stderr.splitlines()[-1]
+
+
+def test_a_dry_run_tells_where_it_would_go_on(shapes: Path, begun: Path, command: Command) -> None:
+    before = left_in(begun)
+    done = command("mxtrain.fit", *flags(shapes, begun), "--dry-run")
+    assert done.returncode == 0 and f"going on from {begun}/checkpoints/step-00000001" in done.stdout
+    assert left_in(begun) == before

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.errors import UsageError
 from mxtrain.train import dry_run, weights
 from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, parts_of, train
 
@@ -49,3 +50,10 @@ def test_the_sums() -> None:
     assert numbers.startswith(f"{total:,} numbers in {len(rows)} parameters")
     assert memory.startswith(f"each device (2) holds weights {4 * total / 1e6:.1f} MB")
     assert f"averages {4 * total / 1e6:.1f} MB" in memory
+
+
+def test_what_only_a_cluster_refuses_is_refused_without_one() -> None:
+    line = "--kvstore dist_sync --num-workers 2 --ema 0.9 --model tests.cluster.tables:sparse"
+    with pytest.raises(UsageError, match=r"--ema 0\.9 with --kvstore dist_sync with a row-sparse table"):
+        told_of(line)
+    assert told_of(line.replace("--ema 0.9", ""))
