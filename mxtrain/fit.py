@@ -90,8 +90,9 @@ def plot_schedule(run: config.Run) -> None:
         steps_per_epoch, num_steps = schedules.length(run.optim, len(samples))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
     title = schedules.describe(run.optim, steps_per_epoch, num_steps)
+    steps = schedules.telling_steps(run.optim, steps_per_epoch, num_steps)
     plots.draw_rates(
-        Path(run.keep.plot_schedule), [rate_of(step) for step in range(num_steps)], steps_per_epoch, title
+        Path(run.keep.plot_schedule), steps, [rate_of(step) for step in steps], steps_per_epoch, title
     )
     print(f"{run.keep.plot_schedule}: {title}", flush=True)
 

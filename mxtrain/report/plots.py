@@ -14,14 +14,17 @@ from mxtrain.errors import UsageError
 BLUE = "#1f5fa8"
 
 
-def draw_rates(path: Path, rates: Sequence[float], steps_per_epoch: float, title: str) -> None:
-    """The learning rate of every step as a PNG: linear above, logarithmic below, where small rates show."""
+def draw_rates(
+    path: Path, steps: Sequence[int], rates: Sequence[float], steps_per_epoch: float, title: str
+) -> None:
+    """The learning rate of these steps as a PNG: linear above, logarithmic below, where small rates show."""
     figure = _figure()
     linear, logarithmic = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 2)})
     highest = max(range(len(rates)), key=rates.__getitem__)
+    at = "at" if len(steps) > steps[-1] else "near"  # where there are steps between these
     for axes in (linear, logarithmic):
-        axes.plot(range(len(rates)), rates, color=BLUE, linewidth=1.5)
-        axes.plot([highest], [rates[highest]], "o", color=BLUE, markersize=5)
+        axes.plot(steps, rates, color=BLUE, linewidth=1.5)
+        axes.plot([steps[highest]], [rates[highest]], "o", color=BLUE, markersize=5)
         axes.grid(alpha=0.25)
         axes.margins(x=0.01)
     if any(rates):
@@ -34,7 +37,8 @@ def draw_rates(path: Path, rates: Sequence[float], steps_per_epoch: float, title
         "top", functions=(lambda step: step / steps_per_epoch, lambda epoch: epoch * steps_per_epoch)
     )
     epochs.set_xlabel("epoch")
-    values = f"first {rates[0]:.4g}, highest {rates[highest]:.4g} at step {highest}, last {rates[-1]:.4g}"
+    peak = f"highest {rates[highest]:.4g} {at} step {steps[highest]}"
+    values = f"first {rates[0]:.4g}, {peak}, last {rates[-1]:.4g}"
     figure.suptitle("\n".join([*textwrap.wrap(title, 110), values]), fontsize=10)
     _save(figure, path)
 

@@ -18,6 +18,7 @@ from mxtrain.errors import UsageError
 from mxtrain.names import load_path
 from mxtrain.spec import Number, Spec, parse
 
+MOST_PARTS = 1000  # of the warm-up, and of what follows, that a picture of the rate is drawn from
 HAIR = 1e-9  # what rounding may take from a number that should be whole
 
 
@@ -160,6 +161,17 @@ def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[in
 
 def warmup_steps(optim: Optim, steps_per_epoch: float) -> int:
     return round(optim.warmup_epochs * steps_per_epoch)
+
+
+def telling_steps(optim: Optim, steps_per_epoch: float, num_steps: int) -> list[int]:
+    """Those that draw the rate: all, or of a long run the first and last of equal parts, before the peak and after."""
+    peak_step = min(warmup_steps(optim, steps_per_epoch), num_steps)
+    found: set[int] = set()
+    for begin, end in ((0, peak_step), (peak_step, num_steps)):
+        parts = min(MOST_PARTS, end - begin)
+        edges = [begin + (end - begin) * part // parts for part in range(parts + 1)] if parts else []
+        found.update(edges[:-1], (edge - 1 for edge in edges[1:]))
+    return sorted(found)
 
 
 def describe(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:

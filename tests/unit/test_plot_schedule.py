@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from mxtrain import fit
+from mxtrain import config, fit
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.report import plots
+from mxtrain.train import schedules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +28,7 @@ def pixels(path: Path) -> np.ndarray:
 def test_the_picture_follows_the_rates(tmp_path: Path) -> None:
     pictures = []
     for name, rates in {"flat": [1.0] * 50, "fall": [1 - step / 50 for step in range(50)]}.items():
-        plots.draw_rates(tmp_path / f"{name}.png", rates, 10, "a title " * 40)
+        plots.draw_rates(tmp_path / f"{name}.png", range(50), rates, 10, "a title " * 40)
         pictures.append(pixels(tmp_path / f"{name}.png"))
     assert pictures[0].shape == pictures[1].shape and pictures[0].shape[1] > 1000
     blue = [(picture[:, :, 0] > picture[:, :, 2].astype(int) + 80).any(axis=1) for picture in pictures]
@@ -36,7 +38,7 @@ def test_the_picture_follows_the_rates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rates", [[0.5], [0.0, 0.0], [1e-9, 1e3]])
 def test_odd_runs_are_drawn_too(tmp_path: Path, rates: list[float]) -> None:
-    plots.draw_rates(tmp_path / "odd.png", rates, 0.5, "odd")
+    plots.draw_rates(tmp_path / "odd.png", range(len(rates)), rates, 0.5, "odd")
     assert pixels(tmp_path / "odd.png").size
 
 
@@ -57,6 +59,31 @@ def test_max_steps_stand_in_for_the_data(tmp_path: Path) -> None:
     assert "peak 0.2 (--lr 0.1 x 64 / 32), 50 steps of warm-up, then cosine over 900 steps" in done.stdout
     assert pixels(tmp_path / "rate.png").size
     assert not (tmp_path / "run").exists()
+
+
+def test_the_longest_run_is_drawn_as_fast(tmp_path: Path) -> None:
+    arguments = ["--max-steps", 10**9, "--epochs", 1000, "--warmup-epochs", 5]
+    began = time.monotonic()
+    done = draw(*arguments, "--plot-schedule", tmp_path / "rate.png")
+    assert (done.returncode, done.stderr) == (0, "") and time.monotonic() - began < 30
+    assert pixels(tmp_path / "rate.png").size
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "num_warmup_steps"),
+    [(1, 0), (2, 1), (900, 50), (2001, 1), (10**9, 0), (10**9, 1), (10**9, 10**8 + 3), (10, 90)],
+)
+def test_the_steps_that_are_drawn(num_steps: int, num_warmup_steps: int) -> None:
+    optim = config.parse(["--warmup-epochs", str(num_warmup_steps)]).optim
+    steps = schedules.telling_steps(optim, 1, num_steps)
+    assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == num_steps - 1
+    assert len(steps) <= 4 * schedules.MOST_PARTS
+    widest = max(np.diff([-1, *steps]))
+    assert widest <= num_steps / schedules.MOST_PARTS + 1
+    if num_steps <= schedules.MOST_PARTS:
+        assert steps == list(range(num_steps))
+    bend = {step for step in (num_warmup_steps - 1, num_warmup_steps) if 0 <= step < num_steps}
+    assert bend <= set(steps), "where the warm-up ends"
 
 
 def test_the_data_say_how_long_an_epoch_is(tmp_path: Path) -> None:
