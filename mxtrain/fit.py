@@ -66,7 +66,7 @@ def _as_node(command: Callable[[], None]) -> NoReturn:
     try:
         code = one_line("mxtrain.fit", command)
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0
+        code = _code_of(end)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -74,6 +74,14 @@ def _as_node(command: Callable[[], None]) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
+
+
+def _code_of(end: SystemExit) -> int:
+    """What Python itself would leave with; anything but a number it prints."""
+    if end.code is None or isinstance(end.code, int):
+        return int(end.code or 0)
+    print(end.code, file=sys.stderr)
+    return 1
 
 
 def plot_schedule(run: config.Run) -> None:

@@ -1,4 +1,4 @@
-"""Output that cannot be written is told in one line, like all that a user can put right."""
+"""Output that cannot be written is told in one line, like all that a user can put right; exit codes get through."""
 
 from __future__ import annotations
 
@@ -58,3 +58,13 @@ def test_too_few_files_are_named_with_the_cure(tmp_path: Path) -> None:
     code, line = ended(["-c", "import resource; " + PRINTS.format(f"[{opens}]")], "", tmp_path / "out")
     assert code == 2
     assert line == "it: /dev/null: Too many open files; raise ulimit -n and give the same command again\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [("'no such place'", 1, "no such place\n"), ("None", 0, ""), ("0", 0, ""), ("7", 7, "")],
+)
+def test_a_node_ends_as_python_would(given: str, code: int, said: str) -> None:
+    line = f"import sys; from mxtrain import fit; fit._as_node(lambda: sys.exit({given}))"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (code, said)
