@@ -39,18 +39,34 @@ def check(run: Run, begins: bool = True) -> None:
 
 
 def check_description(run: Run) -> None:
-    """The part of `check` that looks at nothing but the description, and touches no disk."""
-    bounds.check(run)
-    _check_picture(run.keep.plot_schedule)
+    """The part of `check` that asks nothing of this machine but which files and modules of those named are here.
+
+    Each number by itself has been held against `bounds` where the flags were read.
+    """
+    _check_asked(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
     _check_names(run)
+    _check_loading(run)
+
+
+def _check_asked(run: Run) -> None:
+    """Something to read, somewhere to write, and one thing at a time."""
+    keep = run.keep
+    if keep.plot_schedule and keep.dry_run:
+        raise UsageError("--plot-schedule and --dry-run each tell something and stop; give one")
+    if keep.plot_schedule:
+        _check_picture(keep.plot_schedule)
+    if not run.data.train and not (keep.plot_schedule and run.optim.max_steps):
+        raise UsageError(
+            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
+        )
+    if not keep.out:
+        raise UsageError("--out is empty; give a folder, or . for this one")
 
 
 def _check_picture(name: str) -> None:
-    if not name:
-        return
     try:
         arguments.picture(name)
     except argparse.ArgumentTypeError as wrong:
@@ -58,13 +74,7 @@ def _check_picture(name: str) -> None:
 
 
 def _check_numbers(run: Run) -> None:
-    data, optim, keep = run.data, run.optim, run.keep
-    if not data.train and not (keep.plot_schedule and optim.max_steps):
-        raise UsageError(
-            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
-        )
-    if not keep.out:
-        raise UsageError("--out is empty; give a folder, or . for this one")
+    data, optim = run.data, run.optim
     for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
         if 0 < alpha < SMALLEST_ALPHA:
             raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")
@@ -154,25 +164,29 @@ def _check_names(run: Run) -> None:
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
-    for flag, source in (("--train", run.data.train), ("--val", run.data.val)):
+    from mxtrain.data import augment
+
+    augment.check(run.data.augment)
+
+
+def _check_loading(run: Run) -> None:
+    data = run.data
+    for flag, source in (("--train", data.train), ("--val", data.val)):
         if source and names.is_path(source):
             names.check_name(flag, source, ())
-            if run.data.loader == "processes":
+            if data.loader == "processes":
                 raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
-    workers = run.data.loader_workers
+    workers = data.loader_workers
     if workers != "auto" and not (
         workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES
     ):
         raise UsageError(
             f"--loader-workers {workers}: give auto, or a number from 1 to {bounds.MOST_PROCESSES}"
         )
-    if run.data.cache_dir and run.data.cache != "disk":
+    if data.cache_dir and data.cache != "disk":
         raise UsageError(
-            f"--cache-dir {run.data.cache_dir}: --cache is {run.data.cache}; give --cache disk, or no folder"
+            f"--cache-dir {data.cache_dir}: --cache is {data.cache}; give --cache disk, or no folder"
         )
-    from mxtrain.data import augment
-
-    augment.check(run.data.augment)
 
 
 def _check_store(run: Run) -> None:

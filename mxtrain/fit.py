@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(argv: Sequence[str] | None) -> None:
     run = config.parse(argv)
-    bounds.check(run)
+    bounds.check(run)  # before any of its numbers is used; servers and the scheduler check no more
     if run.keep.plot_schedule:
         plot_schedule(run)
         return

@@ -285,7 +285,9 @@ REFUSED = [
 def test_what_cannot_work_is_refused(tmp_path: Path, flags: str, words: str) -> None:
     train = [] if not flags else ["--train", "t.rec", "--out", str(tmp_path / "run")]
     with pytest.raises(UsageError) as refused:
-        checks.check(config.parse([*train, *flags.split()]))
+        run = config.parse([*train, *flags.split()])
+        bounds.check(run)
+        checks.check(run)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists(), "a refused run leaves no folder"
