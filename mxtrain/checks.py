@@ -14,12 +14,16 @@ from pathlib import Path
 
 from mxtrain import arguments, bounds, layout, machine, names
 from mxtrain.bounds import LARGEST_ARRAY
-from mxtrain.config import Optim, Run
+from mxtrain.config import Layout, Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
 from mxtrain.train import optimizer_names, schedules
 
+OF_CLUSTERS = (
+    *("num_workers", "num_servers", "min_workers"),
+    *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
+)
 SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
 
 
@@ -200,16 +204,15 @@ def _check_store(run: Run) -> None:
         )
     if store not in names.STORES:
         raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
-    for flag, count, alone in (
-        ("--num-workers", run.layout.num_workers, 1),
-        ("--num-servers", run.layout.num_servers, 1),
-        ("--min-workers", run.layout.min_workers, 0),
-    ):
-        if count > alone:
-            raise UsageError(f"{flag} {count} needs a dist_* --kvstore, but it is {store}; leave {flag} out")
     role = os.environ.get("DMLC_ROLE", "")
     if role:
         raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
+    for name in OF_CLUSTERS:
+        value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
+        if value != getattr(Layout, name):
+            raise UsageError(
+                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; leave {flag} out"
+            )
 
 
 def _check_cluster(run: Run) -> None:

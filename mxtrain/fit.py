@@ -122,7 +122,8 @@ def opened(run: config.Run, begins: bool = True) -> Sources:
 
     checks.check(run, begins)
     train = open_source("--train", str(run.data.train), run)
-    val = open_source("--val", run.data.val, run) if run.data.val else None
+    # With --overfit the training pictures are what is judged.
+    val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     class_names = labels.class_names(train, val, run.data.num_classes)
     return Sources(train, val, {**resume.describe(train, class_names), **origins.describe(run, class_names)})
 

@@ -48,7 +48,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
 
 
 def test_a_few_batches_of_digits_are_learnt_by_heart(digits: Path, tmp_path: Path, command: Command) -> None:
-    recipe = "--config examples/digits.yaml --overfit 2 --batch-size 32 --max-steps 60 --log none"
+    recipe = (
+        "--config examples/digits.yaml --overfit 2 --batch-size 32 --max-steps 60 --log none --val unread.rec"
+    )
     done = command("mxtrain.fit", *recipe.split(), "--train", digits, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     trained, judged = (
