@@ -105,26 +105,22 @@ def build(
         compressions.threshold(optim.compress),
         group,
     )
-    plan = layout.batch_plan(run)
-    loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
-    mixing = functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix)
-    ema = Ema(net, optim.ema) if optim.ema else None
     return Parts(
-        net,
-        loss,
-        trainer,
-        own_numbers,
-        places,
-        optim.seed,
-        plan.num_micro_batches,
-        mixing,
-        optim.clip_norm,
-        optim.clip_value,
-        ema,
-        teacher.build(run, places),
-        statistics.need_gradient_of_pictures(net),
-        group,
-        together(group, run.layout.kvstore),
+        net=net,
+        loss=losses.build(run.model.loss, optim.label_smoothing, num_classes),
+        trainer=trainer,
+        own_numbers=own_numbers,
+        contexts=places,
+        seed=optim.seed,
+        num_micro_batches=layout.batch_plan(run).num_micro_batches,
+        mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
+        clip_norm=optim.clip_norm,
+        clip_value=optim.clip_value,
+        ema=Ema(net, optim.ema) if optim.ema else None,
+        teacher=teacher.build(run, places),
+        to_pictures=statistics.need_gradient_of_pictures(net),
+        group=group,
+        together=together(group, run.layout.kvstore),
     )
 
 
