@@ -126,7 +126,7 @@ def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list
         output.backward()
         trainer.begin()
         trainer.finish()
-        trainer.update(NUM_WORKERS * num_ids)
+        trainer.apply(optimizer.lr, 1 / (NUM_WORKERS * num_ids))
         mx.nd.waitall()
         if step >= FIRST_STEPS:
             found["seconds"].append(time.monotonic() - began)

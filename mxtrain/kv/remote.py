@@ -51,8 +51,8 @@ class Servers:
         for index, table in self._tables():
             table.pull_rows = functools.partial(self._pull_rows, index + 1, table)
 
-    def push_pull(self, num_samples: float, rate: float) -> int:
-        """Update by the first device's gradients, of `num_samples` samples with all that the update is made of.
+    def push_pull(self, rate: float, factor: float) -> int:
+        """Update by the first device's gradients times `factor`.
 
         Takes the new weights, but for tables. Gives the staleness: how many updates the others have made since the
         weights of these gradients were taken.
@@ -62,7 +62,7 @@ class Servers:
             self.rate = rate
         for index, parameter in self.trained.items():
             # A copy: MXNet pulls the weights into the memory that was pushed.
-            self.store.push(index + 1, parameter.list_grad()[0] / num_samples, priority=-index)
+            self.store.push(index + 1, parameter.list_grad()[0] * factor, priority=-index)
         self.store.push(CLOCK, self._clock(self.group.number + 1))
         return self.pull()
 

@@ -26,7 +26,7 @@ class RemoteTrainer:
     ):
         # Updates that others made while our last gradients were computed.
         self.staleness = None if together is group else 0
-        self._params, self._scale, self._rate = list(parameters), 1.0, optimizer.lr
+        self._params = list(parameters)
         self._together = together
         self._servers = Servers(self._params, optimizer, kvstore, group)
         self._saved: tuple[Arrays, int] = ({}, 0)
@@ -52,12 +52,9 @@ class RemoteTrainer:
         of_share = precision.norm(gradients)
         return math.sqrt(self._together.sum([of_share * of_share])[0])
 
-    def set_learning_rate(self, rate: float) -> None:
-        self._rate = rate
-
-    def update(self, num_samples: float) -> None:
-        """Have the servers take a step, by the mean gradient over the samples of those who make it together."""
-        staleness = self._servers.push_pull(num_samples / self._scale, self._rate)
+    def apply(self, rate: float, factor: float) -> None:
+        """Have the servers take a step, by the gradients of those who make it together times `factor`."""
+        staleness = self._servers.push_pull(rate, factor)
         if self.staleness is not None:
             self.staleness = staleness
 

@@ -58,6 +58,12 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
         """The length of what is applied; by now all workers have the same."""
         return precision.norm(gradients)
 
+    def apply(self, rate: float, factor: float) -> None:
+        """Update the weights by the gradients times `factor`."""
+        self.set_learning_rate(rate)
+        self._scale = factor
+        self.update(1)
+
     def undo(self) -> None:
         """The step's gradients are not applied: what compression kept of them is not either."""
         if self.travelling is not None:

@@ -88,9 +88,7 @@ def train_step(
         if parts.clip_value:
             gradients.clip(parts.clip_value / unscale)
         shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
-        parts.trainer.set_learning_rate(rate)
-        parts.trainer._scale = shorten / scale.scale
-        parts.trainer.update(num_samples)
+        parts.trainer.apply(rate, shorten * unscale)
         if parts.ema is not None:
             parts.ema.update()
     else:

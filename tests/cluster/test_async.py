@@ -71,7 +71,7 @@ def built(name: str) -> Any:
 
 
 def train(servers: Any, layers: Any, first: int, last: int) -> list[int]:
-    return [servers.push_pull(backward(layers, step)[0], rate_of(step)) for step in range(first, last)]
+    return [servers.push_pull(rate_of(step), 1 / backward(layers, step)[0]) for step in range(first, last)]
 
 
 def compare(name: str, group: Any, folder: Path) -> None:
@@ -123,7 +123,7 @@ def learn(group: Any, folder: Path) -> None:
     losses, staleness = [], []
     for step in range(100):
         num_samples, loss = backward(layers, step, group.number)
-        staleness.append(servers.push_pull(num_samples, 0.002))
+        staleness.append(servers.push_pull(0.002, 1 / num_samples))
         losses.append(loss)
     _, num_updates = servers.save()
     found = {"losses": losses, "staleness": staleness, "num_updates": num_updates}

@@ -136,7 +136,7 @@ def push_rows(group: Any, folder: Path) -> None:
         with mx.autograd.record():
             output = layer(ids)
         output.backward()
-        servers.push_pull(2, 1.0)
+        servers.push_pull(1.0, 0.5)
     moved = sum(num_bytes()) - before
     servers.save()
     found = {"moved": moved, "rows": layer.weight.data()[:20, 3].asnumpy().tolist()}

@@ -66,9 +66,7 @@ def update(trainer: Any, gradients: list[Any], rate: float) -> None:
         for context, held in zip(parameter.list_ctx(), parameter.list_grad()):
             held[:] = mx.nd.array(gradient * BATCH / SCALE, ctx=context)
             parameter.data(context)._fresh_grad = True
-    trainer.set_learning_rate(rate)
-    trainer._scale = SCALE
-    trainer.update(BATCH)
+    trainer.apply(rate, SCALE / BATCH)
 
 
 def weights_on(trainer: Any, device: int) -> list[Any]:

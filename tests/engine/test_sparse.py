@@ -33,7 +33,7 @@ def trained(layer: Any, contexts: list[Any], optimizer: Any) -> np.ndarray[Any, 
         gradients.settle()
         trainer.begin()
         trainer.finish()
-        trainer.update(7)
+        trainer.apply(optimizer.lr, 1 / 7)
     for context in contexts[1:]:
         assert (layer.weight.data(context).asnumpy() == layer.weight.data(contexts[0]).asnumpy()).all()
     return layer.weight.data(contexts[0]).asnumpy()
