@@ -2,7 +2,8 @@
 
 Owns the limits that a number has by itself. What depends on another flag, the data or this machine is `checks.py`'s.
 Most upper ones are far beyond use: a slip of the finger is refused in words, where further on it would be a process
-too many, an overflow, or a wait without end.
+too many, an overflow, or a wait without end. MXNet reads only what float32 holds: that goes for products too, of rates
+with what schedules and optimizers make of them, and of clips with loss scales and batch sizes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ MOST_SAMPLES = 1 << 20
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
 LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
-LARGEST, SMALLEST = 3e38, 1e-30  # MXNet refuses to read what is no float32
-FAR = 1e6
+SMALLEST = 1e-30
+FAR, NEAR = 1e6, 1e-6
+LOSS_SCALE = (NEAR, 1e12)
 BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -42,7 +44,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, MOST_SAMPLES),
     "micro_batch": (0, MOST_SAMPLES),
     "accumulate": (0, MOST_SAMPLES),
-    "lr": (SMALLEST, LARGEST),
+    "lr": (SMALLEST, 1e12),
     "momentum": (0, BELOW_ONE),
     "weight_decay": (0, FAR),
     "lr_base_batch": (0, MOST_SAMPLES),
@@ -50,8 +52,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "distill_weight": (0, 1),
     "distill_temperature": (0.001, FAR),
     "label_smoothing": (0, BELOW_ONE),
-    "clip_norm": (0, LARGEST),
-    "clip_value": (0, LARGEST),
+    "clip_norm": (NEAR, FAR),
+    "clip_value": (NEAR, FAR),
     "ema": (0, BELOW_ONE),
     "max_bad_steps": (1, MOST_STEPS),
     "overfit": (0, MOST_TIMES),
@@ -64,6 +66,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "keep_last": (1, MOST_TIMES),
     "keep_best": (0, MOST_TIMES),
 }
+OR_NONE = ("clip_norm", "clip_value")  # 0 stands for
 
 
 def check(run: Run) -> None:
@@ -71,8 +74,11 @@ def check(run: Run) -> None:
     values = config.to_flat(run)
     for name, (least, most) in RANGES.items():
         value, flag = values[name], "--" + name.replace("_", "-")
+        if name in OR_NONE and value == 0:
+            continue
         if not value >= least:  # as NaN is not
-            raise UsageError(f"{flag} {value}: give {least} or more")
+            or_none = ", or 0 for none" if name in OR_NONE else ""
+            raise UsageError(f"{flag} {value}: give {least} or more{or_none}")
         if value > most:
             raise UsageError(f"{flag} {value}: give {most} or less")
         if 0 < value < SMALLEST:

@@ -95,19 +95,18 @@ def _check_numbers(run: Run) -> None:
 
 
 def _check_step(run: Run) -> None:
-    optim, wanted = run.optim, run.model.loss_scale
+    optim, wanted, (least, most) = run.optim, run.model.loss_scale, bounds.LOSS_SCALE
     if optim.clip_norm and optim.clip_value:
         raise UsageError("--clip-norm and --clip-value are two ways to the same end; give one")
     if optim.ema >= 1:
         raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
     try:
-        is_scale = wanted in names.LOSS_SCALES or bounds.SMALLEST <= float(wanted) <= bounds.LARGEST
+        is_scale = wanted in names.LOSS_SCALES or least <= float(wanted) <= most
     except ValueError:
         is_scale = False
     if not is_scale:
         raise UsageError(
-            f"--loss-scale {wanted}: give a number from {bounds.SMALLEST} to {bounds.LARGEST}, or one of "
-            f"{', '.join(names.LOSS_SCALES)}"
+            f"--loss-scale {wanted}: give a number from {least:g} to {most:g}, or one of {', '.join(names.LOSS_SCALES)}"
         )
 
 

@@ -11,7 +11,7 @@ import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.bounds import SMALLEST
+from mxtrain.bounds import FAR, SMALLEST
 from mxtrain.config import Optim
 from mxtrain.data import order
 from mxtrain.errors import UsageError
@@ -192,6 +192,8 @@ def nothing_left(optim: Optim, steps_per_epoch: int, step: int) -> str:
 
 
 def _checked(factor: Any, name: str, progress: float) -> float:
-    if not isinstance(factor, numbers.Real) or not 0 <= float(factor) < math.inf:
-        raise UsageError(f"--schedule {name}: gave {factor!r} at {progress:g}; give a number from 0 on")
+    if not isinstance(factor, numbers.Real) or not 0 <= float(factor) <= FAR:
+        raise UsageError(
+            f"--schedule {name}: gave {factor!r} at {progress:g}; give a number from 0 to {FAR:g}"
+        )
     return float(factor)

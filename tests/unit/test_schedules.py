@@ -230,10 +230,20 @@ def test_a_path_stands_in_for_a_name() -> None:
     assert rates("math:sqrt", 1, 100)[25] == 0.5
 
 
+def beyond(progress: float) -> float:
+    return 1e39
+
+
 @pytest.mark.parametrize(
-    ("own", "gave"), [("operator:neg", "-0.5"), ("builtins:str", "'0.5'"), ("cmath:sqrt", "j")]
+    ("own", "gave"),
+    [
+        ("operator:neg", "-0.5"),
+        ("builtins:str", "'0.5'"),
+        ("cmath:sqrt", "j"),
+        (f"{__name__}:beyond", "1e[+]39"),
+    ],
 )
-def test_a_path_has_to_give_numbers_from_0_on(own: str, gave: str) -> None:
+def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> None:
     rate_of = schedules.of_run(optim_of(own), 1, 100)
     with pytest.raises(UsageError, match=rf"--schedule {own}: gave .*{gave}.* at 0.5"):
         rate_of(50)
