@@ -62,17 +62,37 @@ def _numbers(optimizer: Any) -> dict[str, float]:
 
 
 def build(optim: Optim) -> Any:
-    """The optimizer that `optim` names; one of the user's own gets `momentum` or `beta1` where it takes that."""
+    """The optimizer that `optim` names; one of the user's own gets --momentum where it takes that."""
     name, numbers = resolve(optim)
     if name in OPTIMIZERS:
         factory = FACTORIES[name]
     else:
         factory = names.load_path("--optimizer", name)
-        accepted = inspect.signature(factory.__init__ if inspect.isclass(factory) else factory).parameters
-        numbers = {key: optim.momentum for key in ("momentum", "beta1") if key in accepted}
+        numbers = _momentum(factory, optim)
     optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
     if not isinstance(optimizer, mx.optimizer.Optimizer):
         raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")
     if optimizer.lr_scheduler is not None:
         raise UsageError(f"--optimizer {name}: has an lr_scheduler; leave it out, rates come from --schedule")
     return optimizer
+
+
+def _momentum(factory: Any, optim: Optim) -> dict[str, float]:
+    """--momentum by the name that `factory`, of the user's own, has for it.
+
+    **kwargs are for the class that it extends, or for nobody knows whom: they get it only where it is not the default.
+    """
+    kinds = factory.__mro__ if inspect.isclass(factory) else ()
+    for maker in [kind.__init__ for kind in kinds if "__init__" in vars(kind)] or [factory]:
+        accepted = inspect.signature(maker).parameters
+        for key in ("momentum", "beta1"):
+            if key in accepted:
+                return {key: optim.momentum}
+        if optim.momentum == Optim.momentum:
+            return {}
+        if not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+            raise UsageError(
+                f"--momentum {optim.momentum:g}: --optimizer {optim.optimizer} takes neither momentum nor beta1; "
+                "leave --momentum out"
+            )
+    return {"momentum": optim.momentum}

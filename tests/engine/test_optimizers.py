@@ -164,6 +164,35 @@ def scheduled(**keywords: Any) -> Any:
     return mx.optimizer.SGD(lr_scheduler=mx.lr_scheduler.FactorScheduler(10), **keywords)
 
 
+class Extended(mx.optimizer.SGD):  # type: ignore[misc]
+    def __init__(self, **keywords: Any):
+        super().__init__(**keywords)
+
+
+def factory(**keywords: Any) -> Any:
+    return mx.optimizer.Adam(beta1=keywords.pop("momentum", 0.7), **keywords)
+
+
+@pytest.mark.parametrize(
+    ("own", "attribute", "default"),
+    [
+        ("mxnet.optimizer:DCASGD", "momentum", 0.9),
+        ("mxnet.optimizer:Adam", "beta1", 0.9),
+        (f"{__name__}:Extended", "momentum", 0.0),
+        (f"{__name__}:factory", "beta1", 0.7),
+    ],
+)
+def test_a_momentum_reaches_the_user_s_own(own: str, attribute: str, default: float) -> None:
+    assert getattr(optimizers.build(optim_of(own)), attribute) == default
+    assert getattr(optimizers.build(optim_of(own, "--momentum", "0.3")), attribute) == 0.3
+
+
+def test_a_momentum_that_the_user_s_own_does_not_take_is_refused() -> None:
+    optimizers.build(optim_of("mxnet.optimizer:AdaGrad"))
+    with pytest.raises(UsageError, match=r"--momentum 0\.3: .*AdaGrad takes neither momentum nor"):
+        optimizers.build(optim_of("mxnet.optimizer:AdaGrad", "--momentum", "0.3"))
+
+
 def test_a_schedule_inside_an_optimizer_is_refused() -> None:
     with pytest.raises(UsageError, match="rates come from --schedule"):
         optimizers.build(optim_of(f"{__name__}:scheduled"))
