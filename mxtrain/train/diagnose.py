@@ -97,8 +97,8 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
     head = f"step {progress.step}: not finite{several} (loss {outcome.loss:g})"
     if found is None:
         where = (
-            "computed again, each micro-batch was finite: either their gradients add up to more than float32 "
-            "holds, or a DataLoader gave other samples"
+            "computed again, each micro-batch was finite: either the sum of their gradients is longer than 1.8e19, "
+            "whose square float32 does not hold, or a DataLoader gave other samples"
         )
     else:
         shown = ", ".join(map(str, samples[:SAMPLES_IN_LINE]))
