@@ -141,17 +141,17 @@ def test_many_mappings(**mapping: Any) -> None:
 
 def test_the_same_in_bfloat16() -> None:
     """In a process of its own: once patched, MXNet's operators stay so."""
-    _again_in_bfloat16("test_a_few_mappings")
+    again_in_bfloat16(__file__, "test_a_few_mappings")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_mappings_in_bfloat16() -> None:
-    _again_in_bfloat16("test_many_mappings or test_fifty_steps")
+    again_in_bfloat16(__file__, "test_many_mappings or test_fifty_steps")
 
 
-def _again_in_bfloat16(names: str) -> None:
-    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", __file__, "-k", f"({names})"]
+def again_in_bfloat16(file: str, names: str) -> None:
+    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", file, "-k", f"({names})"]
     line[-1] += " and not bfloat16"
     environment = {**os.environ, "MXTRAIN_TEST_AMP": "bf16"}
     root = Path(__file__).resolve().parents[2]

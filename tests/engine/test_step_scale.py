@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision, state, step
+from tests.engine.test_mapping import AMP, again_in_bfloat16
 from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
 
 Scale = precision.LossScale
@@ -63,7 +64,7 @@ def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
     """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""
-    flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {extra}"
+    flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} --amp {AMP} {extra}"
     parts, plain = parts_of(flags), parts_of(flags)
     loss = Loss(mx.cpu(1))
     parts = dataclasses.replace(parts, loss=loss)
@@ -80,6 +81,10 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
     assert scales == [1024, 512, 256, 256, 256, 512, 256, 256]
     assert (progress.skipped_steps, progress.bad_steps_in_a_row) == (3, 0)
     assert_equal(everything(parts), everything(plain))
+
+
+def test_overflows_in_bfloat16() -> None:
+    again_in_bfloat16(__file__, "test_overflows_are_as_if and device")
 
 
 @pytest.mark.parametrize("flags", ["", "--devices cpu:0,1", "--micro-batch 16"])
