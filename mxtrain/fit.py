@@ -200,9 +200,8 @@ def dry_run(run: config.Run) -> None:
 
     sources = opened(run)
     resume_from = resume.find(run, sources.data)
-    schedules.of_run(run.optim, *schedules.length(run.optim, len(sources.train)))(
-        0
-    )  # the user's own is tried
+    rate_of = schedules.of_run(run.optim, *schedules.length(run.optim, len(sources.train)))
+    rate_of(0)  # the user's own is tried
 
     from mxtrain import run_folder, runtime
 

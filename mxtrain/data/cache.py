@@ -53,9 +53,8 @@ class Places(NamedTuple):
     checksums: Array
 
 
-Look = Callable[
-    [bool], None
-]  # called often during the filling, with whether it has got on; ends it by raising
+# Called often during the filling, with whether it has got on; ends it by raising.
+Look = Callable[[bool], None]
 
 
 def unseen(has_moved: bool) -> None:
