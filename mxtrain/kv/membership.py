@@ -32,7 +32,7 @@ def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
     """A block before the roll call: that this node cannot take part, and why, is for all of them to know."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module of the user's may leave
         stop = as_stop(error) or Stop(f"{type(error).__name__}: {error}")
         if cluster is not None:
             with contextlib.suppress(Stop):  # what comes back is the same reason
