@@ -48,7 +48,9 @@ def test_a_worker_that_is_told_of_more_workers_is_refused_and_the_others_name_it
 
 def test_a_worker_whose_own_module_leaves_is_waited_for_by_nobody(data: list[str], tmp_path: Path) -> None:
     own = Own(("--train", "tests.faults.samples:leaving"))
-    found = ended(tmp_path, free_port(), *data, "--start-timeout", "60", seconds=REFUSED_SECONDS, worker_1=own)
+    found = ended(
+        tmp_path, free_port(), *data, "--start-timeout", "60", seconds=REFUSED_SECONDS, worker_1=own
+    )
     assert_ended(found, 1)
     for said in found.said.values():
         assert "no such data here" in said
