@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 from mxtrain import arguments, bounds, layout, machine, names
-from mxtrain.bounds import LARGEST_ARRAY
 from mxtrain.config import Layout, Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
@@ -143,10 +142,10 @@ def _check_batch(run: Run) -> None:
             f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
         )
     size = run.data.image_size
-    if not names.is_path(str(run.data.train)) and micro_batch * 3 * size**2 > LARGEST_ARRAY:
+    if not names.is_path(str(run.data.train)) and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY:
         raise UsageError(
             f"--micro-batch {micro_batch}: so many pictures of --image-size {size} are more than MXNet takes in one "
-            f"array; give {LARGEST_ARRAY // (3 * size**2)} or less"
+            f"array; give {bounds.LARGEST_ARRAY // (3 * size**2)} or less"
         )
 
 

@@ -14,15 +14,13 @@ import zlib
 from pathlib import Path
 from typing import Any, Sequence
 
-import numpy as np
-
 import mxtrain
 from mxtrain import config, layout
 from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged, RestartMe
 from mxtrain.kv import compressions, limits, rows
-from mxtrain.kv.group import ALONE, Group, together
+from mxtrain.kv.group import ALONE, Group, gather, together
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.runtime import mx
@@ -188,18 +186,15 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
 
 
 def _progress(state: dict[str, Any]) -> Progress:
-    saved = {field.name: state[field.name] for field in dataclasses.fields(Progress) if field.name in state}
-    bad_records = tuple(saved.get("bad_records", ()))  # checkpoints of old have none
+    known = {"bad_records": (), **state}  # checkpoints of old have none
+    saved = {field.name: known[field.name] for field in dataclasses.fields(Progress)}
     scale, best = LossScale(**saved["scale"]), saved["best"] and Best(*saved["best"])
-    return Progress(**{**saved, "scale": scale, "best": best, "bad_records": bad_records})
+    return Progress(**{**saved, "scale": scale, "best": best, "bad_records": tuple(saved["bad_records"])})
 
 
 def _scored_alike(progress: Progress, group: Group) -> Progress:
     """A step is saved again once it has a score; a death may leave that on some disks and not on others."""
-    mine = np.zeros((2, group.count))
-    if progress.score is not None:
-        mine[:, group.number] = 1, progress.score
-    is_known, scores = group.sum(mine)
-    if progress.score is None and is_known.any():
-        return progress.scored(float(scores[is_known.argmax()]))
+    known = gather(group, [] if progress.score is None else [progress.score])
+    if progress.score is None and len(known):
+        return progress.scored(float(known[0]))
     return progress

@@ -121,15 +121,16 @@ def test_going_on_with_more_devices(tmp_path: Path) -> None:
 
 
 class Two:
-    """A worker whose only colleague's disk has `theirs`: whether there is a score, and which."""
+    """A worker whose only colleague's disk has `theirs`: a score or none."""
 
     number, count, writes, local_workers, job = 1, 2, True, 2, ""
 
     def __init__(self, *theirs: float):
-        self.theirs = np.array(theirs)
+        self.tells = [np.array([len(theirs)]), np.array(theirs)]  # how many numbers, then which
 
     def sum(self, values: Any) -> Any:
-        return values + np.stack([self.theirs, np.zeros(2)], axis=1)
+        told = self.tells.pop(0)
+        return values + np.pad(told, (0, len(values) - len(told)))
 
     def tell(self, phase: str, step: int) -> None: ...
 
@@ -139,10 +140,10 @@ def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     for mine, theirs, expected in (
-        (progress, (1, 0.3), progress.scored(0.3)),
-        (progress.scored(0.3), (0, 0), progress.scored(0.3)),
-        (progress.scored(0.0), (1, 0.0), progress.scored(0.0)),
-        (progress, (0, 0), progress),
+        (progress, [0.3], progress.scored(0.3)),
+        (progress.scored(0.3), [], progress.scored(0.3)),
+        (progress.scored(0.0), [0.0], progress.scored(0.0)),
+        (progress, [], progress),
     ):
         save(run, parts, mine)
         among = dataclasses.replace(parts, group=Two(*theirs))
