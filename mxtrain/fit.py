@@ -125,7 +125,9 @@ def opened(run: config.Run, begins: bool = True) -> Sources:
     # With --overfit the training pictures are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     class_names = labels.class_names(train, val, run.data.num_classes)
-    return Sources(train, val, {**resume.describe(train, class_names), **origins.describe(run, class_names)})
+    return Sources(
+        train, val, {**resume.describe(train, val, class_names), **origins.describe(run, class_names)}
+    )
 
 
 def planned(run: config.Run, sources: Sources) -> list[str]:

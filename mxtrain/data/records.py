@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
+import zlib
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, NoReturn
 
@@ -73,6 +74,7 @@ class Records:
         self._offsets = index.offsets
         starts = np.append(np.sort(index.offsets), file.num_bytes)
         self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
+        self._labels: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -104,8 +106,28 @@ class Records:
         except BadRecord as bad:
             self._fail(position, bad)
 
+    @property
+    def lengths(self) -> Ints:
+        """How many bytes each record takes in its file."""
+        lengths: Ints = self._ends - self._offsets
+        return lengths
+
+    def checksum(self, position: int) -> int:
+        """What was written there: the checksum in the record's header, or of all its bytes where it has none."""
+        try:
+            offset = int(self._offsets[position])
+            header = recordio.parse_header(self._file.look(offset)[0])
+            return zlib.crc32(self._file.data(offset)[0]) if not header.has_tag else header.id2 & 0xFFFFFFFF
+        except BadRecord as bad:
+            self._fail(position, bad)
+
     def labels(self) -> Floats:
-        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked."""
+        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked. Read once."""
+        if self._labels is None:
+            self._labels = self._read_labels()
+        return self._labels
+
+    def _read_labels(self) -> Floats:
         labels = [self._label(position) for position in range(len(self))]
         shapes = [np.shape(label) for label in labels]
         odd = next((position for position, shape in enumerate(shapes) if shape != shapes[0]), None)

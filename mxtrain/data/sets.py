@@ -61,6 +61,15 @@ class RecordSet:
         for number in np.unique(numbers).tolist():
             self._parts[number].will_need(positions[numbers == number] - self._starts[number])
 
+    @property
+    def lengths(self) -> Ints:
+        lengths: Ints = np.concatenate([part.lengths for part in self._parts])
+        return lengths
+
+    def checksum(self, position: int) -> int:
+        part, inside = self._find(position)
+        return part.checksum(inside)
+
     def labels(self) -> Floats:
         """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked."""
         labels = [part.labels() for part in self._parts]

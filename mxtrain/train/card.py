@@ -6,19 +6,18 @@ Owns which flags and files the workers of one run may not differ in. Who compare
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import uuid
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import mxtrain
 from mxtrain import config, machine
 from mxtrain.config import Run
+from mxtrain.data import fingerprint
 from mxtrain.errors import Stop
 from mxtrain.train import checkpoint
+from mxtrain.train.resume import TRAINING_SET, VALIDATION_SET
 
 # Where a worker finds things, and how it makes its batches, is its own affair.
 OWN_FLAGS = {
@@ -38,10 +37,13 @@ FOLDER_ID = ".folder"
 
 
 def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> dict[str, Any]:
-    """`data` is what describes the training set in a checkpoint."""
+    """`data` is what describes the sets in a checkpoint; every host that has the same ones has the same there."""
     out = Path(run.keep.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
-    sets = {"train": _fingerprint(train), "val": val and _fingerprint(val)}
+    sets = {
+        "train": fingerprint.short(train, data[TRAINING_SET]),
+        "val": val and fingerprint.short(val, data[VALIDATION_SET]),
+    }
     whole = _checkpoints(run.keep)
     return {
         "versions": versions(),
@@ -66,13 +68,6 @@ def _checkpoints(keep: config.Keep) -> dict[int, str]:
 def versions() -> dict[str, Any]:
     """All that servers and the scheduler have to tell. Another OpenCV gives other pixels, so wheels count."""
     return {"mxtrain": mxtrain.__version__, **machine.installed_wheels()}
-
-
-def _fingerprint(records: Any) -> str:
-    """The same on every host that has the same files; their bytes are each host's to check."""
-    digest = hashlib.sha256(np.ascontiguousarray(getattr(records, "keys", ())).tobytes())
-    digest.update(repr((records.class_names, [path.stat().st_size for path in records.files])).encode())
-    return f"{len(records)} samples, {digest.hexdigest()[:12]}"
 
 
 def _folder_id(out: Path) -> str:

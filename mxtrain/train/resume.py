@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain import config, layout
+from mxtrain.data import fingerprint
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
 from mxtrain.train import checkpoint, schedules
@@ -25,12 +26,19 @@ FREE = {
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
     *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
 }
+# Under these names a checkpoint keeps the fingerprints; those of old have none.
+TRAINING_SET, VALIDATION_SET = "training_set", "validation_set"
 ORIGINS = ("pretrained", "teacher")  # what `origins.describe` gives the checksums of
 
 
-def describe(train: AnyRecords, class_names: list[str]) -> dict[str, Any]:
-    """What a checkpoint keeps of the training set, to know it again."""
-    return {"class_names": class_names, "num_samples": len(train)}
+def describe(train: AnyRecords, val: AnyRecords | None, class_names: list[str]) -> dict[str, Any]:
+    """What a checkpoint keeps of the data, to know it again."""
+    return {
+        "class_names": class_names,
+        "num_samples": len(train),
+        TRAINING_SET: fingerprint.of(train),
+        VALIDATION_SET: None if val is None else fingerprint.of(val),
+    }
 
 
 def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
@@ -47,7 +55,9 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
         _refuse_another_curve(run, data, *found)
         before, step = config.from_flat(found[1]["config"]), found[1]["step"]
         _warn_of_another_length(run.optim, before.optim, data, step)
-        _warn_of_other_scores(run.data, before.data, step)
+        _warn_of_data_unknown(found, data)
+        if _is_scored_by_another(run.data, before.data, data, found[1]):
+            _warn_of_other_scores(run.data, before.data, step)
     return found
 
 
@@ -94,6 +104,11 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
         differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")
     if state["class_names"] != data["class_names"]:
         differing.append("other class names, or in another order")
+    parts = fingerprint.differences(state.get(TRAINING_SET) or {}, data.get(TRAINING_SET) or {})
+    if parts:
+        differing.append(
+            f"--train {now['train']} is not the set that --train {saved['train']} was: {', '.join(parts)}"
+        )
     differing += [f"other weights for --{name}" for name in ORIGINS if state.get(name) != data.get(name)]
     if differing:
         raise UsageError(
@@ -112,12 +127,32 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[
         )
 
 
-def _warn_of_other_scores(now: config.Data, before: config.Data, step: int) -> None:
-    """A move to another disk looks the same as another set; whoever moved it knows."""
-    scored_by = [(data.val, data.val_resize) for data in (before, now)]
-    if before.val and now.val and scored_by[0] != scored_by[1]:
+def _warn_of_data_unknown(found: Checkpoint, data: dict[str, Any]) -> None:
+    if data.get(TRAINING_SET) and not found[1].get(TRAINING_SET):
         logger.warning(
-            "scores up to step %d are of --val %s at --val-resize %d, from there on of %s at %d; the best checkpoint "
-            "and --early-stop compare the one with the other",
-            *(step, *scored_by[0], *scored_by[1]),
+            "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
+            "names nothing tells whether --train is still the same one",
+            found[0],
         )
+
+
+def _is_scored_by_another(
+    now: config.Data, before: config.Data, data: dict[str, Any], state: dict[str, Any]
+) -> bool:
+    """Whether scores are compared that are of two sets; without fingerprints the paths have to tell."""
+    if not (before.val and now.val):
+        return False
+    if before.val_resize != now.val_resize:
+        return True
+    scored_before, scored_now = state.get(VALIDATION_SET), data.get(VALIDATION_SET)
+    if scored_before and scored_now:
+        return bool(fingerprint.differences(scored_before, scored_now))
+    return before.val != now.val
+
+
+def _warn_of_other_scores(now: config.Data, before: config.Data, step: int) -> None:
+    logger.warning(
+        "scores up to step %d are of --val %s at --val-resize %d, from there on of %s at %d; the best checkpoint "
+        "and --early-stop compare the one with the other",
+        *(step, before.val, before.val_resize, now.val, now.val_resize),
+    )

@@ -6,8 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
+from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records import classes_path, open_records
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import curve, flags, records
 
@@ -140,6 +144,17 @@ def left_in(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+def pack_other_pictures(rec: Path, path: Path) -> None:
+    """As many records with the same keys, labels and classes."""
+    records = open_records(rec)
+    with RecordWriter(path) as writer:
+        for position in range(len(records)):
+            key, label, payload = records.read(position)
+            other = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR) // 2
+            writer.write(key, label, cv2.imencode(".png", other)[1].tobytes())
+    shutil.copy(classes_path(rec), classes_path(path))
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -147,12 +162,17 @@ def left_in(folder: Path) -> dict[str, int]:
         pytest.param("--schedule builtins:str", "--schedule builtins:str", marks=pytest.mark.slow),
         ("--loss math:nothere", "--loss math:nothere"),
         ("--lr 0.7", "is another run's (--lr"),
+        ("--train {other}", "is another run's (--train {other} is not the set that"),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_does(
     shapes: Path, begun: Path, tmp_path: Path, command: Command, wrong: str, words: str
 ) -> None:
-    out = begun if "--lr" in wrong else tmp_path / "run"
+    out = begun if "another run's" in words else tmp_path / "run"
+    other = tmp_path / "other.rec"
+    if "{other}" in wrong:
+        pack_other_pictures(shapes / "train.rec", other)
+        wrong, words = wrong.format(other=other), words.format(other=other)
     line, before = [*flags(shapes, out), *wrong.split()], left_in(out)
     dry = command("mxtrain.fit", *line, "--dry-run")
     assert left_in(out) == before

@@ -14,10 +14,10 @@ from mxtrain.data import record_writer
 from mxtrain.data.given import GivenBatches
 from mxtrain.data.records import open_records
 from mxtrain.errors import DataError
-from mxtrain.train import card, checkpoint
+from mxtrain.train import card, checkpoint, resume
 from mxtrain.train.checkpoint import Snapshot
 
-DATA = {"pretrained": None, "teacher": None}
+ORIGINS = {"pretrained": None, "teacher": None}
 
 
 def rec(path: Path, num_samples: int) -> Path:
@@ -32,7 +32,8 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 
 def card_of(out: Path, records: Any, *flags: str) -> dict[str, Any]:
-    return card.of_worker(run_of(out, *flags), records, None, DATA)
+    data = {**resume.describe(records, None, ["a", "b"]), **ORIGINS}
+    return card.of_worker(run_of(out, *flags), records, None, data)
 
 
 def saved(out: Path, *steps: int) -> None:
@@ -71,8 +72,8 @@ def test_all_who_share_a_disk_read_one_name(tmp_path: Path) -> None:
 def test_what_it_could_go_on_from(tmp_path: Path) -> None:
     saved(tmp_path, 3, 6, 9)
     records = open_records(rec(tmp_path / "a.rec", 2))
-    for resume in ("auto", "never", str(tmp_path / "checkpoints" / "step-00000003")):
-        found = card_of(tmp_path, records, "--resume", resume)
+    for wanted in ("auto", "never", str(tmp_path / "checkpoints" / "step-00000003")):
+        found = card_of(tmp_path, records, "--resume", wanted)
         assert (found["checkpoints"], found["savers"]) == ([3, 6, 9], ["job 3", "job 6", "job 9"])
 
 
