@@ -157,7 +157,8 @@ def prune(folder: Path, keep_last: int, keep_best: int) -> None:
     states = [(path, _glance(path)) for path in _steps(folder)]
     whole = [(path, state) for path, state in states if state is not None]
     scored = sorted((state["score"], path) for path, state in whole if state.get("score") is not None)
-    kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in scored[len(scored) - keep_best :]}
+    best_of_all = scored[-keep_best:] if keep_best else []
+    kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in best_of_all}
     for path, _ in whole:
         if path not in kept:
             _delete(path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mxtrain import config
 from mxtrain.errors import DataError, UsageError
@@ -70,6 +73,28 @@ def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
     assert [path.name[-1] for path in sorted(tmp_path.iterdir())] == ["2", "4", "5"]
     best = checkpoint.best(tmp_path)
     assert best is not None and best[1]["step"] == 2
+
+
+SCORES = st.lists(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(keep_last=st.integers(1, 5), keep_best=st.integers(0, 7), scores=SCORES)
+def test_the_last_and_the_best_of_all_are_kept_whatever_the_numbers(
+    keep_last: int, keep_best: int, scores: list[float | None]
+) -> None:
+    """As a run saves: each step without its score, and again once it has one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, known = Path(name), {}
+        for step, score in enumerate(scores, start=1):
+            for each in [None, score][: 1 + (score is not None)]:
+                write(folder, step, score=each)
+                checkpoint.prune(folder, keep_last, keep_best)
+                known[step] = each
+                left = {int(path.name[5:]) for path in folder.iterdir()}
+                ranked = sorted((of, at) for at, of in known.items() if of is not None)[::-1]
+                last, best = sorted(known)[-keep_last:], [at for _, at in ranked[:keep_best]]
+                assert left == {*last, *best}
 
 
 def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
