@@ -1,6 +1,7 @@
 """How good a net is on a data set: every sample once, exact counts.
 
-Owns the numbers of an evaluation; who asks for it (the loop, the evaluate command) decides what becomes of them.
+Owns the numbers of an evaluation; who asks for it (the loop, the evaluate command) decides what becomes of them. The
+net sees micro-batches of training's size: what fits there fits here, where nothing is kept for a backward pass.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from mxtrain import layout
 from mxtrain.config import Run
 from mxtrain.data import visits
 from mxtrain.data.augment import eval_transform
@@ -19,8 +21,6 @@ from mxtrain.errors import Stop
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.runtime import mx
 from mxtrain.train.handover import dtype_of, to_context
-
-SAMPLES_AT_ONCE = 64
 
 
 def resize_of(run: Run) -> int:
@@ -35,9 +35,13 @@ def evaluate(
     contexts: Sequence[Any],
     wishes: Sequence[Stop] = (),
     group: Group = ALONE,
+    step: int = 0,
 ) -> dict[str, Any] | None:
-    """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end."""
-    requests = visits.once(len(records), SAMPLES_AT_ONCE, group.number, group.count)
+    """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end.
+
+    `step` is how far the net has been trained, for those who watch the workers.
+    """
+    requests = visits.once(len(records), layout.batch_plan(run).micro_batch, group.number, group.count)
     size = run.data.image_size
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
@@ -47,7 +51,7 @@ def evaluate(
         for batch in loader:
             if wishes:
                 break
-            group.tell("evaluation", batch.request.position)
+            group.tell("evaluation", step)
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
@@ -57,6 +61,7 @@ def evaluate(
                 sums += _collect(loader, *under_way.popleft())
         while under_way:
             sums += _collect(loader, *under_way.popleft())
+            group.advance()
     *sums, num_wishes = group.sum([*sums, len(wishes)])
     if num_wishes:
         return None

@@ -137,6 +137,17 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "train")[0]["seconds"] > seconds
 
 
+@pytest.mark.timeout(200)
+def test_so_may_an_evaluation(shapes: Path, tmp_path: Path, command: Command) -> None:
+    seconds, num_each = 8, 8
+    assert num_each * slow.SAMPLE_SECONDS > seconds
+    more = ["--model", "tests.cluster.slow:Net", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    more += ["--batch-size", "2", "--micro-batch", "1", "--max-steps", "1"]
+    done = command("mxtrain.fit", *flags(shapes, tmp_path / "run", *CLUSTER, *more))
+    assert done.returncode == 0, done.stderr
+    assert records(tmp_path / "run", "eval")[0]["num_samples"] == 2 * num_each
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_twenty_times_the_same_bits(digits: Path, whole: Path, tmp_path: Path, command: Command) -> None:

@@ -1,0 +1,82 @@
+"""An evaluation sees every sample once, in micro-batches of training's size, each of which is progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.data.given import GivenDataset
+from mxtrain.kv.group import Alone
+from mxtrain.runtime import mx
+from mxtrain.train import nets
+from mxtrain.train.evaluate import evaluate
+from tests.e2e import own_data, own_net
+
+NUM_SAMPLES, STEP = 32, 7
+FLAGS = "--image-size 16 --batch-size 48"
+
+
+class Listening(Alone):
+    """Notes every sign of progress."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def tell(self, phase: str, step: int) -> None:
+        self.told.append((phase, step))
+
+    def advance(self) -> None:
+        self.told.append(self.told[-1])
+
+
+class Seeing(mx.gluon.Block):  # type: ignore[misc]
+    """Notes how many pictures come at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.sizes = own_net.plain(2), []
+
+    def forward(self, pictures: Any) -> Any:
+        self.sizes.append(len(pictures))
+        return self.body(pictures)
+
+
+def evaluated(flags: str) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
+    """What is found, how many pictures the net saw at a time, and what was told of it."""
+    run = config.parse([*FLAGS.split(), *flags.split()])
+    contexts = nets.contexts(run.layout.devices)
+    mx.random.seed(0)
+    net, group = Seeing(), Listening()
+    net.initialize(ctx=contexts)
+    net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
+    net.sizes.clear()
+    records = GivenDataset("own", own_data.dataset(NUM_SAMPLES))
+    found = evaluate(run, net, records, contexts, group=group, step=STEP)
+    assert found is not None
+    return found, net.sizes, group.told
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"),
+    [
+        ("--micro-batch 1", [1] * 32),
+        ("--micro-batch 5 --devices cpu:0,1,2", [5] * 6 + [2]),
+        ("", [24, 8]),
+        ("--batch-size 256 --accumulate 4", [32]),
+    ],
+)
+def test_micro_batches_are_those_of_training(flags: str, sizes: list[int]) -> None:
+    _, seen, told = evaluated(flags)
+    assert seen == sizes
+    assert len(told) >= len(sizes) and set(told) == {("evaluation", STEP)}
+
+
+def test_devices_and_the_cut_move_no_score() -> None:
+    one, _, _ = evaluated("--micro-batch 5")
+    assert evaluated("--micro-batch 5 --devices cpu:0,1,2")[0] == one
+    other, _, _ = evaluated("--micro-batch 32")
+    assert other["val_accuracy"] == one["val_accuracy"] and other["num_samples"] == NUM_SAMPLES
+    np.testing.assert_allclose(other["val_loss"], one["val_loss"], rtol=1e-6)
