@@ -16,8 +16,9 @@ from mxtrain.errors import DataError
 
 def class_names(train: AnyRecords, val: AnyRecords | None, num_classes: int) -> list[str]:
     """One name for each output of the net; `num_classes` 0 takes as many as the training set has."""
-    names = train.class_names
-    count = num_classes or (len(names) if names else int(_labels(train).max()) + 1)
+    names, labels = train.class_names, _labels(train)
+    _refuse_measurements(train, labels)
+    count = num_classes or (len(names) if names else int(labels.max()) + 1)
     if names and len(names) > count:
         raise DataError(
             f"{train.path}: has {len(names)} classes, but --num-classes is {count}; leave it out or raise it"
@@ -53,10 +54,22 @@ def check(records: AnyRecords, class_names: list[str]) -> None:
                 "pack training and validation together"
             )
     labels, count = _labels(records), len(class_names)
-    wrong = np.flatnonzero((labels < 0) | (labels >= count) | (labels != np.floor(labels)) | np.isnan(labels))
+    _refuse_measurements(records, labels)
+    wrong = np.flatnonzero((labels < 0) | (labels >= count))
     if len(wrong):
         first = int(wrong[0])
         raise DataError(
             f"{records.where(first)} has label {labels[first]:g}, but there are {count} classes (0 to {count - 1}); "
             f"{len(wrong)} such records; give --num-classes or pack again"
+        )
+
+
+def _refuse_measurements(records: AnyRecords, labels: Any) -> None:
+    """Labels to regress on are no classes, however many there are of them."""
+    odd = np.flatnonzero(labels != np.floor(labels))  # NaN is among them: it equals nothing
+    if len(odd):
+        first = int(odd[0])
+        raise DataError(
+            f"{records.where(first)} has label {labels[first]:g}, {len(odd)} of {len(labels)} labels are not whole "
+            "numbers; --task classification takes classes numbered from 0: pack again with names or numbers of classes"
         )

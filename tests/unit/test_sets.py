@@ -94,3 +94,22 @@ def test_text_is_no_set_of_pictures(tmp_path):
     for train, val in ((text, None), (pictures, text)):
         with pytest.raises(DataError, match=r"text\.rec: holds text"):
             labels.class_names(train, val, 0)
+
+
+@pytest.mark.parametrize("num_classes", [0, 3])
+def test_labels_to_regress_on_are_no_classes(tmp_path, num_classes):
+    with RecordWriter(tmp_path / "ages.rec") as writer:
+        for key, label in enumerate((0.0, 0.25, 0.75, 0.5)):
+            writer.write(key, label, b"payload")
+    with pytest.raises(
+        DataError, match=r"record 1 \(key 1.* has label 0\.25, 3 of 4 labels are not whole numbers"
+    ):
+        labels.class_names(open_set(str(tmp_path / "ages.rec")), None, num_classes)
+
+
+def test_labels_to_regress_on_in_the_validation_set_alone(tmp_path):
+    pack(tmp_path / "train.rec", 0, 4, classes=None)
+    pack(tmp_path / "val.rec", 0, 4, classes=None, label=0.5)
+    sets = [open_set(str(tmp_path / f"{name}.rec")) for name in ("train", "val")]
+    with pytest.raises(DataError, match=r"val\.rec: record 0 .*4 of 4 labels are not whole numbers"):
+        labels.class_names(*sets, 0)
