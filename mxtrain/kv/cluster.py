@@ -16,7 +16,7 @@ import re
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Mapping, NamedTuple
 
 from mxtrain.config import Run
 from mxtrain.errors import RestartMe, Stop, UsageError, nearest
@@ -31,6 +31,19 @@ REQUIRED = ("DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORK
 LOOPBACK = "127.0.0.1"
 AGAIN_SECONDS = 0.5
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
+
+
+class GivenAs(NamedTuple):
+    """By what name the user knows where the scheduler is: these variables, or a launcher's flag in their place."""
+
+    address: str = "DMLC_PS_ROOT_URI"
+    port: str = "DMLC_PS_ROOT_PORT"
+
+    def __str__(self) -> str:
+        return self.address if self.address == self.port else f"{self.address} and {self.port}"
+
+
+BY_VARIABLES = GivenAs()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Cluster:
     generation: int
     has_lived: bool = False  # this is not its job's first life
     job: str = ""  # what the job's checkpoints are known by; no secret
+    given_as: GivenAs = BY_VARIABLES
 
     def place(self, run: Run) -> Run:
         """The run with this cluster's counts, whoever gave them."""
@@ -81,7 +95,8 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
     # Where each host starts its own processes again, their lives have no common number.
     has_lived = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
     seconds = run.layout.start_timeout
-    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, has_lived)
+    given_as = _given_as(environ)
+    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, has_lived, given_as.address)
     token = environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers)
     return Cluster(
         role=role,
@@ -95,6 +110,7 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         generation=generation,
         has_lived=has_lived,
         job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
+        given_as=given_as,
     )
 
 
@@ -160,9 +176,18 @@ def _token_of(root: str, port: int, num_workers: int, num_servers: int) -> str:
     return hashlib.sha256(f"{root}:{port} {num_workers} {num_servers}".encode()).hexdigest()
 
 
-def _resolve(environ: Mapping[str, str], variable: str, seconds: float, has_lived: bool) -> str:
+def _given_as(environ: Mapping[str, str]) -> GivenAs:
+    """`--root` of launch/ps.sh is both, `--port` of launch/ssh the port alone."""
+    flag, default = environ.get("MXTRAIN_ROOT_FLAG", ""), BY_VARIABLES
+    return GivenAs(flag if flag == "--root" else default.address, flag or default.port)
+
+
+def _resolve(
+    environ: Mapping[str, str], variable: str, seconds: float, has_lived: bool, given_as: str = ""
+) -> str:
     """The IPv4 address that a variable names; on Kubernetes a name appears only with its pod."""
     name, deadline, told = environ[variable], time.monotonic() + seconds, False
+    described = f"{given_as} {name}" if given_as.startswith("--") else f"{variable}={name}"
     while True:
         try:
             address = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
@@ -170,14 +195,12 @@ def _resolve(environ: Mapping[str, str], variable: str, seconds: float, has_live
             problem = getattr(error, "strerror", None) or str(error)
         else:
             if ipaddress.ip_address(address).is_unspecified:
-                raise UsageError(f"{variable}={name}: stands for every address; give one, as in 10.0.0.5")
+                raise UsageError(f"{described}: stands for every address; give one, as in 10.0.0.5")
             return address
         if time.monotonic() > deadline:
-            raise _gone(has_lived)(
-                f"{variable}={name}: no IPv4 address ({problem}); give one, as in 10.0.0.5"
-            )
+            raise _gone(has_lived)(f"{described}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
         if not told:
-            logger.warning("%s=%s has no address yet (%s); trying for %g s", variable, name, problem, seconds)
+            logger.warning("%s has no address yet (%s); trying for %g s", described, problem, seconds)
             told = True
         time.sleep(min(seconds, AGAIN_SECONDS))
 
@@ -208,7 +231,7 @@ def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float,
                 problem = error.strerror
         if time.monotonic() > deadline:
             raise _gone(has_lived)(
-                f"DMLC_PS_ROOT_URI={environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
+                f"{_given_as(environ).address} {environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
                 "check the address and this host's network"
             )
         time.sleep(AGAIN_SECONDS)

@@ -167,9 +167,9 @@ def _listen(cluster: Cluster) -> socket.socket:
     except OSError as error:
         listener.close()
         cure = {
-            errno.EADDRINUSE: "another program has this port; give another as DMLC_PS_ROOT_PORT",
-            errno.EADDRNOTAVAIL: "no address of this host; start the scheduler where DMLC_PS_ROOT_URI is",
-            errno.EACCES: "ports below 1024 are root's; give a higher DMLC_PS_ROOT_PORT",
+            errno.EADDRINUSE: f"another program has this port; give another as {cluster.given_as.port}",
+            errno.EADDRNOTAVAIL: f"no address of this host; start the scheduler where {cluster.given_as.address} is",
+            errno.EACCES: f"ports below 1024 are root's; give a higher one as {cluster.given_as.port}",
         }
         stop = RestartMe if cluster.has_lived else UsageError
         raise stop(

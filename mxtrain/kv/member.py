@@ -284,7 +284,7 @@ def _connect(cluster: Cluster, seconds: float, wishes: Sequence[Stop]) -> Line:
         if remaining <= 0:
             stop = RestartMe if cluster.has_lived else UsageError
             raise stop(
-                f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); is it "
-                "started, and are DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT its own?"
+                f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); start "
+                f"it, and give its own address and port as {cluster.given_as}"
             )
         time.sleep(AGAIN_SECONDS)

@@ -87,11 +87,12 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     cluster = placed(given, run)
     name = named(given, cluster)
     logs, slot = Path(run.keep.out) / "logs", {} if given.index is None else {plan.NODE: name}
+    said = {plan.ROOT_FLAG: "--root"} if given.root else {}
     job_id = secrets.token_hex(8)  # the scheduler's is the job's
 
     def group(num_restarts: int) -> list[plan.Process]:
         # No generation: each host's supervisor counts for itself.
-        more = {**slot, plan.JOB_ID: job_id, plan.RESTARTS: str(num_restarts)}
+        more = {**slot, **said, plan.JOB_ID: job_id, plan.RESTARTS: str(num_restarts)}
         return [plan.role(cluster, name, plan.fit(flags), logs, **more)]
 
     return supervise(group, policy(run))

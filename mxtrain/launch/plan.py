@@ -17,6 +17,7 @@ NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the orde
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 GENERATION = "MXTRAIN_GENERATION"  # how often the whole job was started again, by whoever starts all of it
 JOB_ID = "MXTRAIN_JOB_ID"  # by which a job knows its own checkpoints; left out: the token says it too
+ROOT_FLAG = "MXTRAIN_ROOT_FLAG"  # the flag that set the scheduler's address or port, for messages about them
 RESTARTS = "MXTRAIN_RESTARTS"  # how often this part of it was, where lives have no common number
 
 

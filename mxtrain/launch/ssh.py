@@ -18,7 +18,7 @@ from typing import Sequence
 from mxtrain import checks
 from mxtrain.arguments import Parser
 from mxtrain.errors import UsageError
-from mxtrain.launch import hosts, logs
+from mxtrain.launch import hosts, logs, plan
 from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.hosts import Host, Job
 from mxtrain.launch.plan import Process
@@ -46,7 +46,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         port=asked.port,
         root=lambda used: hosts.address(used, asked.root if used[0] == known[0] else ""),
         command=lambda host: command(ssh, host, asked.python, asked.folder),
-        environment=dict(asked.env),
+        environment={plan.ROOT_FLAG: "--port", **dict(asked.env)},
     )
 
     def group(generation: int) -> list[Process]:

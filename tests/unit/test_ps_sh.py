@@ -103,3 +103,18 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         done = ps_sh(tmp_path, "scheduler", "--root", root, *COUNTS, "--", "--start-timeout", "5")
     assert done.returncode == 2
     assert root in done.stderr and "restart" not in done.stderr
+    assert "give another as --root" in done.stderr and "DMLC_" not in done.stderr
+
+
+def test_a_root_that_nobody_knows_is_named_as_it_was_given(tmp_path: Path) -> None:
+    flags = ["--", "--start-timeout", "1"]
+    done = ps_sh(tmp_path, "server", "--root", "no-such-host.invalid:9091", *COUNTS, *flags)
+    assert done.returncode == 2
+    assert "--root no-such-host.invalid: no IPv4 address" in done.stderr and "DMLC_" not in done.stderr
+
+
+def test_a_scheduler_that_is_not_there_is_asked_for_by_the_flag(tmp_path: Path, root: str) -> None:
+    done = ps_sh(tmp_path, "server", "--root", root, *COUNTS, "--", "--start-timeout", "1")
+    assert done.returncode == 2
+    assert f"no scheduler at {root}" in done.stderr and "as --root" in done.stderr
+    assert "DMLC_" not in done.stderr
