@@ -1,22 +1,29 @@
-"""The processes of a cluster that `fit` has started on this machine."""
+"""The processes that a process has started: those of a cluster, of a loader."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    """By their own records: /proc/PID/task/*/children goes with a thread that ends, or moves to one already read."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return sorted(found)
 
 
 def roles(pid: int) -> dict[str, int]:
     """The process of each role, by the name that its supervisor gave it."""
     named = {}
     for child in children(pid):
-        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        names = [line.split(b"=", 1)[1].decode() for line in environment if line.startswith(b"MXTRAIN_NODE=")]
-        named.update(dict.fromkeys(names, child))
+        with contextlib.suppress(OSError):  # it has just ended
+            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            names = [line.split(b"=", 1)[1] for line in environment if line.startswith(b"MXTRAIN_NODE=")]
+            named.update({name.decode(): child for name in names})
     return named
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ import pytest
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import classes_path, open_records
 from mxtrain.errors import DATA
+from tests.cluster.processes import children
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.test_fit import FLAGS, curve, records
 
@@ -65,7 +65,7 @@ def test_workers_killed_while_it_trains_do_not_move_the_curve(
     try:
         killed: set[int] = set()
         while process.poll() is None:
-            for pid in children(process.pid) - killed:
+            for pid in {*children(process.pid)} - killed:
                 if len(killed) < 2 and (tmp_path / "killed/metrics.jsonl").exists():
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
@@ -75,13 +75,6 @@ def test_workers_killed_while_it_trains_do_not_move_the_curve(
     assert process.returncode == 0
     assert len(killed) == 2
     assert curve(tmp_path / "killed") == curve(tmp_path / "threads")
-
-
-def children(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    with contextlib.suppress(OSError):
-        return {int(child) for task in tasks for child in task.read_text().split()}
-    return set()
 
 
 def test_a_bad_record_ends_the_run_or_is_replaced_and_counted(

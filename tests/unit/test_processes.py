@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, Way
 from mxtrain.errors import DataError, RestartMe, UsageError
+from tests.cluster.processes import children
 from tests.unit.test_loader import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
 
 
@@ -25,16 +27,11 @@ def in_processes(records, wanted=None, **options):
     return opened(records, wanted, kind="processes", **options)
 
 
-def children():
-    tasks = Path("/proc/self/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
-    before, descriptors = children(), len(os.listdir("/proc/self/fd"))
+    before, descriptors = children(os.getpid()), len(os.listdir("/proc/self/fd"))
     yield
-    assert children() == before
+    assert children(os.getpid()) == before
     gc.collect()  # a mapping holds its descriptor until it goes
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1  # the records', opened by the fixture
 
@@ -65,6 +62,28 @@ def failing(payload, rng, out):
 def talking(payload, rng, out):
     print("a user's print must not disturb the workers")
     TRANSFORM(payload, rng, out)
+
+
+def test_children_are_those_of_all_threads_also_of_ones_that_end_meanwhile():
+    done = threading.Event()
+
+    def come_and_go():
+        while not done.is_set():
+            short = [threading.Thread(target=time.sleep, args=(0.001,)) for _ in range(20)]
+            for thread in short:
+                thread.start()
+            for thread in short:
+                thread.join()
+
+    others = threading.Thread(target=come_and_go)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        others.start()
+        try:
+            assert all(children(os.getpid()) == [child.pid] for _ in range(300))
+        finally:
+            done.set()
+            others.join()
+            child.kill()
 
 
 def assert_as_by_hand(loader, records, wanted):
@@ -102,7 +121,7 @@ def test_workers_killed_from_outside_are_replaced_within_a_second(records):
     with in_processes(records, iter(wanted), num_prefetch=2) as loader:
         done = [next(loader)]
         for _ in range(2):
-            victims = children()
+            victims = children(os.getpid())
             assert len(victims) == 2
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
@@ -164,7 +183,7 @@ def test_a_transform_that_cannot_be_sent_is_refused(records):
 def test_leaving_early_ends_all_processes_at_once(records):
     with in_processes(records, transform=slow) as loader:
         next(loader)
-        assert len(children()) == 2
+        assert len(children(os.getpid())) == 2
         started = time.monotonic()
     assert time.monotonic() - started < 1
 
@@ -205,8 +224,7 @@ def test_no_process_and_no_memory_outlives_the_parent(records, number):
     shared_before = set(os.listdir("/dev/shm"))
     try:
         assert parent.stdout.readline() == b"batch\n"
-        tasks = Path(f"/proc/{parent.pid}/task").glob("*/children")
-        workers = [int(pid) for task in tasks for pid in task.read_text().split()]
+        workers = children(parent.pid)
         assert len(workers) == 2
         os.killpg(parent.pid, number)
         _, errors = parent.communicate(timeout=20)
