@@ -1,11 +1,12 @@
 """The gradients of a step's micro-batches, summed on each device.
 
-Owns what a device's gradient arrays hold when the trainer reduces them over the devices, and clipping them after.
+Owns what a device's gradient arrays hold when the trainer reduces them over the devices, and how they are unscaled and
+clipped after.
 """
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from mxtrain.kv import rows
 from mxtrain.runtime import mx
@@ -44,12 +45,23 @@ class GradientSum:
         self._set_fresh(True)
         return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
 
+    def unscale(self, scale: float) -> None:
+        """Divide by a loss scale, on every device.
+
+        An operator of its own: within an optimizer's factor or a clip's limit a scale would change how MXNet reads
+        that number. It reads float32 from decimals, and for some x it takes x / 1024 for a neighbour of it.
+        """
+        if scale != 1.0:
+            for gradient in self._on_all_devices():
+                gradient *= 1.0 / scale
+
     def clip(self, largest: float) -> None:
         """No number above `largest` or below its negative, on any device."""
-        for context in self.contexts:
-            for parameter in self.parameters:
-                gradient = parameter.grad(context)
-                mx.nd.clip(gradient, -largest, largest, out=gradient)
+        for gradient in self._on_all_devices():
+            mx.nd.clip(gradient, -largest, largest, out=gradient)
+
+    def _on_all_devices(self) -> Iterator[Any]:
+        return (parameter.grad(context) for context in self.contexts for parameter in self.parameters)
 
     def _last(self, context: Any) -> list[Any]:
         """The gradients of the last backward pass there, zero where it did not reach."""

@@ -80,15 +80,16 @@ def train_step(
     if not num_samples:  # in a short step, where nobody waits for this worker
         parts.trainer.undo()
         return Outcome(0.0, 0.0, 0, 0.0, True, scale)
-    unscale = 1.0 / (scale.scale * num_samples)
-    norm = parts.trainer.norm(first_device) * unscale
+    per_sample = 1.0 / num_samples
+    norm = parts.trainer.norm(first_device) / scale.scale * per_sample
     applied = math.isfinite(norm) and math.isfinite(loss)
     if applied:
         running.settle(statistics, num_samples)
+        gradients.unscale(scale.scale)
         if parts.clip_value:
-            gradients.clip(parts.clip_value / unscale)
+            gradients.clip(parts.clip_value / per_sample)
         shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
-        parts.trainer.apply(rate, shorten * unscale)
+        parts.trainer.apply(rate, shorten * per_sample)
         if parts.ema is not None:
             parts.ema.update()
     else:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, step
+from mxtrain.train import precision, state, step, weights
 from tests.engine.test_mapping import AMP, again_in_bfloat16
 from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
 
@@ -48,7 +48,9 @@ def everything(parts: state.Parts) -> dict[str, np.ndarray]:
     """Weights, running statistics, optimizer states and averages."""
     found = dict(arrays(parts))
     for index, value in parts.trainer._updaters[0].states.items():
-        found.update({f"state {index}": value.asnumpy()} if value is not None else {})
+        found.update(
+            {f"state {index}.{place}": each.asnumpy() for place, each in enumerate(weights.flat(value))}
+        )
     if parts.ema is not None:
         found.update({f"average {name}": value.asnumpy() for name, value in parts.ema.averages.items()})
     return found
@@ -81,6 +83,23 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
     assert scales == [1024, 512, 256, 256, 256, 512, 256, 256]
     assert (progress.skipped_steps, progress.bad_steps_in_a_row) == (3, 0)
     assert_equal(everything(parts), everything(plain))
+
+
+@pytest.mark.parametrize(
+    "extra", ["", "--clip-norm 0.5", "--clip-value 0.003", "--optimizer adamw --clip-norm 0.5"]
+)
+@pytest.mark.parametrize("num_samples", [12, 16])
+def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
+    """MXNet reads the optimizer's factor and the clip's limit as decimals: no part of the scale may be in them."""
+    flags = f"--batch-size {num_samples} --micro-batch 4 {extra}"
+    plain = parts_of(flags)
+    expected = [advance(plain, number, Scale(), num_samples) for number in range(3)]
+    for power in (-3, 6, 10, 16):
+        parts = parts_of(flags)
+        for number, outcome in enumerate(expected):
+            found = advance(parts, number, Scale(scale=2.0**power), num_samples)
+            assert (found.loss, found.gradient_norm) == (outcome.loss, outcome.gradient_norm)
+        assert_equal(everything(parts), everything(plain))
 
 
 def test_overflows_in_bfloat16() -> None:
