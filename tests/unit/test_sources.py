@@ -62,6 +62,63 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert [item.name for item in found.items] == ["a/2.png", "a/linked/1.png"]
 
 
+@pytest.mark.parametrize("class_name", ["a", "z"])
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("up", ".."),
+        ("far/up", "../../.."),  # a folder that holds the source
+        ("other", "../m"),
+        ("other", "../m/deep"),
+        ("2.png", "../m/1.png"),
+        ("other", "/"),
+    ],
+)
+def test_a_link_that_leads_into_another_class_is_refused(tmp_path, class_name, link, target):
+    source = tmp_path / "images"
+    for name in ("m/1.png", "m/deep/1.png", f"{class_name}/far/1.png"):
+        touch(source / name)
+    (source / class_name / link).symlink_to(target)
+    with pytest.raises(DataError, match=f"{source / class_name / link} is a link .*: remove it"):
+        open_source(source)
+
+
+@pytest.mark.parametrize("target", ["m", ".", "m/deep"])
+@pytest.mark.parametrize("class_name", ["a", "z"])
+def test_a_class_that_is_a_link_to_another_is_refused(tmp_path, class_name, target):
+    touch(tmp_path / "m" / "deep" / "1.png")
+    (tmp_path / class_name).symlink_to(target)
+    with pytest.raises(DataError, match=f"{tmp_path / class_name} is .*: remove it"):
+        open_source(tmp_path)
+
+
+def test_no_folder_is_gone_through_twice(tmp_path):
+    source = tmp_path / "images"
+    touch(tmp_path / "elsewhere" / "1.png")
+    touch(source / "a" / "2.png")
+    touch(source / "a" / "deep" / "3.png")
+    touch(source / ".git" / "annex" / "4.png")
+    (source / "a" / "more").symlink_to("deep")
+    (source / "a" / "one").symlink_to(tmp_path / "elsewhere")
+    (source / "a" / "two").symlink_to(tmp_path / "elsewhere")
+    (source / "a" / "4.png").symlink_to("../.git/annex/4.png")
+    (source / "a" / "5.png").symlink_to("5.png")
+    found = open_source(source)
+    assert [item.name for item in found.items] == [
+        "a/2.png",
+        "a/4.png",
+        "a/5.png",
+        "a/deep/3.png",
+        "a/one/1.png",
+    ]
+    assert found.read(found.items[1]) == b"4.png"
+    assert "left out 2 link(s) to folders that are gone through already" in found.remarks
+    touch(source / "b" / "6.png")
+    (source / "b" / "three").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"b/three is the same folder as .*a/one, of another class"):
+        open_source(source)
+
+
 @pytest.mark.parametrize("name", ["with\ttab", "with\nbreak", b"\xff".decode("utf-8", "surrogateescape")])
 def test_a_class_name_that_no_list_can_hold_is_refused(tmp_path, name):
     touch(tmp_path / name / "1.png")
@@ -143,11 +200,29 @@ def test_several_labels(tmp_path):
         ("a.csv", "1.jpg,\n2.jpg,3\n", "1 items have no label"),
         ("a.csv", "1.jpg,nan\n", "finite"),
         ("a.csv", "1.jpg,16777217\n", "whole numbers up to 16777216"),
+        ("a.csv", "1.jpg,0\n2.jpg,-1e39\n", r"label -1e\+39, and records hold numbers up to"),
+        ("a.lst", "0\t1_0\t1.jpg\n", "line 1 has a label that is no number"),
+        ("a.lst", "0\t١\t1.jpg\n", "line 1 has a label that is no number"),
+        ("a.lst", "0\tnan\t1.jpg\n", "finite"),
     ],
 )
 def test_a_bad_list_names_its_line(tmp_path, name, text, words):
     with pytest.raises(DataError, match=words):
         open_source(write(tmp_path / name, text))
+
+
+@pytest.mark.parametrize("words", [("1_2", "12"), ("1_2", "3_4"), ("١", "1"), ("0x1", "1"), ("nan", "cat")])
+def test_what_only_python_takes_for_a_number_is_a_name(tmp_path, words):
+    found = open_source(write(tmp_path / "a.csv", "".join(f"{word}.jpg,{word}\n" for word in words)))
+    assert found.class_names == sorted(words)
+    assert named(found) == [(f"{word}.jpg", sorted(words).index(word)) for word in words]
+
+
+def test_several_labels_are_finite_too(tmp_path):
+    with pytest.raises(DataError, match="finite"):
+        settle([(0.0, "nan")], tmp_path, True)
+    with pytest.raises(DataError, match="finite"):
+        settle([(10**400,)], tmp_path, False)
 
 
 def test_labels_that_are_no_classes_get_no_class_list(tmp_path):

@@ -8,6 +8,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain import plain
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Label
 from mxtrain.data.records import classes_path
@@ -69,9 +70,10 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
     columns = [line.split("\t")[1:] for line in text.decode("utf-8").splitlines()]
     if not any(columns):
         return names, [], []
-    if not all(len(column) == 1 and column[0].isdecimal() for column in columns):
+    counts = [plain.whole(column[0]) if len(column) == 1 else None for column in columns]
+    if None in counts:
         return names, [], [of_file("classes", path, "is not lines of `name<TAB>number of images`")]
-    return names, [int(column[0]) for column in columns], []
+    return names, [count for count in counts if count is not None], []
 
 
 def _check_labels(table: Table, num_classes: int | None) -> list[Finding]:

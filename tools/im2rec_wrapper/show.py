@@ -7,6 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from mxtrain import plain
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Ints, Label
@@ -58,8 +59,9 @@ def _label_of(records: Records, class_name: str) -> int:
     names = records.class_names or []
     if class_name in names:
         return names.index(class_name)
-    if class_name.isdecimal():
-        return int(class_name)
+    number = plain.whole(class_name)
+    if number is not None:
+        return number
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")
 
 

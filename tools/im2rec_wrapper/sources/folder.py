@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Iterator
 
 from mxtrain.errors import DataError
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, visible
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
 from tools.im2rec_wrapper.sources.labels import check_class_name
+from tools.im2rec_wrapper.sources.walk import Walk
 
 
 def read_folder(root: Path) -> Source:
     """Images may lie deeper than their class's folder. Classes get their labels in order of name.
 
-    Hidden files and folders are skipped, links are followed.
+    Hidden files and folders are skipped; links are followed, but for those that `walk.py` refuses.
     """
     items: list[Item] = []
     class_names: list[str] = []
@@ -22,8 +22,9 @@ def read_folder(root: Path) -> Source:
     folders, num_outside = _class_folders(root)
     base = os.path.join(root, "")
     num_others = 0
+    walk = Walk(root, folders)
     for folder in folders:
-        paths = list(_files_under(folder.path, frozenset()))
+        paths = list(walk.files_of(folder))
         images = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
         num_others += len(paths) - len(images)
         if not images:
@@ -33,6 +34,8 @@ def read_folder(root: Path) -> Source:
         class_names.append(check_class_name(folder.name, str(root)))
     if num_outside:
         remarks.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
+    if walk.num_again:
+        remarks.append(f"left out {walk.num_again} link(s) to folders that are gone through already")
     if num_others:
         remarks.append(f"left out {num_others} file(s) that are no images by their names")
     if not items:
@@ -65,17 +68,7 @@ def from_files(
 def _class_folders(root: Path) -> tuple[list[os.DirEntry[str]], int]:
     """The folders of the classes, by name, and how many images lie beside them."""
     entries = visible(root)
-    folders = [entry for entry in entries if entry.is_dir()]
-    return folders, sum(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in entries if entry.is_file())
-
-
-def _files_under(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
-    status = os.stat(folder)
-    identity = (status.st_dev, status.st_ino)
-    if identity in above:  # a link to a folder that holds it
-        return
-    for entry in visible(folder):
-        if entry.is_dir():
-            yield from _files_under(entry.path, above | {identity})
-        else:
-            yield entry.path
+    folders = [entry for entry in entries if is_folder(entry)]
+    return folders, sum(
+        entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in entries if not is_folder(entry)
+    )

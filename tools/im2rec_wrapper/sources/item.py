@@ -54,6 +54,11 @@ def visible(folder: str | Path) -> list[os.DirEntry[str]]:
     return sorted(found, key=lambda entry: entry.name)
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Also through links; one that leads round in a circle is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+
+
 def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     """The source itself, or the files directly in it whose names end so."""
     if not source.is_dir():

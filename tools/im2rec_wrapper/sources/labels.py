@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List, Sequence, Tuple, Union
 
+from mxtrain import plain
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.item import Label
 
@@ -16,6 +17,7 @@ Given = Tuple[Union[str, float], ...]  # the labels of one item
 Settled = Tuple[List[Label], Union[List[str], None]]
 
 MAX_EXACT = 1 << 24  # records hold labels as float32
+_LARGEST = 3.4028234e38
 _MAX_NUMBERED_CLASSES = 1 << 16
 
 
@@ -29,6 +31,7 @@ def settle(
     numbers = _as_numbers(given)
     if not lengths[0] and (numbers is not None or not multi_label):
         raise DataError(f"{where}: {sum(not labels for labels in given)} items have no label")
+    _refuse_what_is_not_finite(numbers or (), where)
     if not multi_label:
         if lengths[-1] > 1:
             raise UsageError(f"{where} has items with {lengths[-1]} labels: add --multi-label")
@@ -44,16 +47,35 @@ def settle(
 
 
 def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
+    """None where one of them is a word."""
+    numbers: list[list[float]] = []
+    for labels in given:
+        found = [plain.number(label) if isinstance(label, str) else _float(label) for label in labels]
+        numbers.append([number for number in found if number is not None])
+        if None in found:
+            return None
+    return numbers
+
+
+def _float(label: float) -> float:
     try:
-        return [[float(label) for label in labels] for labels in given]
-    except ValueError:
-        return None
+        return float(label)
+    except OverflowError:  # a whole number of hundreds of digits, as JSON may have it
+        return float("inf")
+
+
+def _refuse_what_is_not_finite(numbers: Sequence[Sequence[float]], where: Path) -> None:
+    for number in (number for labels in numbers for number in labels):
+        if not abs(number) < float("inf"):
+            raise DataError(f"{where} has labels that are no finite numbers: mend them")
+        if abs(number) > _LARGEST:
+            raise DataError(
+                f"{where} has the label {number:g}, and records hold numbers up to {_LARGEST:g} only"
+            )
 
 
 def _single(numbers: Sequence[Sequence[float]], where: Path, class_names: Sequence[str] | None) -> Settled:
     singles = [number for (number,) in numbers]
-    if any(number != number or abs(number) == float("inf") for number in singles):
-        raise DataError(f"{where} has labels that are no finite numbers: mend them")
     if any(number < 0 or number != int(number) for number in singles):
         return list(singles), None
     largest = int(max(singles))

@@ -13,6 +13,7 @@ import io
 from pathlib import Path
 from typing import List, Tuple
 
+from mxtrain import plain
 from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.folder import from_files
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source
@@ -29,10 +30,10 @@ def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
             continue
         if len(cells) < 3:
             raise DataError(f"{path}: line {number} is not `number<TAB>label<TAB>path`: mend it")
-        try:
-            rows.append((cells[-1], tuple(float(cell) for cell in cells[1:-1])))
-        except ValueError:
-            raise DataError(f"{path}: line {number} has a label that is no number: mend it") from None
+        labels = [plain.number(cell) for cell in cells[1:-1]]
+        if None in labels:
+            raise DataError(f"{path}: line {number} has a label that is no number: mend it")
+        rows.append((cells[-1], tuple(label for label in labels if label is not None)))
     return _source(path, rows, root, multi_label, None)
 
 

@@ -1,0 +1,23 @@
+"""Numbers as people write them: ASCII digits, a point, an exponent.
+
+Python's own `float` and `int` take more: `1_2` is 12 to them, and so are digits of other scripts.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)  # how programs write what is none
+_MOST_DIGITS = 18
+
+
+def number(text: str) -> float | None:
+    """The number that the text is, spaces around it aside; not finite where it says so; None for any other text."""
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) or _NO_NUMBER.fullmatch(text) else None
+
+
+def whole(text: str) -> int | None:
+    """The whole number from 0 that the text is; None for any other text, and for more digits than a file holds."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None

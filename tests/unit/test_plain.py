@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mxtrain import plain
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("-1.5", -1.5),
+        ("+.5", 0.5),
+        ("1.", 1),
+        (" 2\t", 2),
+        ("1e3", 1000),
+        ("1E-2", 0.01),
+        ("007", 7),
+    ],
+)
+def test_what_is_a_number(text: str, number: float) -> None:
+    assert plain.number(text) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1_2", "١٢", "²", "0x10", "1e", ".", "e5", "1,5", "--1", "nano", "1 2", "1e1_0"]
+)
+def test_what_is_none(text: str) -> None:
+    assert plain.number(text) is None
+    assert plain.whole(text) is None
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "-inf", "Infinity", "1e999"])
+def test_what_says_that_it_is_not_finite(text: str) -> None:
+    number = plain.number(text)
+    assert number is not None and not math.isfinite(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("12", 12), ("-1", None), ("1.0", None), ("9" * 5000, None)]
+)
+def test_whole_numbers(text: str, number: int | None) -> None:
+    assert plain.whole(text) == number
