@@ -33,6 +33,10 @@ class UsageError(Stop):
     exit_code = USAGE
 
 
+class Scarce(UsageError):
+    """This machine has run out of something, of room say: once there is more, the same command goes on."""
+
+
 class DataError(Stop):
     """A file holds something other than what it should."""
 
@@ -52,7 +56,10 @@ class RestartMe(Stop):
 
 
 class Stopped(Stop):
-    """A signal asked the run to end, and it did so: after a checkpoint, once it had begun."""
+    """A signal asked the run to end, and it did so: after a checkpoint, once it had begun.
+
+    Or the disk is full, where that, too, leaves something to go on from.
+    """
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)

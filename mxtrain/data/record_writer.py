@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 from mxtrain.data import recordio
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import RecordFile, index_path, scan
-from mxtrain.errors import DataError, Stopped, UsageError
+from mxtrain.errors import CURES, DataError, Scarce, Stopped, UsageError
 
 
 def rebuild_index(path: str | Path) -> int:
@@ -46,6 +46,11 @@ def open_alone(path: Path) -> BinaryIO:
             file.close()
             raise
         file.close()  # whoever had it has renamed or removed it meanwhile
+
+
+def cannot_write(path: Path, error: OSError) -> UsageError:
+    reason = f"cannot write {path}: {error.strerror}"
+    return Scarce(f"{reason}; {CURES[error.errno]}") if error.errno in CURES else UsageError(reason)
 
 
 class Replacement:
@@ -118,7 +123,7 @@ class Replacement:
             self.discard()
 
     def _cannot_write(self, error: OSError) -> UsageError:
-        return UsageError(f"cannot write {self.path}: {error.strerror}")
+        return cannot_write(self.path, error)
 
 
 class Written(NamedTuple):
@@ -145,7 +150,7 @@ class RecordWriter:
         try:
             self._index = Replacement(index_path(self.path), self.written.num_index_bytes)
         except BaseException:
-            self._records.discard()
+            self._records.leave() if written else self._records.discard()
             raise
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
-from mxtrain.data.record_writer import aside, open_alone
+from mxtrain.data.record_writer import aside, cannot_write, open_alone
 from mxtrain.data.records import index_path
 from mxtrain.errors import UsageError
 
@@ -42,7 +42,9 @@ class Journal:
 
     def checkpoint(self, description: Description) -> Checkpoint | None:
         """Where to go on, or None to start anew, which is said if there was an interrupted run."""
-        lines = self._file.read().split(b"\n")[:-1]  # a last line without an end was cut short
+        *lines, cut_short = self._file.read().split(b"\n")
+        if cut_short:  # by a kill or a full disk; what is added next must not stand behind it on one line
+            self._file.truncate(self._file.tell() - len(cut_short))
         if not lines:
             return None
         try:
@@ -82,10 +84,12 @@ class Journal:
     def _append(self, line: Any) -> None:
         try:
             self._file.seek(0, os.SEEK_END)
-            self._file.write(json.dumps(line).encode() + b"\n")
+            left = memoryview(json.dumps(line).encode() + b"\n")
+            while left:  # where the disk becomes full, a part may be written without an error
+                left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+            raise cannot_write(self.path, error) from None
 
 
 def _are_there(folder: Path, description: Description, checkpoint: Checkpoint) -> bool:

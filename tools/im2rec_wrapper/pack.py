@@ -2,9 +2,9 @@
 
 `pack SOURCE OUT` writes OUT/data.rec, or OUT itself where it ends in .rec; with a split OUT/train.rec and
 OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx and its .classes.tsv (the
-same names in the same order for all) or .tokens.json. All appear together at the end, or none; what a killed run
-leaves are *.partial files and OUT.journal, from which the same command goes on. OUT.bad.tsv lists what could not be
-packed: name, reason.
+same names in the same order for all) or .tokens.json. All appear together at the end, or none; what a killed run or
+a full disk leaves are *.partial files and OUT.journal, from which the same command goes on. OUT.bad.tsv lists what
+could not be packed: name, reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Callable, Iterator
 from mxtrain.data import recordio
 from mxtrain.data.record_writer import Replacement
 from mxtrain.data.records import classes_path
-from mxtrain.errors import DataError, Stopped, UsageError
+from mxtrain.errors import DataError, Scarce, Stopped, UsageError
 from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
 from tools.im2rec_wrapper import options as asked
 from tools.im2rec_wrapper.images import Packed, Wanted
@@ -50,7 +50,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     folder = parts[0].paths[0].parent
     with _folder(folder), _only_packer(
         beside(out, ".journal")
-    ) as journal, contextlib.ExitStack() as whole_files:
+    ) as journal, contextlib.ExitStack() as whole_files, _kept_when_full():
         description = resume.describe(parts, found, options, journal.path.parent)
         run = resume.begin(journal, description, parts, found, whole_files)
         results = outcomes(resume.remaining(parts, run), found, prepare, options.num_workers)
@@ -63,11 +63,11 @@ def pack(source: Path, out: Path, options: Options) -> None:
 
 @contextlib.contextmanager
 def _only_packer(path: Path) -> Iterator[Journal]:
-    """The journal; a signal leaves it for another run to go on with, as being killed does."""
+    """The journal; a signal or a full disk leaves it for another run to go on with, as being killed does."""
     journal = Journal(path)
     try:
         yield journal
-    except Stopped as stopped:
+    except (Stopped, Scarce) as stopped:
         raise Stopped(f"{stopped}; the same command goes on from here", stopped.exit_code) from None
     except BaseException:
         journal.remove()
@@ -76,6 +76,15 @@ def _only_packer(path: Path) -> Iterator[Journal]:
         journal.remove()
     finally:
         journal.close()
+
+
+@contextlib.contextmanager
+def _kept_when_full() -> Iterator[None]:
+    """A full disk leaves the files within it as a signal does: what is in them took time, and room can be made."""
+    try:
+        yield
+    except Scarce as full:
+        raise Stopped(str(full), full.exit_code) from None
 
 
 def _write(run: Run, journal: Journal, results: Iterator[Outcome], kind: str) -> None:
@@ -123,10 +132,12 @@ def _write_beside(
         if tokenizer:
             described = whole_files.enter_context(Replacement(tokens.tokens_path(file.path)))
             described.write(tokens.describe(tokenizer, file.num_records, file.num_payload_bytes))
+            described.sync()
         elif found.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
             num_of_class = [file.num_of_class[label] for label in range(len(found.class_names))]
             classes.write(recordio.format_classes(found.class_names, num_of_class))
+            classes.sync()
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
     for file in run.files:
