@@ -53,6 +53,7 @@ class Parts:
     ema: Ema | None
     teacher: Teacher | None
     to_pictures: bool  # gradients go back to the pictures, for the statistics of norms that train nothing
+    seen: statistics.Seen
     group: Group  # all workers
     together: Group  # those that make a step together: all, or where nobody waits for others this one alone
 
@@ -117,6 +118,7 @@ def build(
         ema=Ema(net, optim.ema) if optim.ema else None,
         teacher=teacher.build(run, places),
         to_pictures=statistics.need_gradient_of_pictures(net),
+        seen=statistics.Seen(),
         group=group,
         together=together(group, run.layout.kvstore),
     )
@@ -132,7 +134,7 @@ def meet(parts: Parts, step: int) -> None:
     if group.count == 1:
         return
     if parts.together is not group:
-        statistics.average(parts)
+        statistics.average(parts.net, parts.seen, group)
     checksum = 0
     for array in weights.of_net(parts.net).values():
         checksum = zlib.crc32(array, checksum)

@@ -7,9 +7,12 @@ not applied leaves them alone.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from mxtrain.kv.group import sum_arrays
+import numpy as np
+
+from mxtrain.kv.group import Group, sum_arrays
 from mxtrain.runtime import mx
 from mxtrain.train.weights import layers
 
@@ -43,14 +46,28 @@ def need_gradient_of_pictures(net: Any) -> bool:
     return any(parameter.name not in driven for parameter in parameters(net))
 
 
-def average(parts: Any) -> None:
-    """Their mean over all workers, for everybody: where each worker moved its own."""
-    running = parameters(parts.net)
+@dataclasses.dataclass
+class Seen:
+    """The samples that have moved this worker's running statistics since all workers had the same ones."""
+
+    num_samples: float = 0.0
+
+
+def average(net: Any, seen: Seen, group: Group) -> None:
+    """Give everybody the mean over all workers, where each moved its own: by the samples that each has seen.
+
+    A worker that had nothing to do since the last time still has the old ones, which count for nothing.
+    """
+    running = parameters(net)
     if not running:
         return
-    totals = sum_arrays(parts.group, [parameter.list_data()[0].asnumpy() for parameter in running])
-    for parameter, total in zip(running, totals):
-        parameter.set_data(mx.nd.array(total / parts.group.count))
+    values = [parameter.list_data()[0].asnumpy().astype(np.float64) for parameter in running]
+    weighted = [np.array(seen.num_samples), *(value * seen.num_samples for value in values)]
+    num_samples, *totals = sum_arrays(group, weighted)
+    seen.num_samples = 0.0
+    if num_samples:
+        for parameter, total in zip(running, totals):
+            parameter.set_data(mx.nd.array(total / num_samples))
 
 
 class RunningMean:
@@ -59,6 +76,7 @@ class RunningMean:
     def __init__(self, parts: Any):
         self.contexts = parts.contexts
         self.parameters = parameters(parts.net)
+        self.seen = parts.seen
         # One micro-batch on one device leaves its own mean.
         self.alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.together.count == 1
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
@@ -92,6 +110,7 @@ class RunningMean:
 
     def settle(self, totals: list[Any], weight: float) -> None:
         """Take the mean for the step's statistics, of `totals` over all workers and the samples behind them."""
+        self.seen.num_samples += weight
         for parameter, total in zip(self.parameters, totals):
             mean = total / weight
             for context in self.contexts:

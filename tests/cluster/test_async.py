@@ -114,6 +114,31 @@ def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
     assert found["updates"] == [5, NUM_STEPS] and set(found["staleness"]) == {0}
 
 
+def average(group: Any, folder: Path) -> None:
+    """Of statistics of 1, 2 and 4 by worker, three times: by uneven samples, by those of one worker, by none."""
+    from mxtrain.train import statistics
+
+    layers = net()
+    running = layers[1].running_mean
+    found, seen = [], statistics.Seen()
+    for shares in ([8, 0, 24], [0, 5, 0], [0, 0, 0]):
+        if any(shares):
+            running.set_data(running.data() * 0 + 2**group.number)
+        seen.num_samples += shares[group.number]
+        statistics.average(layers, seen, group)
+        found.append(running.data().asnumpy().tolist())
+    (folder / f"{group.number}.json").write_text(json.dumps(found))
+
+
+def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path: Path) -> None:
+    with job(tmp_path, average, num_workers=3) as processes:
+        codes = ended(processes)
+    assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
+    for number in range(3):
+        found = json.loads((tmp_path / f"{number}.json").read_text())
+        assert found == [[(8 * 1 + 24 * 4) / 32] * 16, [2.0] * 16, [2.0] * 16]
+
+
 def learn(group: Any, folder: Path) -> None:
     from mxtrain.kv.remote import Servers
 

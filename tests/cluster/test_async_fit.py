@@ -50,6 +50,24 @@ def test_it_learns_and_goes_on_where_a_killed_server_left_off(digits: Path, tmp_
     assert any(each.asnumpy().any() for each in momenta.values())
 
 
+@pytest.mark.timeout(100)
+def test_workers_that_have_nothing_to_do_move_no_running_statistics(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    """Three workers and one micro-batch a step: what comes of it is one process's curve."""
+    line = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", *FLAGS, "--max-steps", "4"]
+    line += ["--model", "benchmarks.same_curve.nets:with_batch_norm", "--augment", "none"]
+    line += ["--epochs", "4", "--batch-size", "192", "--micro-batch", "64"]
+    for name, cluster in (("one", []), ("three", ["--kvstore", "dist_async", "--num-workers", "3"])):
+        done = command("mxtrain.fit", *line, *cluster, "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    one, three = (records(tmp_path / name, "eval") for name in ("one", "three"))
+    assert [each["step"] for each in three] == [1, 2, 3, 4]
+    for ours, alone in zip(three, one):
+        assert ours["val_loss"] == pytest.approx(alone["val_loss"], rel=1e-4)
+        assert ours["val_accuracy"] == alone["val_accuracy"]
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("more", "reason"),
