@@ -209,7 +209,8 @@ def _check_store(run: Run) -> None:
         value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
         if value != getattr(Layout, name):
             raise UsageError(
-                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; leave {flag} out"
+                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; add --kvstore dist_sync, or leave "
+                f"{flag} out"
             )
 
 
