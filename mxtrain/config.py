@@ -193,6 +193,12 @@ class Run:
     keep: Keep = Keep()
 
 
+# What is not wanted is off for one flag and none for others; each takes both words.
+SAME_WORDS = {
+    ("amp", "none"): "off",
+    **{(name, "off"): "none" for name in ("augment", "cache", "compress", "log")},
+}
+
 SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Run)}
 
 
@@ -234,6 +240,8 @@ def _config_file(arguments: list[str]) -> dict[str, Any]:
 
 def from_flat(flat: dict[str, Any]) -> Run:
     """The run of a flat {name: value}; other keys are left alone."""
+    words = {name: value for name, value in flat.items() if isinstance(value, str)}
+    flat = {**flat, **{name: SAME_WORDS.get((name, word), word) for name, word in words.items()}}
     return Run(
         **{
             name: section(**{f.name: flat[f.name] for f in dataclasses.fields(section) if f.name in flat})

@@ -117,6 +117,17 @@ def test_words_are_as_they_are_written(tmp_path: Path) -> None:
         checks.check_description(run)
 
 
+def test_off_and_none_are_one_word(tmp_path: Path) -> None:
+    assert config.parse(["--amp", "none"]) == config.parse(["--amp", "off"]) == config.Run()
+    for name in ("augment", "cache", "compress", "log"):
+        given, meant = (config.parse([f"--{name}", word]) for word in ("off", "none"))
+        assert given == meant and config.to_flat(given)[name] == "none"
+    path = tmp_path / "run.yaml"
+    path.write_text("amp: none\ncache: off\n")
+    run = config.read(path)
+    assert (run.model.amp, run.data.cache) == ("off", "none")
+
+
 def test_a_switch(tmp_path: Path) -> None:
     assert config.parse(["--zero-gamma", "--seed", "1"]).model.zero_gamma
     assert not config.parse(["--zero-gamma", "false"]).model.zero_gamma
