@@ -162,13 +162,28 @@ def _check_names(run: Run) -> None:
         ("--normalize", run.data.normalize, names.NORMALIZE),
         ("--cache", run.data.cache, names.CACHES),
         ("--log-level", run.keep.log_level, names.LOG_LEVELS),
-        *(("--log", sink, names.SINKS) for sink in run.keep.log.split(",")),
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
+    for sink in run.keep.log.split(","):
+        _check_sink(sink, run.keep.out)
     from mxtrain.data import augment
 
     augment.check(run.data.augment)
+
+
+def _check_sink(sink: str, out: str) -> None:
+    if sink in names.SINKS:
+        return
+    known, metrics = ", ".join(names.SINKS), f"{out}/metrics.jsonl"
+    if sink in names.WITHOUT_SINK:
+        raise UsageError(
+            f"--log {sink}: no sink yet ({known}); leave it out: {metrics} holds every number of a run, one JSON "
+            f"object a line, and {names.WITHOUT_SINK[sink].format(metrics)}"
+        )
+    raise UsageError(
+        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({known}); {metrics} holds every number without it"
+    )
 
 
 def _check_loading(run: Run) -> None:

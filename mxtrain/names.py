@@ -33,6 +33,11 @@ VERIFY = ("always", "first-epoch", "never")
 NORMALIZE = ("auto", "host", "device")
 CACHES = ("none", "ram", "disk")
 SINKS = ("console", "tensorboard", "none")
+# How the numbers come from the run folder to where people look for a sink of that name.
+WITHOUT_SINK = {
+    "csv": "pandas.read_json('{}', lines=True).to_csv('metrics.csv') makes a table of it",
+    "wandb": "in Python, wandb.log(json.loads(line)) for each line of it brings them there",
+}
 LOG_LEVELS = ("debug", "info", "warning")
 
 SMALL_NETS = ("small_cnn", "small_resnet")

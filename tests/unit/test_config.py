@@ -275,6 +275,8 @@ REFUSED = [
     ("--cutmix inf", "--cutmix"),
     ("--mixup 0.2 --micro-batch 1", "--micro-batch 2"),
     ("--log consle", "console"),
+    ("--log console,wandb", "run/metrics.jsonl holds every number"),
+    ("--log csv", "run/metrics.jsonl', lines=True).to_csv('metrics.csv') makes a table"),
     ("--kvstore dist_synk", "dist_sync"),
     ("--compress 2bit", "--kvstore device sends nothing"),
     ("--kvstore dist_sync --compress 1bit", "2bit"),

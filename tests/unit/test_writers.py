@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
 
+import pytest
+
+from mxtrain import names
 from mxtrain.report import writers
 
 
@@ -21,6 +25,24 @@ def test_records_are_there_at_once(tmp_path: Path) -> None:
     with writers.open_sinks("none", tmp_path, 10, 0) as write:
         write(record(1))
         assert lines(tmp_path / "metrics.jsonl") == [record(1)]
+
+
+def test_what_is_said_in_place_of_a_csv_sink_makes_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    with writers.open_sinks("none", tmp_path, 10, 0) as write:
+        write(record(1, accuracy=float("nan")))
+        write(record(1, kind="eval", val_accuracy=0.5))
+    monkeypatch.chdir(tmp_path)
+    code = names.WITHOUT_SINK["csv"].format(tmp_path / "metrics.jsonl").partition(" makes")[0]
+    eval(code, {"pandas": pandas})
+    with Path("metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["kind"], row["step"], row["val_accuracy"]) for row in rows] == [
+        ("train", "1", ""),
+        ("eval", "1", "0.5"),
+    ]
 
 
 def test_resume_cuts_back(tmp_path: Path) -> None:
