@@ -8,6 +8,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
     interrupts.leave("mxtrain.predict")
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -48,6 +49,7 @@ def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Pa
     """Every class with its probability, the likeliest first."""
     import numpy as np
 
+    from mxtrain.data import tiff
     from mxtrain.data.augment import eval_transform
     from mxtrain.train.evaluate import resize_of
     from mxtrain.train.handover import to_context
@@ -55,9 +57,12 @@ def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Pa
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)
     try:
-        eval_transform(size, resize_of(run))(image.read_bytes(), None, picture[0])
+        content = image.read_bytes()
+        eval_transform(size, resize_of(run))(content, None, picture[0])
     except (OSError, ValueError) as error:
         raise DataError(f"{image}: {error}") from None
+    if tiff.num_pages(content) > 1:
+        print(f"{image}: has {tiff.num_pages(content)} pages; page 1 is taken", file=sys.stderr)
     output = net(to_context(picture, context)).astype("float32", copy=False)
     probabilities = output.softmax(axis=1).asnumpy()[0]
     order = np.argsort(-probabilities, kind="stable")

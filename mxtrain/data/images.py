@@ -1,8 +1,9 @@
-"""The bytes of any picture to RGB pixels, uint8 (height, width, 3); BadPicture with the reason when they are none.
+"""From a picture's bytes to upright RGB pixels, uint8 (height, width, 3); BadPicture says why not.
 
-JPEG is `jpeg.py`'s; everything else (PNG, WebP, BMP, TIFF) is OpenCV's. Gray becomes RGB, 16 bits become 8, and
-transparent parts show white. An EXIF orientation is ignored, as MXNet's readers do: pictures are turned upright
-when they are packed.
+The one way in which pictures are read: for packing, training, `evaluate`, `predict`, `show` and `check`. JPEG is
+`jpeg.py`'s; everything else (PNG, WebP, BMP, TIFF) is OpenCV's. Gray becomes RGB, 16 bits become 8, transparent parts
+show white, what EXIF says is turned or mirrored is put upright (`orientation.py`), and of several pages the first is
+taken.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.data import jpeg
+from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 
 Payload = Union[jpeg.Payload, Pixels]  # pixels are those of an earlier `decode`
 
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
-_PNG = b"\x89PNG\r\n\x1a\n"
-# The length of a chunk's data, and what they are; a checksum of 4 bytes follows them.
-_PNG_CHUNK = struct.Struct(">I4s")
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
 # Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
@@ -35,17 +33,24 @@ def decode(payload: Payload) -> Pixels:
     """All pixels."""
     if isinstance(payload, np.ndarray):
         return payload
-    return jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
+    pixels = jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
+    return orientation.upright(pixels, orientation.of(payload))
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
     """The pixels of the box that `choose(height, width)` picks, at full scale or less, but `target` or more."""
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
+    turn = orientation.of(payload)
+
+    def choose_stored(height: int, width: int) -> Box:
+        box = choose(*orientation.upright_size(height, width, turn))
+        return orientation.stored(box, height, width, turn)
+
     if jpeg.is_jpeg(payload):
-        return jpeg.decode_crop(payload, choose, target)
+        return orientation.upright(jpeg.decode_crop(payload, choose_stored, target), turn)
     image = _decode_other(payload)
-    return jpeg.cut(image, choose(*image.shape[:2]))
+    return orientation.upright(jpeg.cut(image, choose_stored(*image.shape[:2])), turn)
 
 
 def _decode_other(payload: jpeg.Payload) -> Pixels:
@@ -53,29 +58,47 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
         raise BadPicture("it holds no bytes")
     _refuse_oversized_png(payload)
     try:
+        pairs = tiff.gray_with_alpha(payload)
+        if pairs is not None:
+            pairs = orientation.upright(pairs, tiff.orientation(payload))
+            return _on_white(pairs[:, :, [0, 0, 0, 1]], tiff.alpha(payload))
         image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
         raise BadPicture(f"OpenCV cannot decode it ({error.err})") from None
     if image is None:
         start = bytes(payload[:8])
         raise BadPicture(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
-    return _to_rgb(_to_8_bits(image))
+    hidden = _hidden_gray(payload) if image.ndim == 2 else None
+    alpha = tiff.decoded_alpha(payload, image.dtype) if tiff.is_tiff(payload) else tiff.PLAIN
+    pixels = _to_rgb(_to_8_bits(image), alpha)
+    if hidden is not None:
+        pixels[image == hidden] = 255
+    return pixels
 
 
 def _refuse_oversized_png(payload: jpeg.Payload) -> None:
     """OpenCV sets aside and clears what a damaged PNG says of its size, up to 2 GiB, before it finds it missing."""
-    if bytes(payload[: len(_PNG)]) != _PNG:
-        return
-    place = len(_PNG)
-    while place + _PNG_CHUNK.size <= len(payload):
-        length, kind = _PNG_CHUNK.unpack_from(payload, place)
-        if length > len(payload) - place - _PNG_CHUNK.size:
-            raise BadPicture(f"its PNG chunk {kind!r} claims {length} bytes, more than the picture has left")
-        if kind == b"IHDR" and length >= 8:
-            width, height = struct.unpack_from(">II", payload, place + _PNG_CHUNK.size)
+    for kind, start, end in orientation.png_chunks(payload):
+        if end > len(payload):
+            raise BadPicture(
+                f"its PNG chunk {kind!r} claims {end - start} bytes, more than the picture has left"
+            )
+        if kind == b"IHDR" and end - start >= 8:
+            width, height = struct.unpack_from(">II", payload, start)
             if width * height > _PIXELS_PER_BYTE * len(payload):
                 raise BadPicture(f"it claims {width} x {height} pixels, more than its bytes can hold")
-        place += _PNG_CHUNK.size + length + 4
+
+
+def _hidden_gray(payload: jpeg.Payload) -> int | None:
+    """The one level that a gray PNG declares transparent, as it is decoded, which OpenCV passes over."""
+    depth, colour = 0, -1
+    for kind, start, end in orientation.png_chunks(payload):
+        if kind == b"IHDR" and end - start == 13:
+            depth, colour = payload[start + 8], payload[start + 9]
+        elif kind == b"tRNS" and end - start == 2 and colour == 0:
+            level = int.from_bytes(payload[start:end], "big") % (1 << depth)
+            return level if depth == 16 else level * 255 // ((1 << depth) - 1)
+    return None
 
 
 def _to_8_bits(image: Decoded) -> Decoded:
@@ -86,17 +109,20 @@ def _to_8_bits(image: Decoded) -> Decoded:
     return image
 
 
-def _to_rgb(image: Decoded) -> Pixels:
+def _to_rgb(image: Decoded, alpha: int) -> Pixels:
     if image.ndim == 2:
         return cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
     if image.shape[2] == 3:
         return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     if image.shape[2] == 4:
-        return _on_white(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA))
+        return _on_white(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA), alpha)
     raise BadPicture(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
 
 
-def _on_white(image: Decoded) -> Pixels:
+def _on_white(image: Decoded, kind: int) -> Pixels:
+    if kind == tiff.OTHER:
+        return np.ascontiguousarray(image[:, :, :3])
     colour, alpha = image[:, :, :3].astype(np.uint16), image[:, :, 3:].astype(np.uint16)
-    shown: Pixels = ((colour * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
+    multiplied = (colour * alpha + 127) // 255 if kind == tiff.PLAIN else colour
+    shown: Pixels = np.minimum(multiplied + (255 - alpha), 255).astype(np.uint8)
     return shown

@@ -20,6 +20,7 @@ Payload = Union[bytes, memoryview]
 Pixels = npt.NDArray[Any]  # uint8 (height, width, 3), RGB
 
 START = b"\xff\xd8"
+WITHOUT_LENGTH = (0x01, *range(0xD0, 0xD8))  # markers that no data follow
 # A header of a few bytes can announce 65535 x 65535 pixels, 12 GB. Cameras stay below 2**28.
 MAX_PIXELS = 1 << 28
 

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.runs import has_step, started, wait_until
@@ -85,6 +87,24 @@ def test_predict(finished: Path, shapes: Path, command: Command) -> None:
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["classes"][0]["class"] for each in found] == ["bright", "dark"]
     assert [len(each["classes"]) for each in found] == [1, 1]
+
+
+def test_predict_turns_pictures_upright(finished: Path, command: Command, tmp_path: Path) -> None:
+    """As `pack` does, whatever the format; and of several pages it says which one it takes."""
+    upright = np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(upright).save(tmp_path / "upright.png")
+    turned = Image.fromarray(upright).transpose(Image.ROTATE_90)
+    turned.save(tmp_path / "turned.png", exif=exif)
+    turned.save(tmp_path / "turned.webp", exif=exif, lossless=True)
+    turned.save(tmp_path / "turned.tif", exif=exif, save_all=True, append_images=[turned])
+    files = [tmp_path / name for name in ("upright.png", "turned.png", "turned.webp", "turned.tif")]
+    done = command("mxtrain.predict", "--run", finished, "--json", *files)
+    assert done.returncode == 0, done.stderr
+    expected, *found = [json.loads(line)["classes"] for line in done.stdout.splitlines()]
+    assert found == [expected] * 3
+    assert f"{tmp_path / 'turned.tif'}: has 2 pages; page 1 is taken" in done.stderr.splitlines()
 
 
 def test_predict_names_a_bad_picture(finished: Path, command: Command, tmp_path: Path) -> None:

@@ -74,13 +74,6 @@ def test_sixteen_bits_become_eight():
     np.testing.assert_array_equal(found, np.repeat((gray // 257).astype(np.uint8)[:, :, None], 3, axis=2))
 
 
-def test_an_exif_orientation_is_ignored_in_jpeg_and_png():
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for kind in ("JPEG", "PNG"):
-        assert images.decode(saved(picture(), kind, exif=exif)).shape == (60, 90, 3)
-
-
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import cv2
-import numpy as np
 
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
@@ -43,7 +42,6 @@ def prepare(data: bytes, wanted: Wanted) -> Packed:
     pixels, shrinks = _pixels(data, wanted.short_side)
     if not shrinks and not wanted.quality and not seen.conversions:
         return _as_it_is(data, seen, wanted)
-    pixels = _upright(pixels, seen.orientation)
     if shrinks or wanted.quality or seen.kind == "JPEG":
         return Packed(_as_jpeg(pixels, wanted.quality or DEFAULT_QUALITY), seen.conversions)
     return Packed(_encode(".png", pixels, []), seen.conversions)
@@ -75,17 +73,6 @@ def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
     # As in the loader: linear skips pixels when it shrinks by more than 2; averaging costs five times as much.
     way = cv2.INTER_AREA if min(pixels.shape[:2]) >= 2 * min(height, width) else cv2.INTER_LINEAR
     return cv2.resize(pixels, (width, height), interpolation=way), True
-
-
-def _upright(pixels: Pixels, orientation: int) -> Pixels:
-    """EXIF's orientations: 5 to 8 have rows and columns exchanged; then some are mirrored, or upside down, or both."""
-    if orientation >= 5:
-        pixels = pixels.transpose(1, 0, 2)
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    return np.ascontiguousarray(pixels)
 
 
 def _as_jpeg(pixels: Pixels, quality: int) -> bytes:

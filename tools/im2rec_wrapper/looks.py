@@ -1,7 +1,7 @@
 """What an image file says about itself before anything is decoded: its kind, and what readers disagree about.
 
 Owns the headers of JPEG, PNG, WebP and BMP as far as packing has to know them, and the structure of JPEG and PNG
-files from end to end. Decoding is `mxtrain.data.images`'; what follows from a look is `images.py`'s part.
+files from end to end. Orientation and decoding are `mxtrain.data`'s; what follows from a look is `images.py`'s part.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from mxtrain.data import jpeg, recordio
+from mxtrain.data import jpeg, orientation, recordio, tiff
 from mxtrain.data.jpeg import BadPicture
+from mxtrain.data.orientation import PNG_START
 
-TURNED, CMYK, TRANSPARENT, DEEP, TIFF = (
+TURNED, CMYK, TRANSPARENT, DEEP, TIFF, PAGES = (
     "turned upright (their EXIF said so)",
     "made RGB (they were CMYK)",
     "put on white (they were transparent)",
     "made 8 bits deep (they had 16)",
     "made PNG (they were TIFF)",
+    "cut down to page 1 (they had several)",
 )
 
-_PNG_START = b"\x89PNG\r\n\x1a\n"
 # Where a signature stands, the signature, and the name of what is refused.
 _REFUSED = (
     (0, b"GIF8", "a GIF"),
@@ -32,7 +33,7 @@ _REFUSED = (
 )
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _PLAIN, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
-_SCAN, _APP1, _WITHOUT_LENGTH = 0xDA, 0xE1, (0x01, *range(0xD0, 0xD8))
+_SCAN = 0xDA
 
 
 class Look(NamedTuple):
@@ -40,7 +41,6 @@ class Look(NamedTuple):
 
     kind: str
     conversions: tuple[str, ...] = ()
-    orientation: int = 1  # of EXIF: 1 is upright
     is_progressive: bool = False
     num_unit_columns: int = 0  # of a JPEG: how many coded units (MCUs) a row has
     is_checked: bool = False  # whether its structure was followed from end to end
@@ -50,15 +50,15 @@ def look(data: bytes) -> Look:
     """BadPicture for what is not an image, one that is refused, or one that is visibly damaged."""
     if data.startswith(jpeg.START):
         return _jpeg(data)
-    if data.startswith(_PNG_START):
+    if data.startswith(PNG_START):
         return _png(data)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return _webp(data)
     if data.startswith(b"BM"):
         has_alpha = data[28:30] == b"\x20\x00"
         return Look("BMP", (TRANSPARENT,) if has_alpha else ())
-    if data.startswith((b"II*\0", b"MM\0*")):
-        return Look("TIFF", (TIFF,))
+    if tiff.is_tiff(data):
+        return _tiff(data)
     if not data:
         raise BadPicture("the file is empty")
     for at, signature, name in _REFUSED:
@@ -72,7 +72,7 @@ def look(data: bytes) -> Look:
 
 def _jpeg(data: bytes) -> Look:
     """From the markers up to the first scan. A file without an end marker is cut off."""
-    frame, frame_kind, orientation, at = b"", 0, 1, 2
+    frame, frame_kind, at = b"", 0, 2
     marker = 0
     while marker != _SCAN:
         while data[at : at + 2] == b"\xff\xff":  # filling
@@ -82,24 +82,20 @@ def _jpeg(data: bytes) -> Look:
         if data[at] != 0xFF:
             raise BadPicture(f"it has no JPEG marker at byte {at}")
         marker = data[at + 1]
-        if marker in _WITHOUT_LENGTH:
+        if marker in jpeg.WITHOUT_LENGTH:
             at += 2
             continue
         length = data[at + 2] << 8 | data[at + 3]
         body, at = data[at + 4 : at + 2 + length], at + 2 + length
         if marker in _FRAMES:
             frame, frame_kind = body, marker
-        elif marker == _APP1 and body.startswith(b"Exif\0\0"):
-            orientation = _orientation(body[6:])
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadPicture("the file ends in the middle of the image")
     if len(frame) < 6 or len(frame) != 6 + 3 * frame[5]:
         raise BadPicture("its JPEG frame header is damaged or missing")
-    conversions = ((TURNED,) if orientation != 1 else ()) + ((CMYK,) if frame[5] == 4 else ())
     return Look(
         "JPEG",
-        conversions,
-        orientation,
+        _turned(orientation.of(data)) + ((CMYK,) if frame[5] == 4 else ()),
         is_progressive=frame_kind == _PROGRESSIVE,
         num_unit_columns=_unit_columns(frame),
         is_checked=frame_kind in (*_PLAIN, _PROGRESSIVE) and frame[0] == 8,
@@ -113,30 +109,13 @@ def _unit_columns(frame: bytes) -> int:
     return -(-width // (8 * max(columns, 1)))
 
 
-def _orientation(tiff: bytes) -> int:
-    """The orientation in a block of EXIF; 1 where there is none that makes sense."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4], "")
-    if not order:
-        return 1
-    try:
-        (entries_at,) = struct.unpack_from(order + "I", tiff, 4)
-        (num_entries,) = struct.unpack_from(order + "H", tiff, entries_at)
-        for at in range(entries_at + 2, entries_at + 2 + 12 * num_entries, 12):
-            tag, kind, count, value = struct.unpack_from(order + "HHIH", tiff, at)
-            if (tag, kind, count) == (0x0112, 3, 1):
-                return value if 1 <= value <= 8 else 1
-    except struct.error:
-        pass
-    return 1
-
-
 # Others
 
 
 def _png(data: bytes) -> Look:
     """From all its chunks, whose checksums are its own; libpng would print a line about a damaged one."""
-    conversions: dict[str, None] = {}
-    at, kind = len(_PNG_START), b""
+    conversions = dict.fromkeys(_turned(orientation.of(data)))
+    at, kind = len(PNG_START), b""
     while kind != b"IEND":
         if at + 12 > len(data):
             raise BadPicture("the file ends in the middle of the image")
@@ -165,4 +144,14 @@ def _webp(data: bytes) -> Look:
         has_alpha = bool(data[20] & 0x10)
     elif kind == b"VP8L" and len(data) > 24:
         has_alpha = bool(data[24] & 0x10)
-    return Look("WebP", (TRANSPARENT,) if has_alpha else ())
+    return Look("WebP", _turned(orientation.of(data)) + ((TRANSPARENT,) if has_alpha else ()))
+
+
+def _tiff(data: bytes) -> Look:
+    has_alpha, has_pages = tiff.alpha(data) != tiff.OTHER, tiff.num_pages(data) > 1
+    conversions = ((TRANSPARENT,) if has_alpha else ()) + ((PAGES,) if has_pages else ())
+    return Look("TIFF", (TIFF, *_turned(tiff.orientation(data)), *conversions))
+
+
+def _turned(found: int) -> tuple[str, ...]:
+    return (TURNED,) if found != orientation.UPRIGHT else ()
