@@ -17,6 +17,7 @@ WEEK_MINUTES = 7 * 24 * 60
 WEEK_SECONDS = 60 * WEEK_MINUTES
 MOST_PROCESSES = 1024
 MOST_SAMPLES = 1 << 20
+MOST_CLASSES = 1 << 22
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
 LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
@@ -32,7 +33,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "cutmix": (0, FAR),
     "prefetch_mb": (1, 1 << 20),
     "skip_bad": (0, MOST_STEPS),
-    "num_classes": (0, 1 << 22),
+    "num_classes": (0, MOST_CLASSES),
     "num_workers": (1, MOST_PROCESSES),
     "num_servers": (1, MOST_PROCESSES),
     "min_workers": (0, MOST_PROCESSES),

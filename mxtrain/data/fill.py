@@ -67,9 +67,12 @@ class Fill:
     def _sample(self, sample: int, verify: bool, rng: np.random.Generator, out: Array) -> float:
         """Write a sample's pixels; its label."""
         record = self.records.read(sample, verify)
-        if not isinstance(record.label, float):
+        label = record.label
+        if not isinstance(label, float) and len(label) == 1:
+            label = label[0]  # other tools also write arrays of one
+        elif not isinstance(label, float):
             where = self.records.where(sample)
-            raise DataError(f"{where}: it has {len(record.label)} labels; pack it with one")
+            raise DataError(f"{where}: it has {len(label)} labels; pack it with one")
         try:
             self.transform(record.payload, rng, out)
         except Stop:
@@ -79,4 +82,4 @@ class Fill:
             raise DataError(f"{where}: {bad}; pack the file again without it") from None
         except Exception as error:
             raise RuntimeError(f"the transform failed at {self.records.where(sample)}") from error
-        return float(record.label)
+        return float(label)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain.bounds import MOST_CLASSES
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError
 
@@ -18,7 +19,7 @@ def class_names(train: AnyRecords, val: AnyRecords | None, num_classes: int) -> 
     """One name for each output of the net; `num_classes` 0 takes as many as the training set has."""
     names, labels = train.class_names, _labels(train)
     _refuse_measurements(train, labels)
-    count = num_classes or (len(names) if names else int(labels.max()) + 1)
+    count = num_classes or (len(names) if names else _num_classes(train, labels))
     if names and len(names) > count:
         raise DataError(
             f"{train.path}: has {len(names)} classes, but --num-classes is {count}; leave it out or raise it"
@@ -36,11 +37,11 @@ def _labels(records: AnyRecords) -> Any:
         if path.with_suffix(".tokens.json").exists():
             raise DataError(f"{path}: holds text; --task classification takes pictures")
     labels = records.labels()
-    if labels.ndim > 1:
+    if labels.ndim > 1 and labels.shape[1] != 1:
         raise DataError(
             f"{records.path}: has {labels.shape[1]} labels a record; --task classification takes one"
         )
-    return labels
+    return labels.ravel()  # other tools also write arrays of one
 
 
 def check(records: AnyRecords, class_names: list[str]) -> None:
@@ -73,3 +74,15 @@ def _refuse_measurements(records: AnyRecords, labels: Any) -> None:
             f"{records.where(first)} has label {labels[first]:g}, {len(odd)} of {len(labels)} labels are not whole "
             "numbers; --task classification takes classes numbered from 0: pack again with names or numbers of classes"
         )
+
+
+def _num_classes(records: AnyRecords, labels: Any) -> int:
+    """As many as the largest label numbers; one label that is damaged must not ask for memory without end."""
+    wrong = np.flatnonzero(labels >= MOST_CLASSES)
+    if len(wrong):
+        first = int(wrong[0])
+        raise DataError(
+            f"{records.where(first)} has label {labels[first]:.10g}, which is no class: those are whole numbers from 0 "
+            f"to {MOST_CLASSES - 1}; {len(wrong)} such records: pack again without them, or with other labels"
+        )
+    return int(labels.max()) + 1

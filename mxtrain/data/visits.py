@@ -20,7 +20,7 @@ from mxtrain.data.records import Record
 def of_run(run: Run, records: Any) -> Callable[[int], Ints]:
     """From an epoch to its samples, in their order. With `--overfit` an epoch is as long, of few batches repeated."""
     optim = run.optim
-    labels = records.labels() if run.data.sampling == "balanced" else None
+    labels = records.labels().ravel() if run.data.sampling == "balanced" else None
 
     def of_epoch(epoch: int) -> Ints:
         if labels is None:
