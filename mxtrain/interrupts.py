@@ -35,10 +35,11 @@ def leave(program: str) -> None:
 
 
 @contextlib.contextmanager
-def heeded(program: str) -> Iterator[None]:
+def heeded(program: str, grace_seconds: float | None = None) -> Iterator[None]:
     """Within the block the first is an exception: there is something to clean away. Any after it ends the process.
 
-    After the block there is only waiting for threads, which any signal ends.
+    After the block there is only waiting for threads, which any signal ends. Neither takes longer than the
+    grace period, if there is one.
     """
     from mxtrain.errors import Stopped
 
@@ -48,6 +49,8 @@ def heeded(program: str) -> Iterator[None]:
         name = MEANING[signal.Signals(number)]
         if not first_seconds:
             first_seconds.append(time.monotonic())
+            if grace_seconds is not None:
+                _leave_in(grace_seconds, program, number)
             raise Stopped(f"stopped by {name}", 128 + number)
         if time.monotonic() - first_seconds[0] > ONE_WISH_SECONDS:
             _leave(f"{program}: left at once, on {name}", number)
@@ -58,6 +61,15 @@ def heeded(program: str) -> Iterator[None]:
         yield
     finally:
         first_seconds.append(float("-inf"))
+
+
+def _leave_in(seconds: float, program: str, number: int) -> None:
+    import threading
+
+    line = f"{program}: left what has not ended in {seconds:g} s"
+    timer = threading.Timer(seconds, _leave, [line, number])
+    timer.daemon = True
+    timer.start()
 
 
 def _leave(line: str, number: int) -> NoReturn:

@@ -17,6 +17,7 @@ from typing import Any, Callable, NamedTuple, NoReturn
 
 import numpy as np
 
+from mxtrain import regular
 from mxtrain.data import recordio
 from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
 from mxtrain.errors import DataError, nearest
@@ -160,8 +161,7 @@ class RecordFile:
         try:
             if path.is_dir():
                 raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
-            # Non-blocking, or a named pipe would wait here for its writer.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._descriptor = regular.descriptor(path)
             weakref.finalize(self, os.close, self._descriptor)
             self.num_bytes = os.fstat(self._descriptor).st_size
             start = os.pread(self._descriptor, 512, 0)
@@ -246,7 +246,7 @@ def scan(file: RecordFile) -> Index:
 def _read_index(file: RecordFile) -> Index:
     path = index_path(file.path)
     try:
-        keys, offsets = recordio.parse_index(path.read_bytes())
+        keys, offsets = recordio.parse_index(regular.read(path))
         return Index(keys, offsets, _hold_against(file, np.sort(offsets)))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
@@ -282,7 +282,7 @@ def _hold_against(file: RecordFile, offsets: Ints) -> bool:
 
 def _read_class_names(path: Path) -> list[str] | None:
     try:
-        return recordio.parse_classes(path.read_bytes())
+        return recordio.parse_classes(regular.read(path))
     except FileNotFoundError:
         return None
     except OSError as error:

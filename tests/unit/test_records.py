@@ -199,8 +199,17 @@ def test_a_folder_and_a_pipe_are_refused(tmp_path):
     with pytest.raises(DataError, match="is a folder"):
         open_records(tmp_path)
     os.mkfifo(tmp_path / "pipe.rec")
-    with pytest.raises(DataError, match=r"cannot read .*pipe\.rec"):
+    with pytest.raises(DataError, match=r"cannot read .*pipe\.rec: a named pipe, not a file"):
         open_records(tmp_path / "pipe.rec")
+
+
+@pytest.mark.parametrize("suffix", [".idx", ".classes.tsv"])
+def test_a_pipe_beside_a_file_is_not_waited_for(tmp_path, suffix):
+    path = write(tmp_path / "a.rec", some_records(1))
+    path.with_suffix(suffix).unlink(missing_ok=True)
+    os.mkfifo(path.with_suffix(suffix))
+    with pytest.raises(DataError, match=rf"cannot read .*a\{suffix}: a named pipe, not a file"):
+        open_records(path)
 
 
 def test_the_reason_of_the_system_is_given(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -119,7 +120,9 @@ def test_no_folder_is_gone_through_twice(tmp_path):
         open_source(source)
 
 
-@pytest.mark.parametrize("name", ["with\ttab", "with\nbreak", b"\xff".decode("utf-8", "surrogateescape")])
+@pytest.mark.parametrize(
+    "name", ["with\ttab", "with\nbreak", "end\n", "re\rturn", b"\xff".decode("utf-8", "surrogateescape")]
+)
 def test_a_class_name_that_no_list_can_hold_is_refused(tmp_path, name):
     touch(tmp_path / name / "1.png")
     with pytest.raises(DataError, match="rename it"):
@@ -211,6 +214,15 @@ def test_a_bad_list_names_its_line(tmp_path, name, text, words):
         open_source(write(tmp_path / name, text))
 
 
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [("path,cat,cat", "'cat' names two classes"), ('path,"a\tb",c', "a tab"), ("path,a,", "an empty name")],
+)
+def test_names_of_outputs_that_no_class_list_can_hold_are_refused(tmp_path, header, words):
+    with pytest.raises(DataError, match=words):
+        open_source(write(tmp_path / "a.csv", f"{header}\n1.jpg,0,1\n"), multi_label=True)
+
+
 @pytest.mark.parametrize("words", [("1_2", "12"), ("1_2", "3_4"), ("١", "1"), ("0x1", "1"), ("nan", "cat")])
 def test_what_only_python_takes_for_a_number_is_a_name(tmp_path, words):
     found = open_source(write(tmp_path / "a.csv", "".join(f"{word}.jpg,{word}\n" for word in words)))
@@ -259,6 +271,46 @@ def test_text_documents(tmp_path):
         ("deep/two.txt", b"two.txt"),
         ("one.txt", b"one.txt"),
     ]
+
+
+# What is no file
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "folder", "csv", "lst", "rec", "tfrecord", "webdataset", "hdf5", "lmdb", "text"]
+)
+def test_a_source_that_is_a_pipe_is_not_waited_for(tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"cannot read .*pipe: a named pipe, not a file"):
+        open_source(tmp_path / "pipe", kind)
+
+
+@pytest.mark.parametrize("name", ["1.tar", "1.rec", "1.tfrecord", "data.mdb"])
+def test_a_folder_of_files_with_a_pipe_among_them(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=f"cannot read .*{name}: a named pipe, not a file"):
+        open_source(tmp_path)
+
+
+def test_a_shard_that_is_a_link_to_nothing_is_not_left_out(tmp_path):
+    (tmp_path / "1.tar").symlink_to("elsewhere.tar")
+    with pytest.raises(DataError, match=r"cannot read .*1\.tar: No such file"):
+        open_source(tmp_path)
+
+
+def test_listed_pipes_and_links_to_nothing_are_read_as_errors(tmp_path):
+    (tmp_path / "texts").mkdir()
+    os.mkfifo(tmp_path / "texts" / "a.txt")
+    (tmp_path / "texts" / "b.txt").symlink_to("nothing")
+    (tmp_path / "texts" / "c.txt").symlink_to("c.txt")
+    os.mkfifo(tmp_path / "1.jpg")
+    for found, reasons in [
+        (open_source(tmp_path / "texts"), ["named pipe", "No such file", "symbolic links"]),
+        (open_source(write(tmp_path / "a.csv", "1.jpg,a\n")), ["named pipe"]),
+    ]:
+        for item, reason in zip(found.items, reasons):
+            with pytest.raises(OSError, match=reason):
+                found.read(item)
 
 
 # Which kind it is

@@ -257,6 +257,20 @@ def test_tfrecords_with_class_names_that_start_at_1(tmp_path):
     assert (labels(found), found.class_names) == ([2, 1], ["0", "cat", "dog"])
 
 
+@pytest.mark.parametrize("text", [b"a\tcat", b"cat\n", b"\rcat"])
+def test_tfrecords_with_a_text_that_no_list_can_hold(tmp_path, text):
+    (tmp_path / "a.tfrecord").write_bytes(tfrecord(example(PNGS[0], [0], text)))
+    with pytest.raises(DataError, match="a tab or a line break in it"):
+        open_source(tmp_path)
+
+
+@pytest.mark.parametrize("texts", [(b"1", b""), (b"crane", b"crane"), (b"", b"")])
+def test_tfrecords_whose_texts_are_no_names_have_numbers(tmp_path, texts):
+    examples = [example(PNGS[0], [label], text) for label, text in enumerate(texts)]
+    (tmp_path / "a.tfrecord").write_bytes(tfrecord(*examples))
+    assert open_source(tmp_path).class_names == ["0", "1"]
+
+
 def test_damaged_tfrecords(tmp_path):
     path = tmp_path / "a.tfrecord"
     data = bytearray(tfrecord(*[example(image, [1]) for image in PNGS[:2]]))

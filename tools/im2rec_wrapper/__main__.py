@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[Parser]
 
 PROGRAM = "im2rec_wrapper"
+GRACE_SECONDS = 5.0  # from a signal to the end, whatever threads wait for: a disk may never answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = _parser().parse_args(arguments)
         import numpy  # noqa: F401  # every command needs it, and it does not survive an exception in its import
 
-        with interrupts.heeded(PROGRAM):
+        with interrupts.heeded(PROGRAM, GRACE_SECONDS):
             parsed.run(parsed)
 
     return one_line(PROGRAM, command)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain import regular
 from mxtrain.data.records import RecordFile
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper import classes, contents, structure, tokens
@@ -87,7 +88,7 @@ def _documents(rec: Path) -> tuple[contents.Kind, dict[str, Any], list[Finding]]
     """How to look at records of token ids, as the .tokens.json beside says, and what else it says."""
     path = tokens.tokens_path(rec)
     try:
-        described = json.loads(path.read_bytes())
+        described = json.loads(regular.read(path))
         dtype, vocab_size = described["dtype"], described["vocab_size"]
     except (OSError, ValueError, KeyError, TypeError):
         described = {}

@@ -8,7 +8,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain import plain
+from mxtrain import plain, regular
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Label
 from mxtrain.data.records import classes_path
@@ -59,7 +59,7 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
     """Names and numbers of images of the .classes.tsv; the latter are empty if it has none."""
     path = classes_path(table.path)
     try:
-        text = path.read_bytes()
+        text = regular.read(path)
         names = recordio.parse_classes(text)
     except FileNotFoundError:
         return [], [], []

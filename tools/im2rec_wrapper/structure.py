@@ -14,6 +14,7 @@ from typing import Iterator, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain import regular
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.records import RecordFile, index_path
@@ -128,7 +129,7 @@ def _check_index(table: Table) -> list[Finding]:
     path = index_path(table.path)
     remedy = f"rebuild it with `python -m tools.im2rec_wrapper index {table.path}`"
     try:
-        keys, offsets = recordio.parse_index(path.read_bytes())
+        keys, offsets = recordio.parse_index(regular.read(path))
     except FileNotFoundError:
         return [of_file("no-index", path, f"is missing; {remedy}")]
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mxtrain import regular
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
@@ -22,6 +23,8 @@ _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
 def read_lmdb(source: Path, multi_label: bool) -> Source:
+    file = source / "data.mdb" if source.is_dir() else source
+    regular.require(file)
     database = _open(source)
     keys: list[bytes] = []
     given: list[Given] = []
@@ -40,7 +43,7 @@ def read_lmdb(source: Path, multi_label: bool) -> Source:
             value = transaction.get(item.place)
         return _image(dict(protobuf.fields(memoryview(value))))
 
-    return Source(items, read, class_names, files=[source / "data.mdb" if source.is_dir() else source])
+    return Source(items, read, class_names, files=[file])
 
 
 def _open(source: Path) -> Any:

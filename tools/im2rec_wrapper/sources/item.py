@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
+from mxtrain import regular
 from mxtrain.errors import DataError
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
@@ -60,19 +61,19 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
-    """The source itself, or the files directly in it whose names end so."""
+    """The source itself, or the files directly in it whose names end so; OSError if one is none that can be read."""
     if not source.is_dir():
         return [source]
-    return [
-        Path(entry.path)
-        for entry in visible(source)
-        if entry.is_file() and entry.name.lower().endswith(suffixes)
-    ]
+    entries = [entry for entry in visible(source) if entry.name.lower().endswith(suffixes)]
+    paths = [Path(entry.path) for entry in entries if not is_folder(entry)]
+    for path in paths:
+        regular.require(path)
+    return paths
 
 
 def read_at(path: Path, offset: int, num_bytes: int) -> bytes:
     """These bytes of a file, opened for them alone, so that any number of files and threads will do."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = regular.descriptor(path)
     try:
         data = os.pread(descriptor, num_bytes, offset)
     finally:

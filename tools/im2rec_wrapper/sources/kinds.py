@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 from typing import Callable
 
+from mxtrain import regular
 from mxtrain.data import recordio
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.caffe import read_lmdb
 from tools.im2rec_wrapper.sources.folder import read_folder
 from tools.im2rec_wrapper.sources.hdf5 import read_hdf5
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Source, visible
+from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Source, is_folder, visible
 from tools.im2rec_wrapper.sources.listing import read_lst, read_table
 from tools.im2rec_wrapper.sources.rec import read_rec
 from tools.im2rec_wrapper.sources.tar import read_tars
@@ -59,19 +60,24 @@ def open_source(
     """The items of a source; `kind` is recognised where none is given."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
-    kind = kind or recognise(path)
+    try:
+        if not path.is_dir():
+            regular.require(path)
+        return _opened(path, kind or recognise(path), root, multi_label)
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
+
+
+def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Source:
     if root and kind not in ("lst", "csv"):
         raise UsageError(f"--root is for lists of files, and {path} is {KINDS[kind]}: leave it out")
     if multi_label and kind in ("folder", "text", "lmdb"):
         raise UsageError(f"--multi-label: {path} is {KINDS[kind]}, which has no more than one label an item")
-    try:
-        if kind in ("lst", "csv"):
-            return (read_lst if kind == "lst" else read_table)(path, root, multi_label)
-        if kind in _WITH_LABELS:
-            return _WITH_LABELS[kind](path, multi_label)
-        return read_text(path) if kind == "text" else read_folder(path)
-    except OSError as error:
-        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
+    if kind in ("lst", "csv"):
+        return (read_lst if kind == "lst" else read_table)(path, root, multi_label)
+    if kind in _WITH_LABELS:
+        return _WITH_LABELS[kind](path, multi_label)
+    return read_text(path) if kind == "text" else read_folder(path)
 
 
 def recognise(path: Path) -> str:
@@ -91,7 +97,7 @@ def _of_folder(path: Path) -> str:
     entries = visible(path)
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
-    files = [Path(entry.path) for entry in entries if entry.is_file()]
+    files = [Path(entry.path) for entry in entries if not is_folder(entry)]
     reasons: dict[str, Path] = {}  # for each kind that it could be, what says so
     for file in files:
         kind = _OF_SUFFIX.get(file.suffix.lower())
@@ -99,7 +105,7 @@ def _of_folder(path: Path) -> str:
             reasons.setdefault(kind, file)
     if not reasons and files and is_tfrecord(_start(files[0])):  # often named train-00000-of-01024
         reasons["tfrecord"] = files[0]
-    folders = (Path(entry.path) for entry in entries if entry.is_dir())
+    folders = (Path(entry.path) for entry in entries if is_folder(entry))
     with_images = next((folder for folder in folders if _holds(folder, IMAGE_SUFFIXES)), None)
     if with_images:
         reasons["folder"] = with_images
@@ -130,11 +136,8 @@ def _of_start(start: bytes) -> str | None:
 def _start(path: Path) -> bytes:
     if not path.is_file():  # a pipe would wait for its writer
         return b""
-    try:
-        with path.open("rb") as file:
-            return file.read(512)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    with path.open("rb") as file:
+        return file.read(512)
 
 
 def _known() -> str:

@@ -6,6 +6,7 @@ Several (--multi-label): words become a 0 or 1 for each class; numbers, as many 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import List, Sequence, Tuple, Union
 
@@ -42,8 +43,8 @@ def settle(
         raise DataError(
             f"{where} has items with {lengths[0]} and with {lengths[-1]} labels: make them as many"
         )
-    names = list(class_names) if class_names and len(class_names) == lengths[0] else None
-    return [tuple(numbers_of_one) for numbers_of_one in numbers], names
+    names = list(class_names) if class_names and len(class_names) == lengths[0] else []
+    return [tuple(numbers_of_one) for numbers_of_one in numbers], _checked(names, where) or None
 
 
 def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
@@ -86,7 +87,7 @@ def _single(numbers: Sequence[Sequence[float]], where: Path, class_names: Sequen
     names = list(class_names or ())
     if largest >= len(names):
         names = [str(number) for number in range(largest + 1)] if largest < _MAX_NUMBERED_CLASSES else []
-    return [int(number) for number in singles], names or None
+    return [int(number) for number in singles], _checked(names, where) or None
 
 
 def _classes_by_name(given: Sequence[Given], where: Path) -> Settled:
@@ -103,9 +104,17 @@ def _one_or_zero(given: Sequence[Given], where: Path) -> Settled:
 
 
 def _sorted_names(names: set[str], where: Path) -> list[str]:
+    return _checked(sorted(names), where)
+
+
+def _checked(names: list[str], where: Path) -> list[str]:
+    """The names, if a class list with them can be opened."""
     for name in names:
         check_class_name(name, str(where))
-    return sorted(names)
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where}: {repeated[0]!r} names two classes: give each a name of its own")
+    return names
 
 
 def check_class_name(name: str, where: str) -> str:
@@ -114,6 +123,6 @@ def check_class_name(name: str, where: str) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise DataError(f"{where}: class {name!r} has a name that is not UTF-8: rename it") from None
-    if not name or len(name.splitlines()) > 1 or "\t" in name:
+    if not name or any(character in name for character in "\t\r\n") or len(name.splitlines()) > 1:
         raise DataError(f"{where}: class {name!r} has an empty name, a tab or a line break in it: rename it")
     return name

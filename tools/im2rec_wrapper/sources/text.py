@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Iterator
 
+from mxtrain import regular
 from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, read_at
 
@@ -33,11 +34,11 @@ def read_text(source: Path) -> Source:
 
 
 def _folder(root: Path) -> Source:
-    paths = sorted(path for path in root.rglob("*.txt") if path.is_file())
+    paths = sorted(path for path in root.rglob("*.txt") if not path.is_dir())
     items = [Item(os.path.relpath(path, root), 0) for path in paths]
     return Source(
         items,
-        lambda item: (root / item.name).read_bytes(),
+        lambda item: regular.read(root / item.name),
         path_of=lambda item: os.path.join(root, item.name),
         holds_text=True,
     )

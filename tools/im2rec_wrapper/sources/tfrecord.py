@@ -49,7 +49,7 @@ def read_tfrecords(source: Path, multi_label: bool) -> Source:
                 raise DataError(
                     f"{path}: the record at byte {offset} is no tf.train.Example ({error})"
                 ) from None
-            if len(labels) == len(texts) == 1:
+            if len(labels) == len(texts) == 1 and texts[0]:
                 text_of.setdefault(labels[0], bytes(texts[0]).decode("utf-8", "replace"))
             places.append(_Place(number, offset, len(data)))
             given.append(labels)
@@ -133,6 +133,7 @@ def _labels(features: Features) -> tuple[int, ...]:
 
 def _class_names(text_of: dict[int, str]) -> list[str] | None:
     """The texts, if each class has its own; TensorFlow's scripts often keep label 0 for the background."""
-    if not text_of or min(text_of) < 0 or len(set(text_of.values())) < len(text_of):
+    if not text_of or min(text_of) < 0:
         return None
-    return [text_of.get(label, str(label)) for label in range(max(text_of) + 1)]
+    names = [text_of.get(label, str(label)) for label in range(max(text_of) + 1)]
+    return names if len(set(names)) == len(names) else None

@@ -1,0 +1,48 @@
+"""Reading ordinary files only: a named pipe, a socket or a device of a file's name may keep its reader for ever.
+
+What is none is an OSError that says what it is, before it is opened: opening a device may already do something.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe, not a file",
+    stat.S_IFSOCK: "a socket, not a file",
+    stat.S_IFCHR: "a device, not a file",
+    stat.S_IFBLK: "a device, not a file",
+}
+
+
+def require(path: str | Path) -> None:
+    """Return if there is an ordinary file, whatever links lead to it."""
+    _require(os.stat(path), path)
+
+
+def descriptor(path: str | Path) -> int:
+    """The file, open for reading."""
+    require(path)
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _require(os.fstat(opened), path)  # it may have been exchanged meanwhile
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def read(path: str | Path) -> bytes:
+    with os.fdopen(descriptor(path), "rb") as file:
+        return file.read()
+
+
+def _require(status: os.stat_result, path: str | Path) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if kind in _KINDS:
+        raise OSError(errno.EINVAL, _KINDS[kind], os.fspath(path))
