@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator
 
+from mxtrain import plain
+
 CPU_INSTRUCTIONS = (
     "avx2",
     "fma",
@@ -82,7 +84,7 @@ def _memory_left(folder: Path) -> int | None:
 
 def _cgroup_folders(controller: str, root: Path) -> Iterator[Path]:
     """Where this process's cgroup and its ancestors keep a controller's files, of either version."""
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in plain.lines(_read(root / "proc/self/cgroup")):
         _, controllers, group = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue

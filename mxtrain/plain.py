@@ -1,6 +1,7 @@
-"""Numbers as people write them: ASCII digits, a point, an exponent.
+"""Numbers and lines as people and other programs write them, where Python has ideas of its own.
 
-Python's own `float` and `int` take more: `1_2` is 12 to them, and so are digits of other scripts.
+Its `float` and `int` take more for a number: `1_2` is 12 to them, and so are digits of other scripts. Its `splitlines`
+cuts at more than line breaks: at form feeds, at U+0085 and U+2028, which may stand in the name of a file or a class.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ def number(text: str) -> float | None:
     """The number that the text is, spaces around it aside; not finite where it says so; None for any other text."""
     text = text.strip()
     return float(text) if _NUMBER.fullmatch(text) or _NO_NUMBER.fullmatch(text) else None
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text, each ended by \\n or \\r\\n; an end behind the last begins no further one."""
+    found = [line[:-1] if line.endswith("\r") else line for line in text.split("\n")]
+    return found if found[-1] else found[:-1]
 
 
 def whole(text: str) -> int | None:

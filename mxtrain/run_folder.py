@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config, durable, machine
+from mxtrain import config, durable, machine, plain
 from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
@@ -112,7 +112,7 @@ def _git_state() -> dict[str, Any] | None:
     """Commit and cleanliness of the folder that the command was given in; None outside a checkout."""
     try:
         commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "uncommitted": _git("status", "--porcelain").splitlines()}
+        return {"commit": commit, "uncommitted": plain.lines(_git("status", "--porcelain"))}
     except (OSError, subprocess.SubprocessError):
         return None
 

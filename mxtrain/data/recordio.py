@@ -24,6 +24,8 @@ from typing import NamedTuple, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain import plain
+
 MAGIC = 0xCED7230A
 CHECKSUM_TAG = 0x43523332  # "CR32"
 MAX_DATA_BYTES = (1 << 29) - 1
@@ -162,7 +164,7 @@ def format_index(keys: Ints, offsets: Ints) -> bytes:
 def parse_classes(text: bytes) -> list[str]:
     """The class names, from lines of `name<TAB>number of images` (or of the name alone)."""
     try:
-        names = [line.split("\t")[0] for line in text.decode("utf-8").splitlines()]
+        names = [line.split("\t")[0] for line in plain.lines(text.decode("utf-8"))]
     except UnicodeDecodeError:
         raise BadRecord("is not UTF-8 text") from None
     if not all(names) or len(set(names)) < len(names):

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from mxtrain import config
+from mxtrain import config, plain
 from mxtrain.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GENERATION, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
@@ -62,7 +62,7 @@ class Job:
 def parse(text: str, path: str) -> list[Host]:
     """The hosts of a file with lines such as `user@host slots=2`; # begins a comment."""
     found: list[Host] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(plain.lines(text), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

@@ -54,6 +54,10 @@ QUOTAS = {
             "sys/fs/cgroup/a/cpu.max": "200000 100000\n",
         },
     ),
+    "v2, a name with what is no line break": (
+        1.5,
+        {"proc/self/cgroup": "0::/a\u2028b\n", "sys/fs/cgroup/a\u2028b/cpu.max": "150000 100000\n"},
+    ),
     "v2 without a limit": (None, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}),
     "v2 in a container": (0.5, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}),
     "v1": (

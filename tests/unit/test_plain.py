@@ -43,3 +43,18 @@ def test_what_says_that_it_is_not_finite(text: str) -> None:
 )
 def test_whole_numbers(text: str, number: int | None) -> None:
     assert plain.whole(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a\n", ["a"]),
+        ("a\r\n\nb\r\n", ["a", "", "b"]),
+        ("\n", [""]),
+        ("a\x0bb\x0cc\x1cd\x85e\u2028f\rg", ["a\x0bb\x0cc\x1cd\x85e\u2028f\rg"]),
+    ],
+)
+def test_lines(text: str, lines: list[str]) -> None:
+    assert plain.lines(text) == lines

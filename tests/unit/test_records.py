@@ -152,6 +152,10 @@ def test_class_names_lie_beside(tmp_path):
     assert open_records(path).class_names == ["ape", "größe"]
     records.classes_path(path).write_text("ape\nbee\n")
     assert open_records(path).class_names == ["ape", "bee"]
+    records.classes_path(path).write_bytes("a\x85p\u2028e\x1c\t3\r\nbee\t4".encode())
+    assert open_records(path).class_names == ["a\x85p\u2028e\x1c", "bee"]
+    records.classes_path(path).write_text("ape\nbee\n")
+    assert open_records(path).class_names == ["ape", "bee"]
 
 
 @pytest.mark.parametrize("text", [b"ape\nape\n", b"ape\n\nbee\n", b"\xff\n"])

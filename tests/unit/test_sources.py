@@ -178,6 +178,31 @@ def test_tables_with_and_without_header(tmp_path, name, text):
     assert named(found) == [("x/1.jpg", 1), ("x/2.jpg", 0)]
 
 
+ODD = "\x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029"  # Python takes each for a line break
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("a.lst", "0\t0\t{path}"), ("a.csv", "{path},{label}"), ("a.csv", '"{path}","{label}"')]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_a_line_break_ends_a_line(tmp_path, name, row, end):
+    paths = [f"{ODD}/{ODD}1.jpg", "2.jpg"]
+    touch(tmp_path / paths[0])
+    rows = [row.format(path=path, label=f"a{ODD}b") for path in paths]
+    found = open_source(write(tmp_path / name, "".join(line + end for line in rows)))
+    assert named(found) == [(path, 0) for path in paths]
+    assert found.read(found.items[0]) == f"{ODD}1.jpg".encode()
+    if name == "a.csv":
+        assert found.class_names == [f"a{ODD}b"]
+
+
+@pytest.mark.parametrize("num_letters", [131072, 131073, 3_000_000])
+def test_a_cell_may_be_long(tmp_path, num_letters):
+    label = "ab" + "c" * num_letters
+    found = open_source(write(tmp_path / "a.csv", f"1.jpg,{label}\n2.jpg,d\n"))
+    assert found.class_names == [label, "d"]
+
+
 def test_several_labels(tmp_path):
     numbers = write(tmp_path / "n.csv", "path,cat,dog\n1.jpg,0,1\n2.jpg,1,1\n")
     with pytest.raises(UsageError, match="2 labels: add --multi-label"):
@@ -204,6 +229,11 @@ def test_several_labels(tmp_path):
         ("a.csv", "1.jpg,nan\n", "finite"),
         ("a.csv", "1.jpg,16777217\n", "whole numbers up to 16777216"),
         ("a.csv", "1.jpg,0\n2.jpg,-1e39\n", r"label -1e\+39, and records hold numbers up to"),
+        ("a.csv", '1.jpg,0\n"2.jpg,1\n3.jpg,0\n', "row 2 has a quote that nothing closes"),
+        ("a.csv", '1.jpg,0\n"' + "x.jpg,1\n" * 50000, "row 2 has a quote that nothing closes"),
+        ("a.csv", "1.jpg,0\n2\0.jpg,1\n", "NUL"),
+        ("a.csv", "1.jpg,0\r2.jpg,1\r", "line 1 is no CSV"),
+        ("a.lst", "0\t0\t1\0.jpg\n", "NUL"),
         ("a.lst", "0\t1_0\t1.jpg\n", "line 1 has a label that is no number"),
         ("a.lst", "0\t١\t1.jpg\n", "line 1 has a label that is no number"),
         ("a.lst", "0\tnan\t1.jpg\n", "finite"),

@@ -39,7 +39,7 @@ def shares(processes: list[Process]) -> list[Share]:
 
 
 def test_a_host_file() -> None:
-    text = "# the cluster\nnode1 slots=2\n\n  me@node2   # its neighbour\n10.0.0.3\n"
+    text = "# the cluster\u2028of old\nnode1 slots=2\n\n  me@node2   # its neighbour\n10.0.0.3\n"
     found = hosts.parse(text, "hosts")
     assert found == [Host("node1", 2), Host("me@node2", 1), Host("10.0.0.3", 1)]
     assert [host.name for host in found] == ["node1", "node2", "10.0.0.3"]

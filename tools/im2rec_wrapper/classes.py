@@ -67,7 +67,7 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
         return [], [], [of_file("classes", path, f"cannot be read ({error.strerror})")]
     except BadRecord as bad:
         return [], [], [of_file("classes", path, str(bad))]
-    columns = [line.split("\t")[1:] for line in text.decode("utf-8").splitlines()]
+    columns = [line.split("\t")[1:] for line in plain.lines(text.decode("utf-8"))]
     if not any(columns):
         return names, [], []
     counts = [plain.whole(column[0]) if len(column) == 1 else None for column in columns]

@@ -123,6 +123,6 @@ def check_class_name(name: str, where: str) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise DataError(f"{where}: class {name!r} has a name that is not UTF-8: rename it") from None
-    if not name or any(character in name for character in "\t\r\n") or len(name.splitlines()) > 1:
+    if not name or any(character in name for character in "\t\r\n"):
         raise DataError(f"{where}: class {name!r} has an empty name, a tab or a line break in it: rename it")
     return name

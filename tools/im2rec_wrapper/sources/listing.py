@@ -19,14 +19,16 @@ from tools.im2rec_wrapper.sources.folder import from_files
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source
 from tools.im2rec_wrapper.sources.labels import Given, settle
 
+_LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
+_END = "end"  # a row behind the last, which a quote that is not closed swallows
 Rows = List[Tuple[str, Given]]
 
 
 def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
     rows: Rows = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        cells = line.strip().split("\t")
-        if not line.strip():
+    for number, line in enumerate(plain.lines(_text(path)), 1):
+        cells = line.strip(" \t").split("\t")
+        if cells == [""]:
             continue
         if len(cells) < 3:
             raise DataError(f"{path}: line {number} is not `number<TAB>label<TAB>path`: mend it")
@@ -41,7 +43,7 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     text = _text(path)
     first_line = text.split("\n", 1)[0]
     separator = max("\t,;", key=first_line.count)
-    lines = [[cell.strip() for cell in cells] for cells in csv.reader(io.StringIO(text), delimiter=separator)]
+    lines = [[name.strip(" \t"), *map(str.strip, labels)] for name, *labels in _rows(path, text, separator)]
     lines = [cells for cells in lines if any(cells)]
     header = lines.pop(0) if lines and not lines[0][0].lower().endswith(IMAGE_SUFFIXES) else None
     for number, cells in enumerate(lines, 2 if header else 1):
@@ -51,7 +53,22 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     return _source(path, rows, root, multi_label, header)
 
 
+def _rows(path: Path, text: str, separator: str) -> list[list[str]]:
+    """The rows of a table, without empty lines."""
+    csv.field_size_limit(_LONGEST_CELL)
+    reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=separator)
+    try:
+        *rows, last = reader
+    except csv.Error as error:
+        raise DataError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from None
+    if last != [_END]:
+        raise DataError(f"{path}: row {len(rows) + 1} has a quote that nothing closes: mend it")
+    return [cells for cells in rows if cells]
+
+
 def _source(path: Path, rows: Rows, root: Path | None, multi_label: bool, header: list[str] | None) -> Source:
+    if any("\0" in name for name, _ in rows):
+        raise DataError(f"{path}: a path in it has a NUL character, which no file's name can have: mend it")
     outputs = header[1:] if header and multi_label else None
     labels, class_names = settle([given for _, given in rows], path, multi_label, outputs)
     items = [Item(name, label) for (name, _), label in zip(rows, labels)]
