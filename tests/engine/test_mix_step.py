@@ -43,7 +43,7 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     out.mkdir(exist_ok=True)
     run = run_of(packed, out, flags)
     records = open_records(packed)
-    data = resume.describe(records, [str(k) for k in range(CLASSES)])
+    data = resume.describe(records, None, [str(k) for k in range(CLASSES)])
     loop.run(run, records, None, data, resume.find(run, data), wishes=[])
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
