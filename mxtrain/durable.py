@@ -1,9 +1,16 @@
-"""Files that are whole after a kill and after a power cut."""
+"""Files that are whole after a kill and after a power cut, and what is said where they cannot be."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
+from typing import Iterator
+
+from mxtrain.errors import CURES, UsageError
+
+GONE = (errno.ENOENT, errno.ESTALE)
 
 
 def fsync(path: Path) -> None:
@@ -22,3 +29,23 @@ def replace(path: Path, text: str) -> None:
     fsync(aside)
     aside.replace(path)
     fsync(path.parent)
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[None]:
+    """A block that writes to a run's folder; what the disk refuses there ends the run, with `path` or a nearer name."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(Path(error.filename or path), error) from None
+
+
+def unwritable(path: Path, error: OSError) -> UsageError:
+    """The one line on a file of a run's folder that cannot be written."""
+    if error.errno in GONE:
+        cure = "was the run's folder removed or moved away? put it back"
+    else:
+        cure = CURES.get(error.errno or 0, "put that right")
+    return UsageError(
+        f"{path}: cannot be written ({error.strerror or error}); {cure}, then the same command goes on"
+    )

@@ -156,6 +156,10 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
     joined = membership.joined(run, cluster, words, wishes)
     with joined as (settled, group), run_folder.held(settled, group) as out:
         resume_from = resume.find(settled, data)
+        if resume_from is None and cluster is not None and cluster.has_lived:
+            logger.warning(
+                "--out %s: holds no checkpoint of this job's earlier lives; it begins at step 1 again", out
+            )
         run_folder.describe(run, group)
         for line in planned(settled, sources):
             logger.info("%s", line)

@@ -35,7 +35,8 @@ def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
         start_log(run.keep.log_level)
         yield out
         return
-    handle = _lock(out)
+    with _named(out):
+        handle = _lock(out)
     try:
         with _named(out):
             checkpoint.clean(out / "checkpoints")
@@ -62,7 +63,9 @@ def _named(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"--out {error.filename or out}: {error.strerror}; give another folder") from None
+        raise UsageError(
+            f"--out {error.filename or out}: {error.strerror or error}; give another folder"
+        ) from None
 
 
 def last_evaluation(out: Path) -> dict[str, Any] | None:

@@ -8,12 +8,15 @@ line's business; whoever does not leave by itself is ended by `life.py`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import signal
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
+from mxtrain import durable
 from mxtrain.config import Run
 from mxtrain.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
 from mxtrain.kv import unix_sockets
@@ -38,6 +41,7 @@ class Policy:
     first_pause_seconds: float = 1.0
     settled_seconds: float = 120.0  # a server alone may see no checkpoints: so long a life has come further
     patience: Patience = dataclasses.field(default_factory=Patience)
+    out: Path | None = None  # the run folder, which has to stay what it was from life to life
 
 
 def policy(run: Run) -> Policy:
@@ -50,6 +54,7 @@ def policy(run: Run) -> Policy:
             stop_seconds=run.layout.stall_timeout + Patience.death_seconds,
             stopped_seconds=run.layout.silence_timeout + Patience.death_seconds,
         ),
+        out=Path(run.keep.out),
     )
 
 
@@ -58,11 +63,15 @@ def supervise(group: Group, policy: Policy) -> int:
     older, newest, num_restarts = policy.checkpoints(), -1, 0
     unix_sockets.sweep()  # also of an earlier job that was killed whole
     lives: list[list[Ending]] = []
-    with wishes() as wished:
+    with wishes() as wished, _kept(policy.out) as is_there:
         while True:
             endings = live(group(len(lives)), len(lives), policy.patience, wished)
             lives.append(endings)
             code = judge(endings, wished.exit_code)
+            if code in FINAL:
+                logs.say(describe(cause(endings)))
+            if code is None and not is_there():
+                code = _without_folder(policy)
             if code is not None:
                 break
             before, newest = newest, max(newest, newest_step(policy.checkpoints(), older))
@@ -74,13 +83,45 @@ def supervise(group: Group, policy: Policy) -> int:
             num_restarts += 1
             _tell(endings, num_restarts, policy)
             code = _paused(num_restarts, policy, wished)
+            if code is None and not is_there():
+                code = _without_folder(policy)
             if code is not None:
                 break
     unix_sockets.sweep()
-    if code in FINAL:
-        logs.say(describe(cause(endings)))
     logs.say(summary(lives))
     return code
+
+
+@contextlib.contextmanager
+def _kept(out: Path | None) -> Iterator[Callable[[], bool]]:
+    """A look whether the run folder is still the one that was there, or was made, when the job began."""
+    if out is None:
+        yield lambda: True
+        return
+    with durable.written(out):
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(
+            out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        )  # its number is not given anew meanwhile
+
+    def is_there() -> bool:
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.fstat(handle), out.stat())
+        return False
+
+    try:
+        yield is_there
+    finally:
+        os.close(handle)
+
+
+def _without_folder(policy: Policy) -> int:
+    """Another life would find no checkpoint, and begin at step 1 as if nothing had been."""
+    logs.say(
+        f"--out {policy.out}: is not there any more, or is another folder than this job began in, and with it its "
+        "checkpoints; put it back, then the same command goes on; without it that begins anew"
+    )
+    return USAGE
 
 
 def judge(endings: list[Ending], wished: int | None) -> int | None:

@@ -7,9 +7,11 @@ Owns no number: what is measured comes from the loop.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -43,17 +45,17 @@ class JsonLines:
             for record in _whole_records(path)
             if record["step"] <= (last_evaluation if record.get("kind") == "eval" else last_step)
         ]
-        durable.replace(path, "".join(line + "\n" for line in kept))
-        self.file = path.open("a", buffering=1, encoding="utf-8")
+        with durable.written(path):
+            durable.replace(path, "".join(line + "\n" for line in kept))
+            self.path, self.file = path, path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, record: Record) -> None:
         # JSON has no NaN: what is not finite is null.
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        try:
+        with durable.written(self.path):
+            if not os.fstat(self.file.fileno()).st_nlink:  # what is written to a file without a name is lost
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             self.file.write(json.dumps(finite) + "\n")
-        except OSError as error:
-            error.filename = self.file.name
-            raise
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # only what could not be written before is left to write

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mxtrain
-from mxtrain import config, machine
+from mxtrain import config, durable, machine
 from mxtrain.config import Run
 from mxtrain.data import fingerprint
 from mxtrain.errors import Stop
@@ -74,9 +74,12 @@ def _folder_id(out: Path) -> str:
     """A random name that stays with the folder: who reads the same one shares its disk."""
     path = out / FOLDER_ID
     aside = out / f"{FOLDER_ID}-{uuid.uuid4().hex}"
-    if not path.exists():
-        aside.write_text(uuid.uuid4().hex, encoding="utf-8")
-        with contextlib.suppress(FileExistsError):
-            os.link(aside, path)  # unlike a rename it does not replace what another worker was faster with
-        aside.unlink()
-    return path.read_text(encoding="utf-8")
+    with durable.written(path):
+        if not path.exists():
+            aside.write_text(uuid.uuid4().hex, encoding="utf-8")
+            with contextlib.suppress(FileExistsError):
+                os.link(
+                    aside, path
+                )  # unlike a rename it does not replace what another worker was faster with
+            aside.unlink()
+        return path.read_text(encoding="utf-8")

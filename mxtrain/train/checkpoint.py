@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
-from mxtrain.durable import fsync
+from mxtrain.durable import fsync, unwritable, written
 from mxtrain.errors import DataError, UsageError
 from mxtrain.kv.group import ALONE
 from mxtrain.train.arrays import Arrays, Chunk, encoded
@@ -66,10 +66,7 @@ def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = ALONE.
     except OSError as error:
         with contextlib.suppress(OSError):
             clean(folder)
-        reason = error.strerror or error
-        raise UsageError(
-            f"{final}: cannot be written ({reason}); make room, then the same command goes on"
-        ) from None
+        raise unwritable(final, error) from None
     return final
 
 
@@ -89,7 +86,8 @@ def set_aside_after(folder: Path, step: int) -> None:
     for path in _steps(folder):
         if int(path.name[len("step-") :]) > step:
             target = _free(folder / f"unused-{path.name}")
-            path.rename(target)
+            with written(target):
+                path.rename(target)
             logger.warning(
                 "%s is past step %d, where this run goes on: renamed to %s", path, step, target.name
             )

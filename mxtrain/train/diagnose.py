@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
+from mxtrain import durable
 from mxtrain.errors import Diverged
 from mxtrain.kv.group import Group
 from mxtrain.models import remat
@@ -80,8 +81,9 @@ def diverged(
         "records": [name_of(sample) for sample in samples],
         "samples_of_step": of_step,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    with durable.written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return Diverged(_line(progress, outcome, found, samples, path))
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Callable
 
 from mxtrain.config import Keep
-from mxtrain.durable import fsync
+from mxtrain.durable import fsync, written
 from mxtrain.errors import Stop
 from mxtrain.kv.group import ALONE
 from mxtrain.train import checkpoint
@@ -59,11 +59,12 @@ class Saver:
             ended.result()
 
     def _write(self, snapshot: Snapshot) -> None:
-        # Also after a power cut, the metrics are never behind the checkpoint.
-        fsync(Path(self.keep.out) / "metrics.jsonl")
         folder = Path(self.keep.out) / "checkpoints"
-        checkpoint.write(folder, snapshot, self._advance)
-        checkpoint.prune(folder, self.keep.keep_last, self.keep.keep_best)
+        with written(folder):
+            # Also after a power cut, the metrics are never behind the checkpoint.
+            fsync(Path(self.keep.out) / "metrics.jsonl")
+            checkpoint.write(folder, snapshot, self._advance)
+            checkpoint.prune(folder, self.keep.keep_last, self.keep.keep_best)
 
     def __enter__(self) -> Saver:
         return self

@@ -48,7 +48,7 @@ def group(life):
         for name, code in zip(names, codes)
     ]
 patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
-policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience)
+policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience, out=out)
 sys.exit(supervise(group, policy))
 """
 

@@ -15,7 +15,7 @@ from typing import Callable
 
 import pytest
 
-from mxtrain.errors import DATA, RESTART_ME, SIGTERM
+from mxtrain.errors import DATA, RESTART_ME, SIGTERM, USAGE
 from mxtrain.launch import life, supervise
 from mxtrain.launch.life import Ending, Patience, Wishes
 from mxtrain.launch.plan import Process
@@ -171,6 +171,22 @@ def test_a_role_alone_is_kept_up_too(start: Callable[..., Job]) -> None:
     code, stdout, stderr = job.ended()
     assert code == SIGTERM
     assert "server-3 | server-3 lives 1\n" in stdout and "restart 1 of 3" in stderr
+
+
+@pytest.mark.parametrize("max_restarts", [0, 3])
+@pytest.mark.parametrize("becomes", ["shutil.rmtree(out)", "out.rename(out.with_name('moved')); out.mkdir()"])
+def test_no_life_begins_anew_where_the_run_folder_has_gone(
+    start: Callable[..., Job], max_restarts: int, becomes: str
+) -> None:
+    removes = f"import shutil; save(5); {becomes}; kill(9)"
+    job = start(worker_0=removes, scheduler="wait()", server_0="wait()", max_restarts=max_restarts)
+    code, _, stderr = job.ended()
+    assert code == USAGE and "1 life, and at the end" in stderr
+    said = [line for line in stderr.splitlines() if "--out" in line]
+    assert (
+        len(said) == 1 and f"--out {job.out}: is not there any more" in said[0] and "put it back" in said[0]
+    )
+    assert not (job.out / "logs").exists(), "nothing was begun there"
 
 
 def test_a_command_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
 
     job = jobs.start(tmp_path, {"worker-1": write, "worker-0": jobs.wait})
     assert set(jobs.codes(job, 3).values()) == {2}
-    reason = f"{tmp_path}/metrics.jsonl: File too large; make room and give the same command again"
+    reason = f"{tmp_path}/metrics.jsonl: cannot be written (File too large); make room, then the same command goes on"
     for node in job.values():
         assert node.end == f"mxtrain.fit: worker-1: {reason}\n"
 
