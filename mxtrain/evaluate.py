@@ -36,9 +36,11 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     labels.check(records, state["class_names"])
     net, contexts = trained.open_net(checkpoint, options.devices)
 
+    from mxtrain.models import losses
     from mxtrain.train import evaluate
 
-    found = evaluate.evaluate(run, net, records, contexts)
+    loss = losses.build(run.model.loss, 0.0, len(state["class_names"]))
+    found = evaluate.evaluate(run, net, loss, records, contexts)
     if options.json:
         print(json.dumps(found))
     else:

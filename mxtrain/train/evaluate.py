@@ -19,7 +19,7 @@ from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, way_of
 from mxtrain.errors import Stop
 from mxtrain.kv.group import ALONE, Group
-from mxtrain.runtime import mx
+from mxtrain.models.losses import Loss
 from mxtrain.train.handover import dtype_of, to_context
 
 
@@ -31,6 +31,7 @@ def resize_of(run: Run) -> int:
 def evaluate(
     run: Run,
     net: Any,
+    loss: Loss,
     records: Any,
     contexts: Sequence[Any],
     wishes: Sequence[Stop] = (),
@@ -39,12 +40,12 @@ def evaluate(
 ) -> dict[str, Any] | None:
     """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end.
 
-    `step` is how far the net has been trained, for those who watch the workers.
+    `loss` is that of the labels as they are, without what helps training: smoothing, mixing, a teacher. `step` is how
+    far the net has been trained, for those who watch the workers.
     """
     requests = visits.once(len(records), layout.batch_plan(run).micro_batch, group.number, group.count)
     size = run.data.image_size
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
-    loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     sums: Any = np.zeros(3)
     with Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run)) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
@@ -55,7 +56,7 @@ def evaluate(
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
-            under_way.append((batch, output, loss_of(output, label)))
+            under_way.append((batch, output, loss(output, label)))
             # As many batches compute at once as there are devices.
             if len(under_way) == len(contexts):
                 sums += _collect(loader, *under_way.popleft())
@@ -65,9 +66,9 @@ def evaluate(
     *sums, num_wishes = group.sum([*sums, len(wishes)])
     if num_wishes:
         return None
-    loss, correct, correct_top5 = (total / len(records) for total in sums)
+    mean_loss, correct, correct_top5 = (total / len(records) for total in sums)
     return {
-        "val_loss": float(loss),
+        "val_loss": float(mean_loss),
         "val_accuracy": float(correct),
         "val_top5_accuracy": float(correct_top5),
         "num_samples": len(records),

@@ -98,7 +98,9 @@ def _scored(
     """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
     state.meet(parts, progress.step)
     with averaged(parts.ema):
-        found = evaluate(run, parts.net, val, parts.contexts, wishes, parts.group, progress.step)
+        found = evaluate(
+            run, parts.net, parts.plain_loss, val, parts.contexts, wishes, parts.group, progress.step
+        )
     if found is None:
         return progress
     write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})

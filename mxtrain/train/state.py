@@ -42,6 +42,7 @@ class Parts:
 
     net: Any
     loss: Any
+    plain_loss: Any  # without smoothing, as an evaluation tells it
     trainer: Any
     own_numbers: OwnNumbers
     contexts: Sequence[Any]
@@ -96,6 +97,7 @@ def build(
         limits.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
     own_numbers = OwnNumbers(optimizer)
+    loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -106,7 +108,8 @@ def build(
     )
     return Parts(
         net=net,
-        loss=losses.build(run.model.loss, optim.label_smoothing, num_classes),
+        loss=loss,
+        plain_loss=losses.build(run.model.loss, 0.0, num_classes) if optim.label_smoothing else loss,
         trainer=trainer,
         own_numbers=own_numbers,
         contexts=places,

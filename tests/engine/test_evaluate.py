@@ -10,6 +10,7 @@ import pytest
 from mxtrain import config
 from mxtrain.data.given import GivenDataset
 from mxtrain.kv.group import Alone
+from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.train import nets
 from mxtrain.train.evaluate import evaluate
@@ -44,7 +45,9 @@ class Seeing(mx.gluon.Block):  # type: ignore[misc]
         return self.body(pictures)
 
 
-def evaluated(flags: str) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
+def evaluated(
+    flags: str, loss: Any = losses.cross_entropy
+) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
     """What is found, how many pictures the net saw at a time, and what was told of it."""
     run = config.parse([*FLAGS.split(), *flags.split()])
     contexts = nets.contexts(run.layout.devices)
@@ -54,7 +57,7 @@ def evaluated(flags: str) -> tuple[dict[str, Any], list[int], list[tuple[str, in
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
     records = GivenDataset("own", own_data.dataset(NUM_SAMPLES))
-    found = evaluate(run, net, records, contexts, group=group, step=STEP)
+    found = evaluate(run, net, loss, records, contexts, group=group, step=STEP)
     assert found is not None
     return found, net.sizes, group.told
 
@@ -80,3 +83,15 @@ def test_devices_and_the_cut_move_no_score() -> None:
     other, _, _ = evaluated("--micro-batch 32")
     assert other["val_accuracy"] == one["val_accuracy"] and other["num_samples"] == NUM_SAMPLES
     np.testing.assert_allclose(other["val_loss"], one["val_loss"], rtol=1e-6)
+
+
+def test_the_loss_is_the_mean_over_samples_of_the_one_given() -> None:
+    loss = losses.build("focal:gamma=2", 0.0, 2)
+    heard: list[Any] = []
+
+    def listening(output: Any, label: Any) -> Any:
+        heard.append(loss(output, label).asnumpy())
+        return mx.nd.array(heard[-1])
+
+    found, _, _ = evaluated("--micro-batch 5", listening)
+    assert found["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
