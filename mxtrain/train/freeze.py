@@ -14,8 +14,8 @@ from mxtrain.runtime import mx
 from mxtrain.train import weights
 
 
-def freeze(net: Any, patterns: str) -> None:
-    """Freeze what the patterns match; comes before the net is compiled."""
+def freeze(net: Any, patterns: str) -> list[str]:
+    """Freeze what the patterns match, and name it; comes before the net is compiled."""
     named = weights.parameters(net)
     frozen = matching(patterns, list(named))
     if all(name in frozen for name, parameter in named.items() if parameter.grad_req != "null"):
@@ -30,6 +30,7 @@ def freeze(net: Any, patterns: str) -> None:
     for layer in weights.layers(net, mx.gluon.nn.BatchNorm):
         if any(named[name] in (layer.running_mean, layer.running_var) for name in frozen):
             layer._kwargs["use_global_stats"] = True
+    return frozen
 
 
 def matching(patterns: str, names: Sequence[str]) -> list[str]:

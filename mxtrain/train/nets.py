@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Any, Collection, Sequence
 
 from mxtrain import config, layout
 from mxtrain.config import Run
@@ -23,18 +23,28 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool =
     precision.enable(model.amp)
     net = zoo.build(model.model, num_classes)
     zoo.check_sizes(net, model.model, num_classes)
-    if model.freeze:
-        freeze.freeze(net, model.freeze)
+    frozen = freeze.freeze(net, model.freeze) if model.freeze else []
+    named = weights.parameters(net)
+    untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
     initializers.initialize(net, model.init, places, run.optim.seed)
     zoo.compile(net, model.model, places, run.data.image_size, num_classes)
-    if model.pretrained and is_fresh:
-        pretrained.load(net, origins.weights_file("--pretrained", model.pretrained))
+    if is_fresh:
+        _begin(net, model, untrained)
     if not model.remat:
         return net
     size = run.data.image_size
     return remat.recomputed(net, model.model, (1, zoo.CHANNELS, size, size))
+
+
+def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:
+    """Take over weights from elsewhere, and say which of the frozen parameters get none."""
+    taken: Collection[str] = ()
+    if model.pretrained:
+        taken = pretrained.load(net, origins.weights_file("--pretrained", model.pretrained))
+    left = [name for name in untrained if name not in taken]
+    pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
 
 
 def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import Any, Collection, Mapping, NamedTuple, Sequence, Tuple
 
 from mxtrain.errors import DataError
 from mxtrain.runtime import mx
@@ -40,13 +40,12 @@ class Match(NamedTuple):
             ("not in the net", self.extra),
         ):
             if names:
-                more = f" and {len(names) - NAMES_IN_LINE} more" if len(names) > NAMES_IN_LINE else ""
-                told.append(f"left out, {why}: {', '.join(names[:NAMES_IN_LINE])}{more}")
+                told.append(f"left out, {why}: {_listed(names)}")
         return told
 
 
-def load(net: Any, path: Path) -> None:
-    """Give the net what the file has for it, and say so."""
+def load(net: Any, path: Path) -> Collection[str]:
+    """Give the net what the file has for it, say so, and name what has been taken."""
     arrays, named = _read(path), weights.parameters(net)
     found = match(
         {name: array.shape for name, array in arrays.items()},
@@ -67,6 +66,22 @@ def load(net: Any, path: Path) -> None:
         named[name].set_data(array)
     for line in found.lines():
         logger.info("--pretrained %s: %s", path, line)
+    return found.taken
+
+
+def warn_of_untrained(patterns: str, untrained: Sequence[str], source: str) -> None:
+    """Tell of what `--freeze` holds where it began, as no weights came for it from the source, if there is one."""
+    if untrained:
+        none = f"--pretrained {source} has nothing that fits them" if source else "no --pretrained is given"
+        logger.warning(
+            "--freeze %s: %s stay untrained, as they begin, for %s; freeze less, or give weights that have them",
+            *(patterns, _listed(untrained), none),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_IN_LINE} more" if len(names) > NAMES_IN_LINE else ""
+    return ", ".join(names[:NAMES_IN_LINE]) + more
 
 
 def match(theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Mapping[str, str]) -> Match:

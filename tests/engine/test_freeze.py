@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mxtrain.errors import UsageError
 from mxtrain.runtime import mx
 from mxtrain.train import freeze, weights
-from tests.engine.test_step import FLAGS, arrays, parts_of, train
+from tests.e2e.own_net import plain
+from tests.engine.test_step import FLAGS, SIZE, arrays, parts_of, train
 
 BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 
@@ -59,6 +64,41 @@ def test_running_again_from_a_frozen_run() -> None:
     trained = [p for p in weights.parameters(parts.net).values() if p.grad_req != "null"]
     assert len(saved) == len(trained) == len(weights.update_counts(parts.trainer))
     assert not weights.of_optimizer(again.trainer)
+
+
+def bringing(num_classes: int) -> Any:
+    """A user's net that comes with weights for its first layer."""
+    net = plain(num_classes)
+    net[0].initialize(mx.init.One())
+    net[0](mx.nd.zeros((1, 3, SIZE, SIZE)))
+    return net
+
+
+def warnings_of(flags: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    parts_of(f"{FLAGS} {flags}")
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_is_frozen_without_having_been_trained_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """24 is the head, which another number of classes leaves out."""
+    theirs = parts_of(FLAGS).net
+    named = {name: parameter.data() for name, parameter in weights.parameters(theirs).items()}
+    whole, headless = str(tmp_path / "whole.params"), str(tmp_path / "headless.params")
+    mx.nd.save(whole, named)
+    mx.nd.save(headless, {**named, "24.weight": mx.nd.zeros((9, 128)), "24.bias": mx.nd.zeros(9)})
+    assert warnings_of(f"--pretrained {whole} --freeze 24.*", caplog) == []
+    assert warnings_of(f"--pretrained {headless} --freeze 0.*", caplog) == []
+    (said,) = warnings_of(f"--pretrained {headless} --freeze 0.*,24.*", caplog)
+    assert (
+        f"--freeze 0.*,24.*: 24.weight, 24.bias stay untrained, as they begin, for --pretrained {headless}"
+        in said
+    )
+    (said,) = warnings_of("--freeze 0.*", caplog)
+    assert "0.weight stay untrained" in said and "no --pretrained" in said
+    assert warnings_of(f"--model {__name__}:bringing --freeze 0.*", caplog) == []
 
 
 @pytest.mark.parametrize(
