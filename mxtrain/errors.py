@@ -2,19 +2,23 @@
 
 Owns the contract between mxtrain and the scripts around it. Whatever a user can put right is raised as one of
 these, with one sentence that names the file, flag or node and says what to do; `one_line` prints it without a
-traceback. Anything else is our bug and keeps its traceback.
+traceback. Anything else is our bug and keeps its traceback; what the user's own code raises keeps it too, with a
+last line that names the flag by which that code came.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sys
-from typing import Callable, Iterable
+import traceback
+from typing import Any, Callable, Iterable, Iterator
 
-DONE, USAGE, DATA, DIVERGED, RESTART_ME = 0, 2, 3, 4, 75
+DONE, BUG, USAGE, DATA, DIVERGED, RESTART_ME = 0, 1, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
+LINE = "_line_of_mxtrain"  # on an exception of the user's code
 CURES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise ulimit -n"),
@@ -76,11 +80,14 @@ def one_line(program: str, command: Callable[[], object]) -> int:
         return _say(f"{program}: stopped by Ctrl-C", SIGINT)
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except OSError as error:
+    except Exception as error:
         scarce = as_stop(error)
-        if scarce is None:
+        if scarce is not None:
+            return _say(f"{program}: {scarce}", scarce.exit_code)
+        if of_user(error) is None:
             raise
-        return _say(f"{program}: {scarce}", scarce.exit_code)
+        traceback.print_exc()
+        return _say(f"{program}: {told(error)}", BUG)
     return DONE
 
 
@@ -90,6 +97,54 @@ def as_stop(error: BaseException) -> Stop | None:
         where = error.filename or _unnamed(error)
         return UsageError(f"{where}: {error.strerror}; {CURES[error.errno]} and give the same command again")
     return error if isinstance(error, Stop) else None
+
+
+@contextlib.contextmanager
+def in_code_of(user: str) -> Iterator[None]:
+    """A block in which the user's code runs: what it raises is told with `user`, the flag and what was given to it."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, Stop) and of_user(error) is None:
+            mark(error, f"{user}: {_words(error)}")
+        raise
+
+
+def naming(user: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The user's function, in such a block whenever it is called."""
+    return functools.partial(_call, user, function)  # which can be sent to a process where `function` can
+
+
+def _call(user: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    with in_code_of(user):
+        return function(*arguments, **keywords)
+
+
+def mark(error: Exception, line: str | None) -> None:
+    """Have an error told by this line, where it stands for another one that came from the user's code."""
+    if line is not None:
+        setattr(error, LINE, line)
+
+
+def told(error: BaseException) -> str:
+    """Any error in one line, after the flag whose code of the user's it came from."""
+    return of_user(error) or _words(error)
+
+
+def of_user(error: BaseException | None) -> str | None:
+    """The line of the error itself, or of what caused it; None where it came from no code of the user's."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        line: str | None = getattr(error, LINE, None)
+        if line is not None:
+            return line
+        seen.append(error)
+        error = error.__cause__
+    return None
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _run(command: Callable[[], object]) -> None:

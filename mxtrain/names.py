@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable
 
-from mxtrain.errors import UsageError, nearest
+from mxtrain.errors import UsageError, in_code_of, nearest
 
 STORES = ("local", "device")
 DIST_STORES = (
@@ -209,7 +209,8 @@ def load_path(flag: str, path: str) -> Any:
     if not any(Path(entry or ".").resolve() == Path.cwd() for entry in sys.path):
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = importlib.import_module(module_name)
+        with in_code_of(f"{flag} {path}"):
+            found = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:

@@ -11,7 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain import names
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, naming
 from mxtrain.spec import Number, Spec
 from mxtrain.spec import parse as parse_spec
 
@@ -117,5 +117,4 @@ def eval_transform(
 def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:
     if augmentation.name in known:
         return functools.partial(known[augmentation.name], **augmentation.numbers)
-    loaded: Callable[..., Any] = names.load_path("--augment", augmentation.name)
-    return loaded
+    return naming(f"--augment {augmentation.name}", names.load_path("--augment", augmentation.name))

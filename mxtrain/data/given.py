@@ -18,7 +18,7 @@ from mxtrain.data.fill import Array
 from mxtrain.data.loader import Batch, Request
 from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
-from mxtrain.errors import DataError, UsageError
+from mxtrain.errors import DataError, UsageError, in_code_of
 
 
 def is_data_loader(given: Any) -> bool:
@@ -28,8 +28,9 @@ def is_data_loader(given: Any) -> bool:
 class GivenDataset:
     """A Dataset with what `Records` has. One thread at a time is let in: Gluon's record datasets share a file."""
 
-    def __init__(self, name: str, dataset: Any):
+    def __init__(self, name: str, dataset: Any, flag: str = "--train"):
         self.path = Path(name)
+        self._user = f"{flag} {name}"
         self.files: list[Path] = []
         self.descriptors: tuple[int, ...] = ()
         self.keys: Ints = np.arange(len(dataset))
@@ -42,7 +43,7 @@ class GivenDataset:
         return len(self.keys)
 
     def read(self, position: int, verify: bool = True) -> Record:
-        with self._lock:
+        with self._lock, in_code_of(self._user):
             picture, label = self._dataset[position]
             pixels = _to_numpy(picture)
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
@@ -96,7 +97,9 @@ class GivenBatches:
             if wanted[0].epoch != epoch:
                 epoch = wanted[0].epoch
                 batches = itertools.islice(self._batches, step % len(self._batches), None)
-            data, label = self._checked(next(batches, None), num_classes)
+            with in_code_of(f"--train {self.path}"):
+                given = next(batches, None)
+            data, label = self._checked(given, num_classes)
             start = 0
             for request in wanted:
                 rows = slice(start, start + len(request.samples))

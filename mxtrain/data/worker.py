@@ -17,7 +17,7 @@ import numpy as np
 
 from mxtrain.data.crew import Shape
 from mxtrain.data.fill import Array, Fill, Piece
-from mxtrain.errors import Stop
+from mxtrain.errors import Stop, mark, of_user
 
 PR_SET_PDEATHSIG = 1
 
@@ -47,5 +47,7 @@ def _answer(fill: Fill, piece: Piece, shape: Shape, memory: Array) -> Any:
         return fill(piece, *shape.arrays(memory))
     except Stop as stop:
         return stop
-    except Exception:
-        return RuntimeError(f"in a loader worker:\n{traceback.format_exc()}")
+    except Exception as error:
+        sent = RuntimeError(f"in a loader worker:\n{traceback.format_exc()}")
+        mark(sent, of_user(error))
+        return sent

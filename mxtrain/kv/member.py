@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mxtrain.errors import DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, UsageError, as_stop
+from mxtrain.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, UsageError, as_stop, told
 from mxtrain.kv import leave, rollcall, unix_sockets
 from mxtrain.kv.cluster import Cluster, is_loopback
 from mxtrain.kv.leave import Verdict
@@ -31,7 +31,6 @@ from mxtrain.kv.rollcall import Go
 CONNECT_SECONDS = 5.0
 AGAIN_SECONDS = 0.05
 FAIL_SECONDS = 1.0
-BUG = 1  # what Python ends with after a traceback
 LOCKED_SECONDS = 300.0
 
 
@@ -110,7 +109,7 @@ class Member:
         if stop is not None:
             self.fail(stop.exit_code, str(stop))
         leave.say("".join(traceback.format_exception(kind, error, trace)))
-        self.fail(BUG, f"{kind.__name__}: {' '.join(str(error).split())}")
+        self.fail(BUG, told(error))
 
     def tell(self, phase: str, step: int) -> None:
         """Progress was made; the next beat carries it."""

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from mxtrain import layout
+from mxtrain import errors, layout
 from mxtrain.config import Run
 from mxtrain.errors import Stop, as_stop
 from mxtrain.kv import leave, member, unix_sockets, watch
@@ -33,7 +33,7 @@ def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # a module of the user's may leave
-        stop = as_stop(error) or Stop(f"{type(error).__name__}: {error}")
+        stop = as_stop(error) or Stop(errors.told(error))
         if cluster is not None:
             with contextlib.suppress(Stop):  # what comes back is the same reason
                 member.join(cluster, {"failed": [stop.exit_code, leave.readable(str(stop))]}, times(run))

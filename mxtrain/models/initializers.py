@@ -11,7 +11,7 @@ import warnings
 from typing import Any, Callable, Sequence
 
 from mxtrain import names
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, naming
 from mxtrain.models import graph, known
 from mxtrain.runtime import mx
 
@@ -32,7 +32,7 @@ def build(text: str) -> Any:
     name, numbers = known.initializer(text)
     if name in BY_NAME:
         return BY_NAME[name](**numbers)
-    made = names.load_path("--init", name)()
+    made = naming(f"--init {name}", names.load_path("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
     return made

@@ -11,7 +11,7 @@ import inspect
 from typing import Any, Callable
 
 from mxtrain import names
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, naming
 from mxtrain.models import known
 from mxtrain.runtime import mx
 
@@ -68,7 +68,8 @@ BY_NAME: dict[str, Any] = {
 def _of_user(path: str, num_classes: int) -> Loss:
     """The user's function, or an instance of their class (Gluon's own losses are classes)."""
     found = names.load_path("--loss", path)
-    loss: Loss = found() if inspect.isclass(found) else found
+    user = f"--loss {path}"
+    loss: Loss = naming(user, naming(user, found)() if inspect.isclass(found) else found)
     losses = loss(mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))
     if getattr(losses, "shape", None) != (2,):
         given = getattr(losses, "shape", f"a {type(losses).__name__}")

@@ -9,7 +9,7 @@ from mxtrain import names, runtime
 from mxtrain.config import Data, Run
 from mxtrain.data.given import GivenBatches, GivenDataset, is_data_loader
 from mxtrain.data.sets import open_set
-from mxtrain.errors import DataError, UsageError
+from mxtrain.errors import DataError, UsageError, in_code_of
 from mxtrain.kv import cluster
 
 
@@ -21,7 +21,12 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
     runtime.load(cluster.workers_here(os.environ, run), run.layout.threads or None)
-    given = names.load_path(flag, path)()
+    with in_code_of(f"{flag} {path}"):
+        return _judged(flag, path, names.load_path(flag, path)(), run)
+
+
+def _judged(flag: str, path: str, given: Any, run: Run) -> Any:
+    """What it returned, where a run can be made of it; its labels are read, or its batches counted."""
     if is_data_loader(given):
         return _batches(flag, path, given, run)
     if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
@@ -30,7 +35,7 @@ def _open_given(flag: str, path: str, run: Run) -> Any:
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    return GivenDataset(path, given)
+    return GivenDataset(path, given, flag)
 
 
 def _batches(flag: str, path: str, given: Any, run: Run) -> GivenBatches:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mxtrain import names
 from mxtrain.config import Optim
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, in_code_of
 from mxtrain.runtime import mx
 from mxtrain.train import own_optimizers
 from mxtrain.train.optimizer_names import OPTIMIZERS, resolve
@@ -69,7 +69,8 @@ def build(optim: Optim) -> Any:
     else:
         factory = names.load_path("--optimizer", name)
         numbers = _momentum(factory, optim)
-    optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
+    with in_code_of(f"--optimizer {name}"):
+        optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
     if not isinstance(optimizer, mx.optimizer.Optimizer):
         raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")
     if optimizer.lr_scheduler is not None:

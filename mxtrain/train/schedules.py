@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple
 from mxtrain.bounds import FAR, SMALLEST
 from mxtrain.config import Optim
 from mxtrain.data import order
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, naming
 from mxtrain.names import load_path
 from mxtrain.spec import Number, Spec, parse
 
@@ -137,7 +137,7 @@ def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[in
     if name in FUNCTIONS:
         factor = functools.partial(FUNCTIONS[name], **given)
     else:
-        own: Callable[[float], Any] = load_path("--schedule", name)
+        own: Callable[[float], Any] = naming(f"--schedule {name}", load_path("--schedule", name))
 
         def factor(now: Moment) -> float:
             return _checked(own(now.progress), name, now.progress)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mxtrain.errors import told
+
 FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="only Linux has it")
 
@@ -44,6 +46,12 @@ def ended(code: list[str], unbuffered: str, out: Path) -> tuple[int, str]:
 def test_standard_output_without_room_is_named(program: str, code: list[str], unbuffered: str) -> None:
     line = f"{program}: standard output: No space left on device; make room and give the same command again\n"
     assert ended(code, unbuffered, FULL) == (2, line)
+
+
+def test_what_causes_itself_is_told_all_the_same() -> None:
+    error = ValueError("a\nb")
+    error.__cause__ = error
+    assert told(error) == "ValueError: a b"
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.errors import UsageError
+from mxtrain.errors import UsageError, naming
 from mxtrain.names import load_path
 from tools.im2rec_wrapper.images import Packed
 from tools.im2rec_wrapper.sources.item import BadItem
@@ -41,7 +41,8 @@ def tokenizer(name: str) -> Tokenizer:
             f"--tokenizer {name}: known is {BYTES}; another one is given as package.module:callable"
         )
     encode = load_path("--tokenizer", name)
-    return Tokenizer(name, encode, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
+    named = naming(f"--tokenizer {name}", encode)
+    return Tokenizer(name, named, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
 
 
 def tokens_path(path: Path) -> Path:

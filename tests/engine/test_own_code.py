@@ -1,0 +1,30 @@
+"""What fails while the user's own code is taken up is told with its flag."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from mxtrain.config import Optim
+from mxtrain.errors import told
+from mxtrain.models import initializers, losses, zoo
+from mxtrain.train import optimizers, schedules
+
+FAIL = "tests.e2e.own_failing:fail"
+
+
+@pytest.mark.parametrize(
+    ("flag", "take_up"),
+    [
+        ("--model", lambda: zoo.build(FAIL, 2)),
+        ("--init", lambda: initializers.build(FAIL)),
+        ("--loss", lambda: losses.build(FAIL, 0.0, 2)),
+        ("--optimizer", lambda: optimizers.build(Optim(optimizer=FAIL))),
+        ("--schedule", lambda: schedules.of_run(Optim(schedule=FAIL), 10, 100)(0)),
+    ],
+)
+def test_the_error_is_told_with_the_flag(flag: str, take_up: Callable[[], Any]) -> None:
+    with pytest.raises(KeyError) as raised:
+        take_up()
+    assert told(raised.value) == f'{flag} {FAIL}: KeyError: "the user\'s own mistake"'
