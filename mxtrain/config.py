@@ -215,7 +215,8 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
     parser = _parser(program)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        of_file = _config_file(arguments)
+        path = file_of(arguments)
+        of_file = {} if path is None else config_file.read(path, to_flat(Run()))
         parser.parse_object(of_file)  # the file's own types, before flags hide them
         parser.set_defaults(of_file)
         flat = vars(parser.parse_args(arguments))
@@ -228,14 +229,14 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
     return run
 
 
-def _config_file(arguments: list[str]) -> dict[str, Any]:
-    """What --config holds."""
+def file_of(arguments: Sequence[str]) -> str | None:
+    """What these flags give as --config."""
     import argparse
 
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--config", nargs="?")
-    path = finder.parse_known_args(arguments)[0].config
-    return {} if path is None else config_file.read(path, to_flat(Run()))
+    path: str | None = finder.parse_known_args(arguments)[0].config
+    return path
 
 
 def from_flat(flat: dict[str, Any]) -> Run:

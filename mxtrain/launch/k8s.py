@@ -11,18 +11,21 @@ import argparse
 import dataclasses
 import re
 import secrets
+from pathlib import Path
 from typing import Any, Dict, Sequence
 
+from mxtrain import config
 from mxtrain.arguments import Parser
 from mxtrain.errors import DATA, DIVERGED, USAGE
-from mxtrain.launch.fit_flags import add_counts
+from mxtrain.launch import logs
+from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.plan import GENERATION, RESTARTS
 
+PROGRAM = "launch/k8s"
 PORT = 9091
 FINAL = [USAGE, DATA, DIVERGED]  # what starting again does not cure
 # Nodes have to be there and images pulled; what the flags of the job say wins.
 DEFAULTS = ("--start-timeout", "1800")
-STORE = ("--kvstore", "dist_sync")
 GRACE_SECONDS = 120  # for the checkpoint that an evicted worker writes
 LONGEST_NAME = 45  # what is left of a host name's 63 letters beside "-scheduler-0-0"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -144,8 +147,7 @@ def _indexed(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, 
 
 
 def _pod(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]:
-    counts = ["--num-workers", str(job.num_workers), "--num-servers", str(job.num_servers)]
-    flags = [*DEFAULTS, *job.flags, *counts]
+    flags = [*DEFAULTS, *job.flags]
     # Loader processes hand batches over in shared memory, of which a container has 64 MB unless told otherwise.
     volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
@@ -195,14 +197,14 @@ def _field(path: str) -> dict[str, Any]:
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The manifests that `argv` asks for, as YAML; `flags` are those of fit."""
     asked = _parser().parse_args(argv)
-    says_store = any(flag.split("=")[0] in ("--kvstore", "--config") for flag in flags)
+    flags, layout = _of_fit(asked, flags)
     job = Job(
         name=asked.name,
         image=asked.image,
-        flags=flags if says_store else [*STORE, *flags],
+        flags=flags,
         token=secrets.token_hex(16),
-        num_workers=asked.num_workers or 1,
-        num_servers=asked.num_servers or 1,
+        num_workers=layout.num_workers,
+        num_servers=layout.num_servers,
         namespace=asked.namespace,
         resources={"scheduler": {}, "server": asked.server_resources, "worker": asked.worker_resources},
         max_restarts=asked.max_restarts,
@@ -212,9 +214,26 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     return to_yaml(FORMS[asked.form](job))
 
 
+def _of_fit(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
+    """Fit's flags with a cluster's store, and the counts that they come to.
+
+    A --config file that is in the image or on a volume can be read by the pods alone.
+    """
+    path = config.file_of(flags)
+    if path is None or Path(path).is_file():
+        run, flags = described(counted(asked, flags), PROGRAM)
+        return flags, run.layout
+    if not any(flag.split("=")[0] == "--kvstore" for flag in flags):
+        logs.say(
+            f"--config {path} is not here to be looked at: it has to say kvstore: dist_sync, or pods refuse it"
+        )
+    asked.num_workers, asked.num_servers = asked.num_workers or 1, asked.num_servers or 1
+    return counted(asked, flags), config.Layout(num_workers=asked.num_workers, num_servers=asked.num_servers)
+
+
 def _parser() -> Parser:
     parser = Parser(
-        prog="launch/k8s",
+        prog=PROGRAM,
         description="Print Kubernetes manifests of a job; flags of mxtrain.fit come after --.",
     )
     parser.add_argument("--image", required=True, help="a container image with mxtrain in it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -10,6 +12,7 @@ import yaml
 from mxtrain.errors import UsageError
 from mxtrain.launch import k8s
 
+ROOT = Path(__file__).resolve().parents[2]
 IMAGE = ["--image", "registry.example/mxtrain:1"]
 WANTED = [*IMAGE, "--name", "digits", "--namespace", "team", "-n", "3", "-s", "2", "--claim", "runs:/runs"]
 RESOURCES = ["--worker-resources", "cpu=4,memory=16Gi,nvidia.com/gpu=1", "--server-resources", "cpu=2"]
@@ -100,15 +103,39 @@ def test_each_role_has_its_pods_and_the_same_command(form: str) -> None:
         ]
 
 
-def test_a_cluster_has_a_clusters_store_unless_told() -> None:
-    def given(*flags: str) -> list[str]:
-        (jobset,) = of_kind("JobSet", manifests(*WANTED, flags=list(flags)))
-        arguments: list[str] = container(jobset["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
-        return arguments
+def arguments(*flags: str, wanted: list[str] = WANTED) -> list[str]:
+    """What a worker's pod is started with."""
+    (jobset,) = of_kind("JobSet", manifests(*wanted, flags=list(flags)))
+    found: list[str] = container(jobset["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
+    return found
 
-    assert "--kvstore dist_sync" in " ".join(given("--train", "t.rec"))
-    assert given("--kvstore=dist_async").count("--kvstore") == 0
-    assert given("--config", "run.yaml").count("--kvstore") == 0
+
+def test_a_cluster_has_a_clusters_store_unless_told() -> None:
+    assert "--kvstore dist_sync" in " ".join(arguments("--train", "t.rec"))
+    assert arguments("--kvstore=dist_async").count("--kvstore") == 0
+    with pytest.raises(UsageError, match="--kvstore device has no roles"):
+        arguments("--kvstore", "device")
+
+
+def test_a_file_without_a_store_gets_a_clusters(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("train: t.rec\nnum_workers: 3\n")
+    assert arguments("--config", str(path))[-2:] == ["--kvstore", "dist_sync"]
+    (job,) = of_kind("JobSet", manifests(*IMAGE, flags=["--config", str(path)]))
+    worker = job["spec"]["replicatedJobs"][2]["template"]["spec"]
+    assert (worker["completions"], environment(worker)["DMLC_NUM_WORKER"]) == (3, "3")
+    path.write_text("train: t.rec\nkvstore: dist_async\n")
+    assert arguments("--config", str(path)).count("--kvstore") == 0
+
+
+def test_a_file_that_only_the_pods_have_is_left_to_them() -> None:
+    ps_sh = [str(ROOT / "launch" / "k8s"), *IMAGE, "--", "--config", "/runs/run.yaml"]
+    done = subprocess.run(ps_sh, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "kvstore" not in done.stdout
+    assert "--config /runs/run.yaml is not here to be looked at" in done.stderr
+    (job,) = of_kind("JobSet", list(yaml.safe_load_all(done.stdout)))
+    found = container(job["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
+    assert found[-4:] == ["--num-workers", "1", "--num-servers", "1"]
 
 
 def test_pods_find_the_scheduler_by_the_name_it_gets() -> None:
