@@ -21,9 +21,10 @@ def parser(program: str, description: str) -> Parser:
 
 def find(options: argparse.Namespace) -> Checkpoint:
     """The checkpoint that the flags mean, read and checked once; needs no mxnet."""
-    from mxtrain import checks
+    from mxtrain import checks, run_folder
     from mxtrain.train import resume
 
+    run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
     checks.check_present(options.devices)
     return resume.of_run(options.run, options.checkpoint)
 

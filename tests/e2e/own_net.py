@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from mxtrain.runtime import mx
@@ -25,6 +26,12 @@ class Imperative(mx.gluon.HybridBlock):
 
 
 def imperative_net(num_classes: int) -> Any:
+    return Imperative(num_classes)
+
+
+def logging_net(num_classes: int) -> Any:
+    """As mxnet's amp does, this sets up Python's own way of logging."""
+    logging.info("a net of %d classes", num_classes)
     return Imperative(num_classes)
 
 
