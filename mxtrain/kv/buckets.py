@@ -2,7 +2,8 @@
 
 Owns how float32 arrays are laid into buckets, and how buckets travel. A key for every array would make resnet50 a
 matter of 193 messages from 256 bytes to 9 megabytes: buckets of like size keep worker, network and server at work side
-by side (benchmarks/comm).
+by side (benchmarks/comm). A server adds what comes in order of arrival: with three workers and more a sum's last bits
+are left to chance.
 
 Nothing here waits. MXNet's engine sends a bucket when all that is computed into it is there, and whoever reads a sum
 waits for it; so sums travel while a backward pass still runs. Arrays that are computed where they travel, in a bucket's

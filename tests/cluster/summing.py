@@ -128,7 +128,7 @@ def fewer_bytes_travel_both_ways_when_compressed(kv: Any) -> None:
     exact = 3 * 4 * array.size
     for plain, coded in zip(travelled["plain"], travelled["coded"]):
         assert exact < plain < exact * 1.02
-        assert coded < plain / {1: 14, 2: 10, 3: 8}[kv.num_workers] * 1.05
+        assert coded < plain / {1: 14, 2: 10, 3: 8, 4: 6}[kv.num_workers] * 1.05
 
 
 def values(worker: int, step: int) -> list[Any]:

@@ -156,17 +156,19 @@ def learn(group: Any, folder: Path) -> None:
     np.savez(folder / f"{group.number}.npz", *begun, *weights(layers))
 
 
-def test_two_workers_learn_together_without_waiting(tmp_path: Path) -> None:
-    with job(tmp_path, learn, num_workers=2, num_servers=2) as processes:
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_workers_learn_together_without_waiting(tmp_path: Path, num_workers: int) -> None:
+    with job(tmp_path, learn, num_workers, num_servers=2) as processes:
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
-    found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2)]
-    first, second = (list(np.load(tmp_path / f"{number}.npz").values()) for number in range(2))
+    found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(num_workers)]
+    first, *others = (list(np.load(tmp_path / f"{number}.npz").values()) for number in range(num_workers))
     for each in found:
-        assert each["num_updates"] == 200, "an update of the other is missing"
+        assert each["num_updates"] == 100 * num_workers, "an update of another is missing"
         assert sum(each["losses"][-10:]) < sum(each["losses"][:10]) / 3
-    # Between a worker's n-th and its next pull the other made some: none is lost, none counted twice.
+    # Between a worker's n-th and its next pull the others made some: none is lost, none counted twice.
     stale = [update for each in found for update in each["staleness"]]
-    assert min(stale) >= 0 and 0 < max(stale) < 100
-    for ours, theirs in zip(first, second):
-        assert (ours == theirs).all(), "both began and ended with the servers' weights"
+    assert min(stale) >= 0 and 0 < max(stale) < 100 * (num_workers - 1)
+    for other in others:
+        for ours, theirs in zip(first, other):
+            assert (ours == theirs).all(), "all began and ended with the servers' weights"

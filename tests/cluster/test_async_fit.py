@@ -15,25 +15,18 @@ from tests.cluster.test_fit import FLAGS, records
 from tests.e2e.conftest import Command
 from tests.e2e.runs import has_step, started, wait_until
 
-ASYNC = [
-    "--kvstore",
-    "dist_async",
-    "--num-workers",
-    "2",
-    "--num-servers",
-    "2",
-    "--max-steps",
-    "0",
-    "--epochs",
-    "4",
-]
+ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "4"]
+TWO_WORKERS = ["--num-workers", "2"]
 MOMENTUM_STEPS = 20  # between checkpoints
 
 
 @pytest.mark.timeout(200)
-def test_it_learns_and_goes_on_where_a_killed_server_left_off(digits: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_it_learns_and_goes_on_where_a_killed_server_left_off(
+    digits: Path, tmp_path: Path, num_workers: int
+) -> None:
     line = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(tmp_path)]
-    line += [*FLAGS, *ASYNC, "--checkpoint-steps", str(MOMENTUM_STEPS)]
+    line += [*FLAGS, *ASYNC, "--num-workers", str(num_workers), "--checkpoint-steps", str(MOMENTUM_STEPS)]
     with started(*line) as run:
         wait_until(lambda: has_step(tmp_path, 45), run)
         os.kill(roles(run.pid)["server-1"], signal.SIGKILL)
@@ -81,5 +74,6 @@ def test_workers_that_have_nothing_to_do_move_no_running_statistics(
 def test_what_cannot_work_is_refused(
     digits: Path, tmp_path: Path, command: Command, more: list[str], reason: str
 ) -> None:
-    done = command("mxtrain.fit", "--train", digits / "train.rec", "--out", tmp_path, *FLAGS, *ASYNC, *more)
+    line = ["--train", digits / "train.rec", "--out", tmp_path, *FLAGS, *ASYNC, *TWO_WORKERS, *more]
+    done = command("mxtrain.fit", *line)
     assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ from mxtrain.kv.buckets import TOO_LARGE, Piece, lay
 
 SUMMING = [sys.executable, "-m", "tests.cluster.summing"]
 pytestmark = pytest.mark.timeout(300)
-CLUSTERS = list(itertools.product((1, 2, 3), (1, 2)))  # workers, servers
+CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
 
 
 @pytest.mark.parametrize(

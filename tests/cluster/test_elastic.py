@@ -21,7 +21,7 @@ from tests.e2e.runs import has_step, wait_until
 START_SECONDS = 8  # and as long as it takes for a node to be given up
 
 
-def node(role: str, port: int, *line: str) -> subprocess.Popen[str]:
+def node(role: str, port: int, num_workers: int, *line: str) -> subprocess.Popen[str]:
     """A role with a supervisor of its own, as each host of a cluster has one."""
     command = [
         sys.executable,
@@ -31,7 +31,7 @@ def node(role: str, port: int, *line: str) -> subprocess.Popen[str]:
         "--root",
         f"127.0.0.1:{port}",
         "-n",
-        "2",
+        str(num_workers),
         "-s",
         "1",
     ]
@@ -47,27 +47,34 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("num_workers", [2, 4])
 def test_the_others_go_on_without_a_host_that_does_not_come_back_in_time(
-    digits: Path, tmp_path: Path, command: Command
+    digits: Path, tmp_path: Path, command: Command, num_workers: int
 ) -> None:
-    line = flags(digits, tmp_path / "two", "--kvstore", "dist_sync", "--checkpoint-steps", "5")
-    line += ["--min-workers", "1", "--start-timeout", str(START_SECONDS), "--silence-timeout", "3"]
+    out, num_left = tmp_path / "some", num_workers - 1
+    line = flags(digits, out, "--kvstore", "dist_sync", "--checkpoint-steps", "5", "--silence-timeout", "3")
+    line += ["--min-workers", str(num_left), "--start-timeout", str(num_workers * START_SECONDS // 2)]
     port = free_port()
     nodes: dict[str, Any] = {}
     try:
-        for name in ("scheduler", "server", "worker", "other worker"):
-            nodes[name] = node(name.split()[-1], port, *line)
-        wait_until(lambda: has_step(tmp_path / "two", 13), nodes["worker"])
-        for pid in (nodes["other worker"].pid, *children(nodes["other worker"].pid)):
+        for name in (
+            "scheduler",
+            "server",
+            *(f"worker {number}" for number in range(num_left)),
+            "worker lost",
+        ):
+            nodes[name] = node(name.split()[0], port, num_workers, *line)
+        wait_until(lambda: has_step(out, 13), nodes["worker 0"])
+        for pid in (nodes["worker lost"].pid, *children(nodes["worker lost"].pid)):
             os.kill(pid, signal.SIGKILL)
-        log = tmp_path / "two" / "logs" / "scheduler.log"
-        wait_until(lambda: "going on without 1 more worker" in log.read_text(), nodes["worker"])
-        nodes["other worker"].communicate(timeout=10)
-        nodes["other worker"] = node("worker", port, *line)
+        log = out / "logs" / "scheduler.log"
+        wait_until(lambda: "going on without 1 more worker" in log.read_text(), nodes["worker 0"])
+        nodes["worker lost"].communicate(timeout=10)
+        nodes["worker lost"] = node("worker", port, num_workers, *line)
         said = {name: process.communicate(timeout=120)[1] for name, process in nodes.items()}
         assert all(process.returncode == 0 for process in nodes.values()), said
-        assert "1 life, and at the end:" in said["other worker"]
+        assert "1 life, and at the end:" in said["worker lost"]
         assert "too late for this life" in log.read_text()
     finally:
         for process in nodes.values():
@@ -75,4 +82,4 @@ def test_the_others_go_on_without_a_host_that_does_not_come_back_in_time(
             process.communicate(timeout=10)
     done = command("mxtrain.fit", *flags(digits, tmp_path / "one", "--log", "none"))
     assert done.returncode == 0, done.stderr
-    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=BAR)
+    np.testing.assert_allclose(losses(out), losses(tmp_path / "one"), rtol=BAR)

@@ -1,4 +1,4 @@
-"""`fit` over a parameter server: one command, the same curve as one process, the same to the bit after a kill."""
+"""`fit` over a parameter server: one command, the curve of one process; with two workers the same bits after a kill."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ FLAGS = [
 CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
 CLUSTERS = {
     "two workers": CLUSTER,
+    # Of four micro-batches the first has two.
+    "three workers": ["--kvstore", "dist_sync", "--num-workers", "3", "--start-timeout", "60"],
     "four workers, two servers": [
         *("--kvstore", "dist_sync", "--num-workers", "4", "--num-servers", "2", "--start-timeout", "60"),
     ],

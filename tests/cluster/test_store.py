@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.cluster.jobs import ended, job
 
@@ -68,11 +69,14 @@ def sum_gradients(group: Any, folder: Path) -> None:
     (folder / f"{group.number}.json").write_text(json.dumps(found))
 
 
-def test_gradients_are_computed_where_they_travel_and_all_workers_have_the_sum(tmp_path: Path) -> None:
-    with job(tmp_path, sum_gradients, num_workers=2, num_servers=1) as processes:
+@pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_gradients_are_computed_where_they_travel_and_all_workers_have_the_sum(
+    tmp_path: Path, num_workers: int
+) -> None:
+    with job(tmp_path, sum_gradients, num_workers) as processes:
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
-    for number in range(2):
+    for number in range(num_workers):
         found = json.loads((tmp_path / f"{number}.json").read_text())
         assert len(found["differences"]) == 3 * 7 * 2 and max(found["differences"]) < 1e-5
         assert found["at home"] and found["cuts"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, List, Tuple
 
 from tests.faults import case, samples
-from tests.faults.case import FAULTS, HUNG, PHASES, RECOVERED, REFUSED, ROLES, STOPPED, WRONG, Case, Outcome
+from tests.faults.case import FAULTS, HUNG, PHASES, RECOVERED, REFUSED, STOPPED, WRONG, Case, Outcome, roles
 from tests.faults.job import CLUSTER, result, started
 
 MOST_DELAY_SECONDS = 0.5
@@ -29,12 +29,14 @@ def main() -> int:
     )
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--workers", type=int, default=2, help="of each job, two or more")
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--page", type=Path, help="put the table there")
     given = parser.parse_args()
     print(f"--seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        found = strike(draw(given.seed, given.faults), Path(folder), given.at_once)
+        cases = draw(given.seed, given.faults, given.workers)
+        found = strike(cases, Path(folder), given.at_once)
     table = render(found, given.seed)
     print(table, end="")
     if given.page:
@@ -43,13 +45,14 @@ def main() -> int:
     return int(any(outcome.how in (HUNG, WRONG) for _, outcome in found))
 
 
-def draw(seed: int, num_faults: int) -> list[Case]:
+def draw(seed: int, num_faults: int, num_workers: int) -> list[Case]:
     """Cases at random; half of them a little after a moment that has a name, but for the last of all."""
     rng = random.Random(seed)
-    cases = [Case(*(rng.choice(list(names)) for names in (ROLES, FAULTS, PHASES))) for _ in range(num_faults)]
+    names = roles(num_workers), list(FAULTS), list(PHASES)
+    cases = [Case(*map(rng.choice, names)) for _ in range(num_faults)]
     late = [round(rng.choice([0, rng.uniform(0, MOST_DELAY_SECONDS)]), 2) for _ in cases]
     return [
-        dataclasses.replace(each, delay_seconds=0 if each.phase == "exit" else delay)
+        dataclasses.replace(each, delay_seconds=0 if each.phase == "exit" else delay, num_workers=num_workers)
         for each, delay in zip(cases, late)
     ]
 
@@ -79,7 +82,7 @@ def render(found: Found, seed: int) -> str:
         "what": lambda each: each.fault,
         "moment": lambda each: each.phase,
     }
-    order = [*ROLES, *FAULTS, *PHASES]
+    order = [*roles(found[0][0].num_workers), *FAULTS, *PHASES]
     lines = [f"{len(found)} faults, seed {seed}:"]
     for title, name_of in by.items():
         lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "median seconds")]

@@ -9,6 +9,14 @@ import pytest
 from tests.faults.case import MATRIX, RECOVERED, REFUSED, STOPPED, SUPERVISOR, Case, run
 
 FIRST = [Case("server-0", "SIGKILL", "rendezvous"), Case("worker-1", "frozen", "evaluation")]
+SEVERAL = [
+    *(Case(role, "SIGKILL", "mid-epoch", num_workers=3) for role in ("scheduler", "server-0", "worker-2")),
+    Case("worker-2", "SIGTERM", "checkpoint", num_workers=3),
+    Case("worker-1", "frozen for 4 s", "first step", num_workers=3),
+    Case("worker-3", "SIGKILL", "evaluation", num_workers=4),
+    Case("worker-2", "frozen", "rendezvous", num_workers=4),
+    Case(SUPERVISOR, "SIGKILL", "mid-epoch", num_workers=4),
+]
 
 
 def expected(case: Case) -> set[str]:
@@ -38,6 +46,6 @@ def test_a_job_goes_on_after(case: Case, tmp_path: Path, data: list[str], whole:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("case", [case for case in MATRIX if case not in FIRST], ids=str)
+@pytest.mark.parametrize("case", [case for case in [*MATRIX, *SEVERAL] if case not in FIRST], ids=str)
 def test_a_job_takes(case: Case, tmp_path: Path, data: list[str], whole: tuple[object, ...]) -> None:
     judge(case, tmp_path, data, whole)
