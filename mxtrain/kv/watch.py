@@ -192,13 +192,17 @@ class Watch:
             gone = [worker for worker in absent if worker.finished]
             self._end(Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum"))
         elif busy:
-            self._judge_idleness(max(busy, key=lambda worker: worker.idle_seconds))
+            self._judge_idleness(max(busy, key=lambda worker: worker.idle_seconds - self._patience(worker)))
 
     def _judge_idleness(self, slowest: Guest) -> None:
         """One that makes progress is waited for, however slow it is: what it does comes to an end."""
-        if slowest.idle_seconds > self._times.stall and slowest.card is not None:
+        if slowest.idle_seconds > self._patience(slowest) and slowest.card is not None:
             reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.where}"
             self._end(Verdict(RESTART_ME, reason, (slowest.card.node,)))
+
+    def _patience(self, worker: Guest) -> float:
+        """Before its first step it imports, builds and meets the others: how long that takes is up to the machine."""
+        return self._times.stall if worker.step >= 0 else max(self._times.stall, self._times.start)
 
     def _lose(self, guest: Guest, how: str) -> None:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""

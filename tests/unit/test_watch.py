@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 import time
@@ -153,6 +154,34 @@ def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
             assert "worker-1 (" in node.said and "made no progress for 1." in node.said
             assert "at step 7 (pull)" in node.said
             assert ("in hang_in_the_pull" in node.said) == (node.name == "worker-1")
+
+
+def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: Path) -> None:
+    def imports(me: Member) -> None:
+        time.sleep(1.5)
+        me.tell("start", -1)
+        time.sleep(1.5)
+        me.tell("step", 0)
+        me.sum([1.0])
+        me.finish()
+
+    def hangs_in_its_imports(me: Member) -> None:
+        time.sleep(60)
+
+    def quick(me: Member) -> None:
+        me.tell("step", 0)
+        me.sum([1.0])
+        me.finish()
+
+    times = Times(start=2.5, silence=10, stall=0.5)
+    slow, hanging = (
+        jobs.start(tmp_path, {"worker-0": quick, "worker-1": work}, times=times)
+        for work in (imports, hangs_in_its_imports)
+    )
+    assert set(jobs.codes(slow).values()) == {0}, [node.said for node in slow.values()]
+    assert set(jobs.codes(hanging).values()) == {75}
+    for node in hanging.values():
+        assert "worker-1 (" in node.said and re.search(r"made no progress for (2\.[5-9]|3\.)", node.said)
 
 
 def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
