@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mxtrain import arguments, bounds, layout, machine, names
+from mxtrain import arguments, bounds, kernels, layout, machine, names
 from mxtrain.config import Layout, Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
@@ -255,6 +255,9 @@ def _check_devices(run: Run) -> None:
     if names.AMP_DEVICES.get(amp, kind) != kind:
         other = {"bf16": "fp16", "fp16": "bf16"}[amp]
         raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
+    problem = kernels.bf16_problem() if amp == "bf16" else None
+    if problem:
+        raise UsageError(f"--amp bf16 {problem}")
     check_present(run.layout.devices)
 
 

@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 import mxtrain
-from mxtrain import interrupts, machine
+from mxtrain import interrupts, kernels, machine
 from mxtrain.arguments import Parser
 from mxtrain.data import native
 from mxtrain.errors import Stop, UsageError, one_line
@@ -96,6 +96,7 @@ def examine() -> dict[str, Any]:
         },
         "mxnet": ask_mxnet(),
         "cpu": machine.cpu(),
+        "kernels": kernel_facts(),
         "threads": threads(),
         "gpu": machine.gpus(),
         "shared_memory": machine.shared_memory(),
@@ -152,6 +153,16 @@ def probe_mxnet() -> dict[str, Any]:
     }
 
 
+def kernel_facts() -> dict[str, Any]:
+    """What MXNet's libraries compute with, what OpenBLAS would take by itself, and why there is no bfloat16."""
+    return {
+        **kernels.used(),
+        "openblas_by_itself": kernels.openblas().own,
+        "bf16_problem": kernels.bf16_problem(),
+        "variables": {name: os.environ[name] for name in kernels.VARIABLES if os.environ.get(name)},
+    }
+
+
 def threads() -> dict[str, Any]:
     """How many cores there are, how many are ours, and what the user says about it."""
     return {
@@ -201,6 +212,10 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
             advice.append(
                 f"{name}={facts['threads'][name]} is set and wins over this process's share of cores"
             )
+    advice += [
+        f"{name}={value} is set and wins over the kernels that suit this CPU"
+        for name, value in facts["kernels"]["variables"].items()
+    ]
     return advice + _suitable_flags(facts)
 
 
@@ -212,7 +227,8 @@ def _suitable_flags(facts: dict[str, Any]) -> list[str]:
     if usable_gpus:
         return [f"train with --devices gpu:{','.join(usable_gpus)}"]
     advice = f"train with --devices cpu: one context, {facts['threads']['usable_cores']} OpenMP threads"
-    if {"avx512_bf16", "amx_bf16"} & set(facts["cpu"]["instructions"]):
+    has_instructions = {"avx512_bf16", "amx_bf16"} & set(facts["cpu"]["instructions"])
+    if has_instructions and not facts["kernels"]["bf16_problem"]:
         advice += "; --amp bf16 speeds plain convolutions up and depthwise ones (MobileNet) down"
     return [advice]
 
@@ -254,6 +270,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             "cpu",
             [f"{facts['cpu']['name']}: {' '.join(facts['cpu']['instructions']) or 'nothing beyond SSE'}"],
         ),
+        ("kernels", [_kernels_line(facts["kernels"])]),
         ("threads", [f"{threads['usable_cores']} usable of {threads['logical_cores']} cores{quota}"]),
         ("gpu", gpus or [f"none: {facts['gpu']['reason']}"]),
         ("/dev/shm", [f"{shm['free_bytes'] / 2**20:,.0f} MiB free of {shm['total_bytes'] / 2**20:,.0f} MiB"]),
@@ -264,6 +281,14 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("recommended", facts["recommendations"]),
         ("verdict", ["trainable" if facts["trainable"] else "not trainable"]),
     ]
+
+
+def _kernels_line(found: dict[str, Any]) -> str:
+    used, own = found["openblas"], found["openblas_by_itself"]
+    by_itself = "" if used == own else f" (it does not know this CPU and would take {own})"
+    problem = found["bf16_problem"]
+    no_bf16 = f"; --amp bf16 {problem}" if problem else ""
+    return f"OpenBLAS {used}{by_itself}, oneDNN {found['onednn']}{no_bf16}"
 
 
 if __name__ == "__main__":

@@ -106,13 +106,21 @@ def _quota_of(folder: Path) -> float | None:
 
 def cpu() -> dict[str, Any]:
     """The processor's name, and which of the instructions that matter for training it has."""
-    info = dict(line.split(":", 1) for line in _read(Path("/proc/cpuinfo")).splitlines() if ":" in line)
-    info = {key.strip(): value.strip() for key, value in info.items()}
-    flags = set(info.get("flags", "").split())
+    flags = cpu_flags()
     return {
-        "name": info.get("model name", "unknown"),
+        "name": _cpuinfo().get("model name", "unknown"),
         "instructions": [name for name in CPU_INSTRUCTIONS if name in flags],
     }
+
+
+def cpu_flags() -> set[str]:
+    """Every instruction set that the processor has and the system lets processes use, by Linux's names."""
+    return set(_cpuinfo().get("flags", "").split())
+
+
+def _cpuinfo() -> dict[str, str]:
+    lines = (line.split(":", 1) for line in _read(Path("/proc/cpuinfo")).splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in lines}
 
 
 def shared_memory() -> dict[str, int]:
@@ -135,6 +143,15 @@ def missing_libraries() -> list[dict[str, str]]:
         except OSError:
             missing.append({"library": library, "package": package, "needed_by": needed_by})
     return missing
+
+
+def bundled_quadmath() -> Path | None:
+    """The copy of libquadmath.so.0 in NumPy's wheel."""
+    from importlib.util import find_spec
+
+    numpy = find_spec("numpy")
+    folder = Path(numpy.origin).parents[1] / "numpy.libs" if numpy and numpy.origin else Path()
+    return next(folder.glob("libquadmath-*.so*"), None)
 
 
 def installed_wheels() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The run folder: what a run leaves on disk beside its checkpoints.
 
-Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, command line, git state),
-`logs/`, and setting an older run aside when one starts anew in its folder.
+Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, kernels, command line, git
+state), `logs/`, and setting an older run aside when one starts anew in its folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config, durable, machine, plain
+from mxtrain import config, durable, kernels, machine, plain
 from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
@@ -106,6 +106,7 @@ def _environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "mxtrain": mxtrain.__version__,
         "wheels": machine.installed_wheels(),
+        "kernels": kernels.used(),
         "host": platform.node(),
         "git": _git_state(),
     }

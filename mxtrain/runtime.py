@@ -21,14 +21,13 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import time
 import types
 import warnings
 from pathlib import Path
 from typing import Iterator
 
-from mxtrain import machine
+from mxtrain import kernels, machine
 from mxtrain.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
@@ -65,11 +64,12 @@ def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType
     share = max(1, machine.usable_cores() // local_workers)
     _restore_numpy_aliases()
     _restore_distutils()
-    _preload_quadmath()
+    kernels.lend_quadmath()
     if "mxnet-cu112" in machine.installed_wheels():
         _preload_cuda()
     try:
         with _openmp_team(share, threads), _without("DMLC_ROLE"), _quietly():
+            kernels.load_openblas()
             import mxnet
     except (ImportError, OSError, AttributeError) as error:
         raise UsageError(_why_not(error)) from error
@@ -192,31 +192,6 @@ def _quietly() -> Iterator[None]:
         for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
             warnings.simplefilter("ignore", category)
         yield
-
-
-def _preload_quadmath() -> None:
-    """Where the system has no libquadmath.so.0 (a slim Debian), lend mxnet the copy inside NumPy's wheel.
-
-    The loader takes an already loaded library for the one it looks for only if the SONAME inside is the same,
-    and the wheel's copy was renamed (libquadmath-96973f99.so.0.0.0), inside as well as outside. So load a
-    copy with its old, shorter name put back; the file may go as soon as it is mapped.
-    """
-    try:
-        ctypes.CDLL("libquadmath.so.0")
-        return
-    except OSError:
-        import numpy
-
-    bundled = next((Path(numpy.__file__).parents[1] / "numpy.libs").glob("libquadmath-*.so*"), None)
-    if bundled is None:
-        return
-    renamed, original = bundled.name.encode(), b"libquadmath.so.0"
-    library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
-    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
-        copy.write(library)
-        copy.flush()
-        ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
-    log.debug("libquadmath.so.0 taken from %s", bundled)
 
 
 def _preload_cuda() -> None:

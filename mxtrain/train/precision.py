@@ -10,7 +10,7 @@ import dataclasses
 import math
 from typing import Any, Sequence
 
-from mxtrain import names
+from mxtrain import kernels, names
 from mxtrain.kv import rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
@@ -58,7 +58,9 @@ def enable(amp: str) -> None:
 
 def usable(amp: str, kind: str) -> str:
     """What a net that was trained with `amp` computes with on a cpu or gpu; its weights are float32 anyway."""
-    return amp if names.AMP_DEVICES.get(amp, kind) == kind else "off"
+    if names.AMP_DEVICES.get(amp, kind) != kind or (amp == "bf16" and kernels.bf16_problem()):
+        return "off"
+    return amp
 
 
 def _takes_arrays(name: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import classes_path, open_records
+from tests.amp import needs_bf16
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import curve, flags, records
 
@@ -65,6 +66,7 @@ def test_a_few_batches_of_digits_are_learnt_by_heart(digits: Path, tmp_path: Pat
     assert trained[0]["loss"] > 2 > 0.5 > trained[-1]["loss"]
 
 
+@needs_bf16
 def test_a_student_with_mixed_precision_and_its_teacher(
     shapes: Path, tmp_path: Path, command: Command
 ) -> None:
@@ -100,6 +102,7 @@ def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command
     assert "going on from" in done.stderr and "parameters taken" not in done.stderr
 
 
+@needs_bf16
 @pytest.mark.slow
 def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path, command: Command) -> None:
     wanted = ["--amp", "bf16", "--model", "small_resnet", "--epochs", "1"]

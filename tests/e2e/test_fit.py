@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mxtrain import kernels
+from tests.amp import needs_bf16
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.runs import has_step, started, wait_until
 
@@ -49,6 +51,8 @@ def test_the_run_folder(finished: Path) -> None:
     }  # fmt: skip
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
+    assert environment["kernels"] == kernels.used()
+    assert f"its kernels for {environment['kernels']['openblas']}," in (finished / "logs/fit.log").read_text()
 
 
 def test_every_step_is_recorded(finished: Path) -> None:
@@ -149,6 +153,7 @@ def test_a_diverging_run_says_so(shapes: Path, tmp_path: Path, command: Command)
     assert "--lr" in done.stderr and "Traceback" not in done.stderr
 
 
+@needs_bf16
 def test_mixed_precision_learns_the_same(
     finished: Path, shapes: Path, tmp_path: Path, command: Command
 ) -> None:
@@ -158,6 +163,24 @@ def test_mixed_precision_learns_the_same(
     assert records(out)[0]["loss"] == pytest.approx(records(finished)[0]["loss"], rel=0.05)
     assert records(out)[0]["loss"] != records(finished)[0]["loss"], "bf16 was on"
     assert max(r["val_accuracy"] for r in records(out) if r["kind"] == "eval") == 1.0
+
+
+@needs_bf16
+def test_elsewhere_mixed_precision_is_refused_and_its_runs_can_be_used(
+    shapes: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a CPU without AVX-512."""
+    out, another = tmp_path / "run", tmp_path / "another"
+    line = ["--amp", "bf16", "--epochs", "1"]
+    assert command("mxtrain.fit", *flags(shapes, out), *line).returncode == 0
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
+    for folder in (out, another):
+        done = command("mxtrain.fit", *flags(shapes, folder), *line)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+        assert "--amp bf16 needs AVX-512" in done.stderr and "DNNL_MAX_CPU_ISA=AVX2" in done.stderr
+    assert not another.exists()
+    judged = command("mxtrain.evaluate", "--run", out, "--json")
+    assert judged.returncode == 0 and json.loads(judged.stdout)["val_accuracy"] >= 0.5, judged.stderr
 
 
 def test_a_net_of_ones_own(shapes: Path, tmp_path: Path, command: Command) -> None:

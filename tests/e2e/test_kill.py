@@ -15,6 +15,7 @@ from typing import Any, Callable
 import pytest
 
 from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
+from tests.amp import MIXED, needs_bf16
 from tests.e2e import damaged, runs
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.runs import assert_same_end, has_step, is_writing, started, wait_until
@@ -27,7 +28,8 @@ COMMON = [
     *("--keep-last", "3", "--log", "none"),
 ]
 RICH = [
-    *("--mixup", "0.4", "--amp", "bf16", "--ema", "0.9", "--optimizer", "adamw", "--lr", "0.005"),
+    *("--mixup", "0.4", "--amp", MIXED, "--ema", "0.9"),
+    *("--optimizer", "adamw", "--lr", "0.005"),
     *("--clip-norm", "1", "--devices", "cpu:0,1"),
 ]
 
@@ -268,7 +270,7 @@ def test_killed_with_the_default_optimizer_and_damaged_records(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
-@pytest.mark.parametrize("amp", ["off", "bf16"])
+@pytest.mark.parametrize("amp", ["off", pytest.param("bf16", marks=needs_bf16)])
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -18,6 +18,7 @@ from mxtrain.errors import Diverged
 from mxtrain.models.small import Residual
 from mxtrain.runtime import mx
 from mxtrain.train import diagnose, precision, state, step, weights
+from tests.amp import needs_bf16
 from tests.engine.test_step import FLAGS, batches, parts_of
 
 nn = mx.gluon.nn
@@ -139,6 +140,7 @@ def test_only_the_sum(tmp_path: Path) -> None:
     assert record["layer"] is None and "longer than 1.8e19" in str(error) and "--loss-scale" in str(error)
 
 
+@needs_bf16
 def test_bfloat16(tmp_path: Path) -> None:
     """In a process of its own: once patched, MXNet's operators stay so."""
     code = (

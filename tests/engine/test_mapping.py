@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision, state, step
+from tests.amp import needs_bf16
 from tests.engine.test_step import CLASSES, arrays, batches, parts_of
 
 nn = mx.gluon.nn
@@ -139,11 +140,13 @@ def test_many_mappings(**mapping: Any) -> None:
     assert_mapping_moves_nothing(**mapping)
 
 
+@needs_bf16
 def test_the_same_in_bfloat16() -> None:
     """In a process of its own: once patched, MXNet's operators stay so."""
     again_in_bfloat16(__file__, "test_a_few_mappings")
 
 
+@needs_bf16
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_mappings_in_bfloat16() -> None:

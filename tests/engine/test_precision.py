@@ -14,6 +14,7 @@ import pytest
 from mxtrain.models import prelu
 from mxtrain.runtime import mx
 from mxtrain.train import checkpoint, nets, precision, state
+from tests.amp import MIXED, needs_bf16
 from tests.engine.test_state import CLASSES, DATA, run_of
 
 nn = mx.gluon.nn
@@ -177,6 +178,7 @@ def errors() -> dict[str, dict[str, float]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@needs_bf16
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 @pytest.mark.parametrize("name", NETS)
 def test_bfloat16_is_float32_but_for_rounding(
@@ -235,4 +237,5 @@ def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
     net = nets.trained((path, saved), [mx.cpu()])
     np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
-    assert [precision.usable(amp, "gpu") for amp in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]
+    assert [precision.usable(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
+    assert [precision.usable(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

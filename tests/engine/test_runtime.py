@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from mxtrain import machine
+from mxtrain import kernels, machine
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = machine.usable_cores()
-STEERING = ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS", "OPENBLAS_NUM_THREADS", "DMLC_ROLE")
+STEERING = (
+    *("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS", "OPENBLAS_NUM_THREADS", "DMLC_ROLE"),
+    *kernels.VARIABLES,
+)
 
 # Threads that one convolution adds to a process are its OpenMP team, without the engine's own thread in it.
 TEAM = """

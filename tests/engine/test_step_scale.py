@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain.runtime import mx
 from mxtrain.train import precision, state, step, weights
+from tests.amp import needs_bf16
 from tests.engine.test_mapping import AMP, again_in_bfloat16
 from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
 
@@ -102,6 +103,7 @@ def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
         assert_equal(everything(parts), everything(plain))
 
 
+@needs_bf16
 def test_overflows_in_bfloat16() -> None:
     again_in_bfloat16(__file__, "test_overflows_are_as_if and device")
 

@@ -14,6 +14,13 @@ FACTS: dict[str, Any] = {
     "versions": {"mxtrain": "0.1.0", "python": "3.11.7", "mxnet": "1.9.1"},
     "mxnet": {"error": None, "import_seconds": 1.5, "features": ["MKLDNN", "OPENMP"], "num_gpus": 0},
     "cpu": {"name": "A CPU", "instructions": ["avx2", "avx512_bf16"]},
+    "kernels": {
+        "openblas": "Haswell",
+        "onednn": "AVX512_CORE_BF16",
+        "openblas_by_itself": "Haswell",
+        "bf16_problem": None,
+        "variables": {},
+    },
     "threads": {
         "logical_cores": 64,
         "usable_cores": 6,
@@ -45,6 +52,7 @@ def test_a_healthy_machine_gets_flags_only() -> None:
     assert "6 OpenMP threads" in flags
     assert "--amp bf16" in flags
     assert "bf16" not in advice(cpu={"instructions": ["avx2"]})
+    assert "bf16" not in advice(kernels={"bf16_problem": "needs AVX-512"})
 
 
 def test_gpus_that_can_train_are_recommended() -> None:
@@ -62,6 +70,7 @@ def test_gpus_that_can_train_are_recommended() -> None:
         ({"ports": {"variables": {"PORT": "80"}}}, "PORT is set: ps-lite binds this port"),
         ({"ports": {"loopback": False}}, "no loopback port"),
         ({"threads": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS=1 is set"),
+        ({"kernels": {"variables": {"DNNL_MAX_CPU_ISA": "AVX2"}}}, "DNNL_MAX_CPU_ISA=AVX2 is set and wins"),
         ({"wheel_conflicts": ["a and b overwrite each other"]}, "a and b overwrite each other"),
         ({"missing_libraries": [{"library": "libGL.so.1", "package": "libgl1"}]}, "apt-get install libgl1"),
         ({"native_decoder": False}, "apt-get install gcc, install mxtrain again"),

@@ -1,0 +1,127 @@
+"""The kernels that MXNet really computes with, and what is promised on other people's CPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mxtrain import kernels, machine
+from tests.engine.test_runtime import answer, run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LOADED = """
+import ctypes, os
+from mxtrain import kernels
+from mxtrain.runtime import mx
+mx.nd.dot(mx.nd.ones((9, 9)), mx.nd.ones((9, 9))).wait_to_read()
+mapped = {line.split()[-1] for line in open("/proc/self/maps") if "libopenblas.so.0" in line}
+answer = [sorted(mapped), kernels._name(ctypes.CDLL(*mapped)), os.environ.get("OPENBLAS_CORETYPE")]
+"""
+
+
+@pytest.mark.parametrize("asked", [None, "", "Prescott", "Nehalem", "SapphireRapids"])
+def test_mxnet_takes_the_openblas_that_the_door_has_loaded(
+    asked: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One library, with the chosen kernels; the variable is afterwards as it was before."""
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    environment = {} if asked is None else {"OPENBLAS_CORETYPE": asked}
+    libraries, name, left = answer(LOADED, **environment)
+    assert libraries == [str(kernels._path())] and left == asked
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
+    assert name == kernels.openblas().used
+    if asked in ("Prescott", "Nehalem"):
+        assert name == asked
+    elif {"avx2", "fma"} <= machine.cpu_flags():
+        assert name != "Prescott"
+
+
+def test_no_other_openblas_of_the_process_hears_of_the_choice() -> None:
+    """NumPy and its kin choose by themselves, whoever imports them first."""
+    code = (
+        "from mxtrain.runtime import mx; import numpy, scipy.linalg, cv2, ctypes, re\n"
+        "answer = {}\n"
+        "for line in open('/proc/self/maps'):\n"
+        "    path = line.split()[-1]\n"
+        "    if re.search('openblas', path) and 'mxnet/' not in path:\n"
+        "        for name in ('openblas_get_corename', 'openblas_get_corename64_', 'scipy_openblas_get_corename'):\n"
+        "            ask = getattr(ctypes.CDLL(path), name, None)\n"
+        "            if ask is not None:\n"
+        "                ask.restype = ctypes.c_char_p; answer[path] = ask().decode()\n"
+    )
+    after = answer(code)
+    assert after == answer(code.replace("from mxtrain.runtime import mx; ", "")) != {}
+
+
+# What oneDNN says of itself under DNNL_VERBOSE, of the names that DNNL_MAX_CPU_ISA has for it.
+WORDS = {
+    "SSE41": "Intel SSE4.1",
+    "AVX": "Intel AVX",
+    "AVX2": "Intel AVX2",
+    "AVX512_CORE": "Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions",
+    "AVX512_CORE_VNNI": "Intel AVX-512 with Intel DL Boost",
+    "AVX512_CORE_BF16": "Intel AVX-512 with Intel DL Boost and bfloat16 support",
+}
+
+
+@pytest.mark.parametrize("asked", ["", "ALL", "AVX", "AVX2", "AVX512_CORE", "AVX512_CORE_VNNI", "avx2"])
+def test_onednn_says_the_same_of_itself(asked: str) -> None:
+    code = (
+        "from mxtrain.runtime import mx\n"
+        "mx.nd.Convolution(mx.nd.ones((1, 8, 8, 8)), mx.nd.ones((8, 8, 3, 3)), no_bias=True, kernel=(3, 3),"
+        " num_filter=8).wait_to_read()"
+    )
+    environment = {"DNNL_VERBOSE": "1", **({"DNNL_MAX_CPU_ISA": asked} if asked else {})}
+    said = run(code, **environment).stdout.splitlines()
+    words = next(line for line in said if "info,cpu,isa:" in line).split("isa:")[1]
+    taken = kernels.onednn(environ=environment)
+    # Where AVX2 has a DL Boost of its own, that is in the words and in no other name.
+    assert words.replace("AVX2 with Intel DL Boost", "AVX2") == WORDS[taken]
+
+
+def test_doctor_tells_them_and_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    line = [sys.executable, "-m", "mxtrain.doctor"]
+    done = subprocess.run(line, cwd=str(ROOT), capture_output=True, text=True, timeout=100)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0 and "OpenBLAS Nehalem, oneDNN AVX2; --amp bf16 needs AVX-512" in said
+    assert "OPENBLAS_CORETYPE=Nehalem is set" in said and "speeds plain convolutions" not in said
+
+
+CAPS = ("AVX2", "AVX512_CORE", "")
+CORES = ("Haswell", "Prescott")
+# The promises about numbers; what else is tested here is the same on every CPU.
+OF_NUMBERS = [
+    *("test_concats", "test_ema", "test_handover", "test_initializers", "test_losses", "test_losses_step"),
+    *("test_mapping", "test_mix_step", "test_models", "test_optimizers", "test_precision", "test_pretrained"),
+    *("test_remat", "test_sparse", "test_state", "test_state_snapshot", "test_step", "test_step_scale"),
+    *("test_teacher", "test_updates", "test_diagnose", "test_freeze", "test_dry_run", "test_edges"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("cap", CAPS)
+def test_the_promises_on_other_cpus(cap: str, core: str) -> None:
+    """The engine's tests in a process with the kernels that such a CPU gets."""
+    if cap and kernels.onednn(environ={"DNNL_MAX_CPU_ISA": cap}) != cap:
+        pytest.skip(f"this CPU has no {cap}")
+    files = [str(Path(__file__).with_name(f"{name}.py")) for name in OF_NUMBERS]
+    neutral = {name: value for name, value in os.environ.items() if name not in kernels.VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files],
+        env={**neutral, "OPENBLAS_CORETYPE": core, **({"DNNL_MAX_CPU_ISA": cap} if cap else {})},
+        cwd=str(ROOT),
+        capture_output=True,
+        text=True,
+        timeout=1700,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
