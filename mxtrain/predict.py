@@ -25,44 +25,70 @@ def predict(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
     parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
     options = parser.parse_args(argv)
-    for image in options.images:
-        if not image.is_file():
-            raise DataError(
-                f"{image}: {'is a folder, give its pictures' if image.is_dir() else 'no such file'}"
-            )
     if options.top < 1:
         raise UsageError(f"--top {options.top}: give 1 or more")
+    if not any(image.is_file() for image in options.images):
+        raise DataError(_not_there(options.images[0]))
 
     checkpoint = trained.find(options)
     run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
     net, contexts = trained.open_net(checkpoint, options.devices)
+    num_bad = 0
     for image in options.images:
-        found = _classes(net, contexts[0], run, class_names, image)[: options.top]
+        try:
+            picture = _read(image, run)
+        except DataError as error:
+            if len(options.images) == 1:
+                raise
+            num_bad += 1
+            print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
+            continue
+        found = _classes(net, contexts[0], picture, class_names)[: options.top]
         if options.json:
             print(json.dumps({"image": str(image), "classes": found}), flush=True)
         else:
             text = ", ".join(f"{each['class']} {each['probability']:.3f}" for each in found)
             print(f"{image}: {text}", flush=True)
+    if num_bad:
+        raise DataError(
+            f"{num_bad} of {len(options.images)} pictures could not be read; they are named above"
+        )
 
 
-def _classes(net: Any, context: Any, run: Any, class_names: list[str], image: Path) -> list[dict[str, Any]]:
-    """Every class with its probability, the likeliest first."""
+def _not_there(image: Path) -> str:
+    return f"{image}: {'is a folder, give its pictures' if image.is_dir() else 'no such file'}"
+
+
+def _read(image: Path, run: Any) -> Any:
+    """The picture as the net takes it; DataError names the file where there is none in it."""
     import numpy as np
 
     from mxtrain.data import tiff
     from mxtrain.data.augment import eval_transform
     from mxtrain.train.evaluate import resize_of
-    from mxtrain.train.handover import to_context
 
+    if not image.is_file():
+        raise DataError(_not_there(image))
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)
     try:
         content = image.read_bytes()
         eval_transform(size, resize_of(run))(content, None, picture[0])
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise DataError(f"{image}: {error.strerror}") from None
+    except ValueError as error:
         raise DataError(f"{image}: {error}") from None
     if tiff.num_pages(content) > 1:
         print(f"{image}: has {tiff.num_pages(content)} pages; page 1 is taken", file=sys.stderr)
+    return picture
+
+
+def _classes(net: Any, context: Any, picture: Any, class_names: list[str]) -> list[dict[str, Any]]:
+    """Every class with its probability, the likeliest first."""
+    import numpy as np
+
+    from mxtrain.train.handover import to_context
+
     output = net(to_context(picture, context)).astype("float32", copy=False)
     probabilities = output.softmax(axis=1).asnumpy()[0]
     order = np.argsort(-probabilities, kind="stable")

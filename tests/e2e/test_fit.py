@@ -111,10 +111,38 @@ def test_predict_turns_pictures_upright(finished: Path, command: Command, tmp_pa
     assert f"{tmp_path / 'turned.tif'}: has 2 pages; page 1 is taken" in done.stderr.splitlines()
 
 
-def test_predict_names_a_bad_picture(finished: Path, command: Command, tmp_path: Path) -> None:
+def test_predict_names_bad_pictures_and_goes_on(
+    finished: Path, shapes: Path, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "text.png").write_text("not a picture")
+    (tmp_path / "cut.png").write_bytes((shapes / "images" / "dark" / "1.png").read_bytes()[:200])
+    good = [shapes / "images" / name / "0.png" for name in ("bright", "dark")]
+    bad = [tmp_path / "text.png", tmp_path / "cut.png", tmp_path / "missing.png", tmp_path]
+    mixed = [bad[0], good[0], *bad[1:], good[1]]
+    for more in ([], ["--json"]):
+        done = command("mxtrain.predict", "--run", finished, *more, *mixed)
+        assert done.returncode == 3 and "Traceback" not in done.stderr
+        assert len(done.stdout.splitlines()) == 2
+        assert all(str(image) in line for image, line in zip(good, done.stdout.splitlines()))
+        *named, count = [line for line in done.stderr.splitlines() if line.startswith("mxtrain.predict: ")]
+        assert [line.split(": ")[1] for line in named] == list(map(str, bad))
+        assert count == "mxtrain.predict: 4 of 6 pictures could not be read; they are named above"
+
+
+def test_predict_says_of_one_bad_picture_in_one_line_what_it_is(
+    finished: Path, command: Command, tmp_path: Path
+) -> None:
     (tmp_path / "text.png").write_text("not a picture")
     done = command("mxtrain.predict", "--run", finished, tmp_path / "text.png")
-    assert done.returncode == 3 and "text.png" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 3 and done.stdout == ""
+    assert "Traceback" not in done.stderr and "of 1 pictures" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"mxtrain.predict: {tmp_path / 'text.png'}: ")
+
+
+def test_predict_asks_no_net_about_files_that_are_not_there(command: Command, tmp_path: Path) -> None:
+    done = command("mxtrain.predict", "--run", tmp_path / "none", tmp_path / "a.png", tmp_path / "b.png")
+    assert done.returncode == 3
+    assert done.stderr == f"mxtrain.predict: {tmp_path / 'a.png'}: no such file\n"
 
 
 def test_nobody_listens(finished: Path, shapes: Path, tmp_path: Path) -> None:
