@@ -221,15 +221,21 @@ def _write(records: AnyRecords, num_threads: int, path: Path, look: Look) -> Non
                 if os.fstat(file.fileno()).st_size:
                     file.truncate(0)
                 places = _decode_all(records, file, num_threads, look)
-                start = file.tell()
-                np.savez(file, **places._asdict())
-                file.write(TRAILER.pack(MAGIC, start))
+                _append_places(places, file)
                 file.flush()
                 os.fsync(file.fileno())
                 record_writer.aside(path).replace(path)
             except BaseException:
                 record_writer.aside(path).unlink()
                 raise
+
+
+def _append_places(places: Places, file: IO[bytes]) -> None:
+    """An archive that counts from its own beginning: one that counts from the file's is refused once it is cut out."""
+    start, archive = file.tell(), io.BytesIO()
+    np.savez(archive, **places._asdict())
+    file.write(archive.getbuffer())
+    file.write(TRAILER.pack(MAGIC, start))
 
 
 def _num_bytes(path: Path) -> int:

@@ -1,7 +1,10 @@
+import io
 import os
+import struct
 import subprocess
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -79,6 +82,32 @@ def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
     os.truncate(file, num_bytes)
     with pytest.raises(DataError, match="not a whole cache; remove it"):
         on_disk(records, 1, tmp_path)
+
+
+@pytest.mark.parametrize("num_bytes", [1000, (2 << 30) + 8, (5 << 30) + 8])
+def test_what_lies_behind_gigabytes_of_pixels_is_found(tmp_path, num_bytes):
+    """And by Pythons that hold an archive against all its offsets (CVE-2025-8291). The gigabytes are a hole."""
+    path, rng = tmp_path / "a.pixels", np.random.default_rng(0)
+    arrays = (np.zeros((3, 2), np.int64), np.zeros(3, np.float32), np.zeros(3, np.uint32))
+    places = cache.Places(num_bytes + rng.integers(0, 9, 3), *arrays)
+    with path.open("wb") as file:
+        file.seek(num_bytes)
+        cache._append_places(places, file)
+    for found, expected in zip(cache._read_places(path, 3), places):
+        np.testing.assert_array_equal(found, expected)
+    with path.open("rb") as file:
+        file.seek(num_bytes)
+        archive = file.read()[: -cache.TRAILER.size]
+    end = archive.rindex(b"PK\5\6")
+    _, _, _, _, size, offset, _ = struct.unpack_from("<HHHHIIH", archive, end + 4)
+    assert end + 22 == len(archive)
+    if 0xFFFFFFFF not in (size, offset):
+        assert offset + size == end and b"PK\6\6" not in archive and b"PK\6\7" not in archive
+    else:  # ZIP64: a locator right before the end says where the record before it is
+        assert archive[end - 20 : end - 16] == b"PK\6\7"
+        assert struct.unpack_from("<Q", archive, end - 20 + 8)[0] == end - 20 - 56
+    for member in zipfile.ZipFile(io.BytesIO(archive)).infolist():
+        assert archive[member.header_offset :][:4] == b"PK\3\4"
 
 
 def test_a_full_disk_is_said_so_and_nothing_half_written_is_left(records, tmp_path):
