@@ -30,12 +30,30 @@ def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
 def build(text: str) -> Any:
     """The MXNet initialiser that `--init` describes."""
     name, numbers = known.initializer(text)
-    if name in BY_NAME:
-        return BY_NAME[name](**numbers)
+    if name in OF_ANY_SHAPE:
+        return OF_ANY_SHAPE[name](**numbers)
+    if name in OF_MATRICES:
+        return OfMatrices(text, OF_MATRICES[name](**numbers))
     made = naming(f"--init {name}", names.load_path("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
     return made
+
+
+class OfMatrices(mx.init.Initializer):  # type: ignore[misc]
+    """An initialiser that counts what goes in and comes out, and names the parameter that has no two dimensions."""
+
+    def __init__(self, text: str, inner: Any):
+        super().__init__()
+        self.text, self.inner = text, inner
+
+    def _init_weight(self, name: str, array: Any) -> None:
+        if len(array.shape) < 2:
+            raise UsageError(
+                f"--init {self.text}: needs two dimensions, and {name} has the shape {array.shape}; give that one "
+                "an init of its own, or --init normal or uniform"
+            )
+        self.inner._init_weight(name, array)
 
 
 def _msra(factor_type: str, slope: float) -> Any:
@@ -43,14 +61,16 @@ def _msra(factor_type: str, slope: float) -> Any:
     return mx.init.Xavier("gaussian", factor_type, magnitude=2 / (1 + slope**2))
 
 
-BY_NAME: dict[str, Callable[..., Any]] = {
+OF_MATRICES: dict[str, Callable[..., Any]] = {
     "msra": lambda slope: _msra("in", slope),
     "msra_out": lambda slope: _msra("out", slope),
     "xavier": lambda magnitude: mx.init.Xavier("uniform", "avg", magnitude),
     "xavier_normal": lambda magnitude: mx.init.Xavier("gaussian", "avg", magnitude),
+    "orthogonal": lambda scale: mx.init.Orthogonal(scale),
+}
+OF_ANY_SHAPE: dict[str, Callable[..., Any]] = {
     "normal": lambda sigma: mx.init.Normal(sigma),
     "uniform": lambda scale: mx.init.Uniform(scale),
-    "orthogonal": lambda scale: mx.init.Orthogonal(scale),
 }
 
 

@@ -52,9 +52,9 @@ def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -
     state = found[1]
     run = config.from_flat(state["config"])
     like = like or run
-    # How it began to train is of no concern any more.
+    # How it began to train is of no concern any more: what is put under its weights is what any shape takes.
     amp = precision.usable(like.model.amp, places[0].device_type)
-    model = config.Model(model=run.model.model, amp=amp)
+    model = config.Model(model=run.model.model, amp=amp, init="uniform")
     net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
     weights.load(net, str(origins.weights_of(found)))
     return net

@@ -49,6 +49,31 @@ def adding(num_classes: int) -> Any:
     return net
 
 
+class Scaled(mx.gluon.HybridBlock):
+    """A weight of one dimension, without an initialiser of its own."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.scale = self.params.get("scale", shape=(channels,), allow_deferred_init=True)
+
+    def infer_shape(self, x: Any) -> None:
+        self.scale.shape = (x.shape[1],)
+
+    def hybrid_forward(self, F: Any, x: Any, scale: Any) -> Any:
+        return F.broadcast_mul(x, scale.reshape((1, -1, 1, 1)))
+
+
+def scaled(num_classes: int, channels: int = 8) -> Any:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(8, 3), Scaled(channels), nn.Activation("relu"), nn.GlobalAvgPool2D())
+    net.add(nn.Dense(num_classes))
+    return net
+
+
+def scaled_when_called(num_classes: int) -> Any:
+    return scaled(num_classes, channels=0)
+
+
 def one_too_many(num_classes: int) -> Any:
     net = Lambda(lambda F, x: net.body(x))
     net.body, net.spare = plain(num_classes), nn.Dense(3, prefix="spare_")

@@ -63,6 +63,27 @@ def test_what_is_no_initialiser_is_refused() -> None:
         initializers.build("builtins:dict")
 
 
+@pytest.mark.parametrize("name", ["scaled", "scaled_when_called"])
+@pytest.mark.parametrize("text", ["msra", "msra_out", "xavier", "xavier_normal", "orthogonal:scale=2"])
+def test_a_weight_of_one_dimension_is_named_where_two_are_needed(text: str, name: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"--init {text}: needs two dimensions, and scaled\d+_scale has the shape"
+    ):
+        built(f"tests.e2e.own_net:{name}", text)
+
+
+@pytest.mark.parametrize("text", ["normal", "uniform", "mxnet.initializer:One"])
+def test_others_take_any_shape(text: str) -> None:
+    assert built("tests.e2e.own_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
+
+
+def built(name: str, text: str) -> Any:
+    net = zoo.build(name, 2)
+    initializers.initialize(net, text, CPU, seed=0)
+    zoo.compile(net, name, CPU, 16, 2)
+    return net
+
+
 def sums(net: Any, picture: Any) -> list[tuple[Any, ...]]:
     """The two arrays that go into each sum of the net, and the one that comes out."""
     nodes, data = graph.trace(net), mx.sym.var("data", dtype="float32")

@@ -12,7 +12,7 @@ import pytest
 from mxtrain import config
 from mxtrain.errors import UsageError
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, origins, precision, state, step, weights
+from mxtrain.train import checkpoint, nets, origins, precision, state, step, weights
 from tests.engine.test_losses import log_softmax
 from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, batches, train
 
@@ -128,6 +128,21 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
         origins.weights_file("--pretrained", str(tmp_path / "missing.params"))
     with pytest.raises(UsageError, match="neither a run folder nor a checkpoint"):
         origins.found_at("--teacher", str(tmp_path))
+
+
+def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
+    """A weight of one dimension: trained well with another --init, it is used without."""
+    run = run_of("--model tests.e2e.own_net:scaled --init uniform:scale=0.5", tmp_path)
+    parts = state.build(run, CLASSES)
+    train(parts, 2)
+    progress = state.Progress(2, precision.LossScale(), score=0.5)
+    snapshot = state.snapshot(run, parts, progress, {"class_names": NAMES, "num_samples": 48})
+    checkpoint.write(tmp_path / "checkpoints", snapshot)
+    pictures = mx.nd.array(batches(16, 16, seed=0)[0].data)
+    expected = parts.net(pictures).asnumpy()
+    found = nets.trained(origins.found_at("--teacher", str(tmp_path)), [mx.cpu()])
+    np.testing.assert_array_equal(found(pictures).asnumpy(), expected)
+    np.testing.assert_array_equal(student_of(tmp_path).teacher.net(pictures).asnumpy(), expected)
 
 
 def test_a_run_may_begin_with_another_one(teacher: Path) -> None:
