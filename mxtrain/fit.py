@@ -7,14 +7,18 @@ where it finds nothing it brings up a cluster on this machine.
 
 from __future__ import annotations
 
+import os
+
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain import interrupts
 
-    interrupts.leave("mxtrain.fit")
+    if os.environ.get("DMLC_ROLE") == "worker":
+        interrupts.keep("mxtrain.fit")
+    else:
+        interrupts.leave("mxtrain.fit")
 
 import functools
 import logging
-import os
 import sys
 import traceback
 from pathlib import Path

@@ -14,13 +14,14 @@ from typing import Iterator, NoReturn
 # timeout(1) and others signal their child and then its whole group, which is one wish and not two.
 ONE_WISH_SECONDS = 0.1
 MEANING = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+kept: list[tuple[int, float]] = []  # a signal that came before `train/signals.py` could hear it, and when
 
 
 def leave(program: str) -> None:
     """They end this process at once, with one line: there is nothing to lose yet.
 
     An exception would not do while modules are imported: NumPy makes an ImportError and a page of advice of it.
-    A process of a job just dies of them, which whoever supervises it takes for what it is.
+    A server or scheduler of a job just dies of them, which whoever supervises it takes for what it is.
     """
     if os.environ.get("DMLC_ROLE"):
         for number in MEANING:
@@ -32,6 +33,26 @@ def leave(program: str) -> None:
 
     for number in MEANING:
         signal.signal(number, end)
+
+
+def keep(program: str) -> None:
+    """A worker's first is kept for `train/signals.py`: the others of its job have to hear of it. A second ends it."""
+
+    def take(number: int, frame: object) -> None:
+        if not kept:
+            kept.append((number, time.monotonic()))
+        elif time.monotonic() - kept[0][1] > ONE_WISH_SECONDS:
+            _leave(f"{program}: left at once, on a second signal", number)
+
+    for number in (*MEANING, signal.SIGUSR1):
+        signal.signal(number, take)
+
+
+def heed_kept(program: str) -> None:
+    """Called in a wait for where the others are: as long as that is not known, nobody can be told."""
+    if kept:
+        number = kept[0][0]
+        _leave(f"{program}: stopped by {signal.Signals(number).name}", number)
 
 
 @contextlib.contextmanager
@@ -73,8 +94,10 @@ def _leave_in(seconds: float, program: str, number: int) -> None:
 
 
 def _leave(line: str, number: int) -> NoReturn:
+    from mxtrain.errors import RESTART_ME
+
     # No print: this may have come in the middle of one. No exit either: C++ aborts where its threads still run.
     try:
         os.write(2, f"{line}\n".encode())
     finally:  # also where nobody reads any more
-        os._exit(128 + number)
+        os._exit(RESTART_ME if number == signal.SIGUSR1 else 128 + number)

@@ -30,6 +30,7 @@ from mxtrain.kv.rollcall import Go
 
 CONNECT_SECONDS = 5.0
 AGAIN_SECONDS = 0.05
+FAREWELL_SECONDS = 1.0  # for a scheduler that is slow to come, so that the others hear of a signal to this one
 FAIL_SECONDS = 1.0
 LOCKED_SECONDS = 300.0
 
@@ -265,11 +266,11 @@ def _identity(cluster: Cluster) -> dict[str, Any]:
 
 def _connect(cluster: Cluster, seconds: float, wishes: Sequence[Stop]) -> Line:
     """A line to the scheduler, who may come later than we."""
-    deadline = time.monotonic() + seconds
+    deadline, is_leaving = time.monotonic() + seconds, False
     address = (cluster.root, cluster.port)
     while True:
-        if wishes:
-            raise wishes[0]
+        if wishes and not is_leaving:
+            deadline, is_leaving = min(deadline, time.monotonic() + FAREWELL_SECONDS), True
         remaining = deadline - time.monotonic()
         try:
             connection = socket.create_connection(address, timeout=max(0.1, min(CONNECT_SECONDS, remaining)))
@@ -281,6 +282,8 @@ def _connect(cluster: Cluster, seconds: float, wishes: Sequence[Stop]) -> Line:
         except OSError as error:
             problem = error.strerror or str(error)
         if remaining <= 0:
+            if is_leaving:
+                raise wishes[0]
             stop = RestartMe if cluster.has_lived else UsageError
             raise stop(
                 f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); start "

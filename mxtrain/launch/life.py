@@ -18,7 +18,7 @@ from typing import Any, Iterator
 from mxtrain.errors import DONE, RESTART_ME, SIGINT, SIGTERM
 from mxtrain.interrupts import ONE_WISH_SECONDS
 from mxtrain.launch import logs
-from mxtrain.launch.plan import WORKER, Process
+from mxtrain.launch.plan import SCHEDULER, WORKER, Process
 from mxtrain.launch.tether import SUPERVISOR_PID
 
 STOPS = {signal.SIGTERM: SIGTERM, signal.SIGINT: SIGINT, signal.SIGUSR1: RESTART_ME}
@@ -110,9 +110,8 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
         group.look()
         now = time.monotonic()
         for ending in group.endings[num_ended:]:
-            deadline = min(
-                deadline, now + patience.after(ending.code, bool(wishes.numbers), group.is_at_work())
-            )
+            is_at_work = group.is_at_work() and not _has_told(ending)
+            deadline = min(deadline, now + patience.after(ending.code, bool(wishes.numbers), is_at_work))
         if len(wishes.numbers) > num_wishes:
             num_wishes = len(wishes.numbers)
             if num_wishes == 1:
@@ -128,6 +127,11 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
             deadline = now + patience.kill_seconds
         if group.running:
             time.sleep(POLL_SECONDS)
+
+
+def _has_told(ending: Ending) -> bool:
+    """A scheduler that stops does so when all have saved, or have nothing to save: who is left has missed it."""
+    return ending.process.role == SCHEDULER and ending.code != DONE
 
 
 def deciding(processes: list[Process]) -> list[Process]:

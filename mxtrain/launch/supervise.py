@@ -131,10 +131,11 @@ def judge(endings: list[Ending], wished: int | None) -> int | None:
         return DONE
     by_themselves = [ending for ending in endings if not ending.was_pushed]
     final = next((ending.code for ending in by_themselves if ending.code in FINAL), None)
-    if final is not None or wished is not None:
+    if wished is not None:
         return wished if final is None else final
-    # Somebody else's signal to one worker: they agree on a step, and all stop there.
-    return next((ending.code for ending in by_themselves if ending.code in (SIGINT, SIGTERM)), None)
+    # Somebody else's signal to one worker: they agree on a step, and all stop there. Before the roll call it leaves at
+    # once, and the others miss it later, which is then no mistake of theirs.
+    return next((ending.code for ending in by_themselves if ending.code in (*FINAL, SIGINT, SIGTERM)), None)
 
 
 def cause(endings: list[Ending]) -> Ending:

@@ -1,6 +1,7 @@
 """Signals as a wish that the loop reads between two steps.
 
-The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once.
+The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once. A worker's
+may have come while it was still importing (`interrupts.keep`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
+from mxtrain import interrupts
 from mxtrain.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.interrupts import ONE_WISH_SECONDS
 from mxtrain.kv.group import Group
@@ -31,9 +33,12 @@ def wishes() -> Iterator[list[Stop]]:
     received: list[Stop] = []
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    wakeup = signal.set_wakeup_fd(writing)  # first, or a signal would be lost between this and the handlers
     handlers = {number: signal.signal(number, _nothing) for number in MEANING}
-    wakeup = signal.set_wakeup_fd(writing)
-    threading.Thread(target=_watch, args=(reading, received), name="signals", daemon=True).start()
+    received += [MEANING[number] for number, _ in interrupts.kept]
+    first_seconds = interrupts.kept[0][1] if interrupts.kept else 0.0
+    arguments = reading, received, first_seconds
+    threading.Thread(target=_watch, args=arguments, name="signals", daemon=True).start()
     try:
         yield received
     finally:
@@ -70,9 +75,8 @@ def _nothing(number: int, frame: Any) -> None:
     """Python runs handlers between lines of its main thread, which may stay in MXNet for long."""
 
 
-def _watch(pipe: int, received: list[Stop]) -> None:
+def _watch(pipe: int, received: list[Stop], first_seconds: float) -> None:
     """Read what Python's own handler writes there the moment a signal arrives, until the other end closes."""
-    first_seconds = 0.0
     with open(pipe, "rb", buffering=0) as arrivals:
         for number in iter(lambda: arrivals.read(1), b""):
             if number[0] not in MEANING:

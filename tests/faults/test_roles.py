@@ -24,10 +24,7 @@ def expected(case: Case) -> set[str]:
     if case.role == SUPERVISOR and case.fault in ("SIGKILL", "SIGTERM"):
         return {STOPPED} if case.phase != "exit" else {STOPPED, RECOVERED}
     if case.role.startswith("worker") and case.fault == "SIGTERM":
-        return {
-            STOPPED,
-            RECOVERED,
-        }  # not yet heard, it is a death; after the last step there is nothing to stop
+        return {STOPPED} if case.phase != "exit" else {STOPPED, RECOVERED}  # then there is nothing to stop
     if case.phase == "start" and case.fault.startswith("frozen"):
         return {RECOVERED, REFUSED}  # it is not there at --start-timeout, and named
     return {RECOVERED}

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from mxtrain import interrupts
+from mxtrain.kv.cluster import LOOPBACK
+from tests.unit import jobs
 from tests.unit.groups import until
+from tests.unit.test_loader import jpegs, write_records
 
 ROOT = Path(__file__).resolve().parents[2]
 # In the middle of what is imported the signal comes: right at the beginning, or where NumPy is at work.
@@ -45,9 +48,11 @@ sys.exit(code)
 """
 
 
-def interrupted(command: str, moment: str, number: int, more: dict[str, str]) -> tuple[int, list[str]]:
+def interrupted(
+    command: str, moment: str, number: int, more: dict[str, str], *flags: str
+) -> tuple[int, list[str]]:
     """The exit code, and what is said on stderr besides what -X importtime says once a module is imported."""
-    line = [sys.executable, "-X", "importtime", "-m", command]
+    line = [sys.executable, "-X", "importtime", "-m", command, *flags]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -69,9 +74,39 @@ def test_a_signal_during_imports_is_one_line(command: str, moment: str, number: 
     assert said[0].endswith(f": stopped by {interrupts.MEANING[number]}")
 
 
-def test_a_process_of_a_job_dies_of_it_without_a_word() -> None:
-    code, said = interrupted("mxtrain.fit", "mxtrain.errors", signal.SIGINT, {"DMLC_ROLE": "worker"})
+def test_a_server_dies_of_it_without_a_word() -> None:
+    code, said = interrupted("mxtrain.fit", "mxtrain.errors", signal.SIGINT, {"DMLC_ROLE": "server"})
     assert (code, said) == (-signal.SIGINT, [])
+
+
+def as_worker(root: str, port: int) -> dict[str, str]:
+    place = {"DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": root, "DMLC_PS_ROOT_PORT": str(port)}
+    return {**place, "DMLC_NUM_WORKER": "2", "DMLC_NUM_SERVER": "1", "MXTRAIN_JOB": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)]
+)
+@pytest.mark.parametrize("moment", ["mxtrain.errors", "mxtrain.config"])
+def test_a_worker_that_still_imports_tells_its_job_of_it(
+    tmp_path: Path, moment: str, number: signal.Signals, exit_code: int
+) -> None:
+    """As later, between two steps: nobody takes it for a death."""
+    records, port = write_records(tmp_path / "some.rec", jpegs(4)), jobs.free_port()
+    scheduler = jobs.Node(tmp_path, jobs.place("scheduler", port))
+    flags = ["--train", str(records.path), "--out", str(tmp_path / "run"), "--kvstore", "dist_sync"]
+    place = as_worker(LOOPBACK, port)
+    code, said = interrupted("mxtrain.fit", moment, number, place, *flags, "--batch-size", "2")
+    assert code == exit_code and "worker: stopped by " in said[-1], said
+    assert scheduler.code() == exit_code and "worker: stopped by " in scheduler.end
+
+
+def test_a_worker_that_does_not_know_where_its_job_is_leaves_at_once() -> None:
+    """Long before --start-timeout."""
+    place = as_worker("nowhere.invalid", 9091)
+    flags = ["--train", "some.rec", "--kvstore", "dist_sync"]
+    code, said = interrupted("mxtrain.fit", "mxtrain.config", signal.SIGTERM, place, *flags)
+    assert (code, said[-1]) == (143, "mxtrain.fit: stopped by SIGTERM")
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -110,6 +110,24 @@ def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[...
     assert code == SIGTERM and "restart" not in stderr
 
 
+def test_a_worker_that_stops_before_the_roll_call_is_no_mistake_of_those_who_miss_it(
+    start: Callable[..., Job],
+) -> None:
+    missing = "time.sleep(0.5); print('worker-0 did not come', file=sys.stderr); sys.exit(2)"
+    job = start(worker_0="sys.exit(143)", worker_1=missing, server_0=missing, scheduler=missing)
+    code, _, stderr = job.ended()
+    assert code == SIGTERM and "restart" not in stderr
+
+
+def test_whoever_misses_that_the_scheduler_has_stopped_has_nothing_to_save(start: Callable[..., Job]) -> None:
+    """It had not come to the roll call yet."""
+    job = start(worker_0="sys.exit(143)", scheduler="sys.exit(143)", server_0="sys.exit(143)")
+    until(lambda: len(job.pids()) == 1, "they did not end")
+    began = time.monotonic()
+    assert job.ended()[0] == SIGTERM
+    assert time.monotonic() - began < 2, "and not after --stall-timeout"
+
+
 def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., Job]) -> None:
     job = start(worker_0="stop(130)", worker_1="stop(130)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
