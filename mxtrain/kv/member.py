@@ -17,20 +17,21 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn, Sequence
+from typing import Any, Iterator, NoReturn, Sequence
 
 import numpy as np
 
 from mxtrain.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, UsageError, as_stop, told
 from mxtrain.kv import leave, rollcall, unix_sockets
 from mxtrain.kv.cluster import Cluster, is_loopback
+from mxtrain.kv.engine_threads import EngineThreads
 from mxtrain.kv.leave import Verdict
 from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed
 from mxtrain.kv.rollcall import Go
 
 CONNECT_SECONDS = 5.0
 AGAIN_SECONDS = 0.05
-FAREWELL_SECONDS = 1.0  # for a scheduler that is slow to come, so that the others hear of a signal to this one
+FAREWELL_SECONDS = 1.0  # for a scheduler slow to come, so that the others hear of a signal to this one
 FAIL_SECONDS = 1.0
 LOCKED_SECONDS = 300.0
 
@@ -72,6 +73,7 @@ class Member:
         self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
         self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
+        self._engine: EngineThreads | None = None
         self._late = self._joined = self._waiting = self._finished = False
         # A forked child would keep the line open after this process's death.
         os.register_at_fork(after_in_child=line.close)
@@ -133,6 +135,15 @@ class Member:
         self.advance()
         self._waiting = False
         return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
+
+    @contextlib.contextmanager
+    def over_engine(self) -> Iterator[None]:
+        """While the block lasts, ps-lite is at work in it; that it has ended before is the end of the job."""
+        self._engine = EngineThreads()
+        try:
+            yield
+        finally:
+            self._engine = None
 
     def finish(self, exit_code: int = DONE, reason: str = "") -> None:
         """All that this process had to do is done and on disk; returns when that is so everywhere.
@@ -217,6 +228,9 @@ class Member:
                     RESTART_ME, f"{self.name}: heard nothing from the scheduler for {now - heard:.1f} s"
                 )
             if now - beaten >= self._times.beat:
+                engine = self._engine
+                if engine is not None and engine.have_ended():
+                    self.fail(RESTART_ME, "ps-lite has ended here, though nobody of this job has asked it to")
                 self._beat(now)
                 beaten = now
             if not self._line.wait(beaten + self._times.beat - now):

@@ -30,7 +30,8 @@ def serve(member: Member) -> NoReturn:
     try:
         store = mx.kv.create("dist")
         controller = CONTROLLER(Controller(store, member))
-        mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
+        with member.over_engine():
+            mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
         member.fail(RESTART_ME, f"ps-lite cannot go on: {reason}")

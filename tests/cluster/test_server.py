@@ -17,6 +17,8 @@ from tests.cluster.jobs import ended, job, wait_for
 from tests.cluster.sockets import listeners
 
 LOOPBACK = "127.0.0.1"
+TERMINATE = 1
+SETTLED_SECONDS = 3  # in which a server has seen its threads twice
 
 
 def train_on(group: Any, folder: Path) -> None:
@@ -85,6 +87,20 @@ def test_a_hostile_optimizer_sent_by_anybody_runs_nothing_and_ends_the_job_with_
         assert "server-0: refused" in log and "posix.system" in log, name
 
 
+def test_a_server_that_anybody_tells_to_end_is_missed_within_seconds(tmp_path: Path, over_tcp: None) -> None:
+    """Its ps-lite hears nobody from then on, and all others wait; after --stall-timeout they would give up a worker."""
+    with job(tmp_path, train_on) as processes:
+        wait_for(tmp_path / "trained", processes)
+        (server,) = listeners(processes["server-0"].pid)
+        time.sleep(SETTLED_SECONDS)
+        send_terminate(server)
+        codes = ended(processes, seconds=15)
+    assert set(codes.values()) == {75}
+    for name in codes:
+        log = (tmp_path / f"{name}.log").read_text()
+        assert "server-0: ps-lite has ended here, though nobody of this job has asked it to" in log, name
+
+
 def test_an_update_that_fails_on_a_server_ends_the_job_with_the_reason(tmp_path: Path) -> None:
     with job(tmp_path, fail_to_update) as processes:
         assert set(ended(processes).values()) == {2}
@@ -118,15 +134,21 @@ def test_on_one_machine_only_the_scheduler_listens_and_other_users_find_no_way_t
 
 
 def send_command(server: tuple[str, int], body: bytes) -> None:
-    """A command to a ps-lite server, by hand: ZeroMQ's greeting (ZMTP 3), then one message of two frames.
-
-    The second is ps-lite's protobuf PBMeta: head (1), body (2), request (4), simple_app (6), app_id (7), timestamp
-    (8), customer_id (10).
-    """
+    """A command to a ps-lite server: head (1), body (2), request (4), simple_app (6), app_id (7), timestamp (8),
+    customer_id (10)."""
     meta = _field(1, 0) + _field(2, body) + _field(4, 1) + _field(6, 1)
-    meta += _field(7, 0) + _field(8, 0) + _field(10, 0)
+    send(server, meta + _field(7, 0) + _field(8, 0) + _field(10, 0))
+
+
+def send_terminate(node: tuple[str, int]) -> None:
+    """What ps-lite sends to itself when all is done: control (3) with the command (1) TERMINATE."""
+    send(node, _field(3, _field(1, TERMINATE)))
+
+
+def send(node: tuple[str, int], meta: bytes) -> None:
+    """A message to ps-lite by hand: ZeroMQ's greeting (ZMTP 3), then two frames, of which the second is a PBMeta."""
     ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", b"ps9999")
-    with socket.create_connection(server, timeout=10) as stranger, stranger.makefile("rb") as answers:
+    with socket.create_connection(node, timeout=10) as stranger, stranger.makefile("rb") as answers:
         stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         assert len(answers.read(64)) == 64
         stranger.sendall(bytes([4, len(ready)]) + ready)
