@@ -48,9 +48,10 @@ def main() -> None:
 def measure(group: Group) -> dict[str, float]:
     """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
     from mxtrain.kv.buckets import BYTES_OF_FLOAT, Buckets
+    from mxtrain.kv.opening import open_store
     from mxtrain.runtime import mx
 
-    kv = mx.kv.create("dist_sync")
+    kv = open_store("dist_sync")
     shape = (int(probe.MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT),)
     sides = {
         f"{size:g}": Buckets(kv, [shape] * ARRAYS, bucket_mb=size, name=f"of-{size:g}-mb")

@@ -18,6 +18,7 @@ from mxtrain.errors import UsageError
 from mxtrain.kv import rows
 from mxtrain.kv.commands import Assign, Command, SetRate, Update, text
 from mxtrain.kv.group import Group
+from mxtrain.kv.opening import open_store
 from mxtrain.kv.updates import CLOCK
 from mxtrain.runtime import mx
 from mxtrain.train.arrays import Arrays
@@ -36,7 +37,7 @@ class Servers:
         # ps-lite gives a small array to server (key * 9973) % servers and cuts a large one by its size: with a
         # multiple of their number between them, a parameter and its state lie on the same server, cut alike.
         self.stride = -(-(len(parameters) + 1) // num_servers) * num_servers
-        self.store = mx.kv.create(kvstore)
+        self.store = open_store(kvstore)
         self.rate, self.seen = optimizer.lr, 0
         self.is_sync = "async" not in kvstore
         fresh = self._fresh_state()

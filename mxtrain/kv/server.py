@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mxtrain.errors import RESTART_ME, USAGE
-from mxtrain.kv import commands, unpickle
+from mxtrain.kv import commands, unix_sockets, unpickle
 from mxtrain.kv.updates import Updates
 from mxtrain.runtime import mx
 from mxtrain.train import own_optimizers
@@ -30,7 +30,7 @@ def serve(member: Member) -> NoReturn:
     try:
         store = mx.kv.create("dist")
         controller = CONTROLLER(Controller(store, member))
-        with member.over_engine():
+        with member.over_engine(), unix_sockets.private():
             mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]

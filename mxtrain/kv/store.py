@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Sequence
 from mxtrain.kv import rows
 from mxtrain.kv.buckets import Buckets
 from mxtrain.kv.group import ALONE, Group, together
+from mxtrain.kv.opening import open_store
 from mxtrain.kv.remote_trainer import RemoteTrainer
 from mxtrain.runtime import mx
 from mxtrain.train import precision, weights
@@ -123,7 +124,7 @@ def _travelling(
     kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any], threshold: float
 ) -> Travelling:
     """Once they have brought everybody the same weights."""
-    kv = mx.kv.create(kvstore)
+    kv = open_store(kvstore)
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _equal(kv, trained, "gradients", threshold)
     for parameter, home in zip(trained, gradients.homes):

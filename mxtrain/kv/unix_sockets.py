@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import Mapping
+from typing import Iterator, Mapping
 
 FOLDER = Path("/tmp")
 HOST = "127.0.0.1"
@@ -33,6 +33,16 @@ def reserve() -> int:
     holder.bind((HOST, 0))
     _held.append(holder)
     return int(holder.getsockname()[1])
+
+
+@contextlib.contextmanager
+def private() -> Iterator[None]:
+    """A block in which ps-lite makes its socket: for this user alone, whatever the umask is outside."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def sweep() -> None:

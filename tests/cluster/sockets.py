@@ -19,13 +19,7 @@ class Listener(NamedTuple):
 
 def listeners(pid: int) -> list[Listener]:
     """The TCP ports of a process, IPv4 and IPv6, as `ss -ltnp` shows them."""
-    inodes = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            target = os.readlink(link)
-            if target.startswith("socket:["):
-                inodes.add(target[len("socket:[") : -1])
-    found = []
+    inodes, found = _inodes(pid), []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             local, state, inode = (line.split()[column] for column in (1, 3, 9))
@@ -36,4 +30,21 @@ def listeners(pid: int) -> list[Listener]:
                     *(int(address[at : at + 8], 16) for at in range(0, len(address), 8)),
                 )
                 found.append(Listener(str(ipaddress.ip_address(words)), int(port, 16)))
+    return found
+
+
+def unix_paths(pid: int) -> list[Path]:
+    """The files at which a process listens for others on its host."""
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return [Path(line[7]) for line in lines if line[6] in _inodes(pid) and line[7:] and line[7][0] == "/"]
+
+
+def _inodes(pid: int) -> set[str]:
+    """Of its sockets."""
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                found.add(target[len("socket:[") : -1])
     return found

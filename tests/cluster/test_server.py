@@ -7,25 +7,28 @@ import pickle
 import socket
 import stat
 import struct
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
 from tests.cluster.jobs import ended, job, wait_for
-from tests.cluster.sockets import listeners
+from tests.cluster.sockets import listeners, unix_paths
 
 LOOPBACK = "127.0.0.1"
 TERMINATE = 1
+NOBODY = 65534
 SETTLED_SECONDS = 3  # in which a server has seen its threads twice
 
 
 def train_on(group: Any, folder: Path) -> None:
     """A worker whose optimizer is on the servers, at work until it is ended."""
+    from mxtrain.kv.opening import open_store
     from mxtrain.runtime import mx
 
-    store = mx.kv.create("dist_async")
+    store = open_store("dist_async")
     store.init(0, mx.nd.ones((4,)))
     if group.number == 0:
         store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5))
@@ -41,9 +44,10 @@ def train_on(group: Any, folder: Path) -> None:
 
 
 def fail_to_update(group: Any, folder: Path) -> None:
+    from mxtrain.kv.opening import open_store
     from mxtrain.runtime import mx
 
-    store = mx.kv.create("dist_async")
+    store = open_store("dist_async")
     store.init(0, mx.nd.ones((4,)))
     if group.number == 0:
         store.set_optimizer(mx.optimizer.Optimizer())  # which has no update
@@ -115,22 +119,67 @@ def test_nothing_listens_beyond_loopback(tmp_path: Path, over_tcp: None) -> None
     assert {listener.address for each in found.values() for listener in each} == {LOOPBACK}
 
 
+@pytest.fixture(params=[0o000, 0o022], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
 def test_on_one_machine_only_the_scheduler_listens_and_other_users_find_no_way_to_a_server(
-    tmp_path: Path,
+    tmp_path: Path, umask: None
 ) -> None:
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
         found = {name: listeners(process.pid) for name, process in processes.items()}
-        sockets = [Path(line.split()[-1]) for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-        modes = {
-            path: path.stat().st_mode for path in sockets if path.parent == Path("/tmp") and path.exists()
-        }
+        paths = {name: unix_paths(process.pid) for name, process in processes.items()}
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for each in paths.values() for path in each}
+        workers_own = (tmp_path / "trained").stat().st_mode
     assert {name for name, each in found.items() if each} == {"scheduler"}
     assert {listener.address for listener in found["scheduler"]} == {LOOPBACK}
-    assert len(modes) >= len(processes)
-    assert not any(
-        mode & (stat.S_IWGRP | stat.S_IWOTH) for path, mode in modes.items() if path.name.isdecimal()
-    )
+    assert all(paths.values()), "each meets the others at one"
+    assert set(modes.values()) == {0o700}
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(workers_own) == 0o666 & ~mask, "what a worker writes later is as its user wants it"
+
+
+@pytest.mark.system
+def test_another_user_cannot_connect_whatever_the_umask_is(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to be another user")
+    before = os.umask(0)
+    try:
+        with job(tmp_path, train_on) as processes, socket.socket(socket.AF_UNIX) as open_to_all:
+            wait_for(tmp_path / "trained", processes)
+            paths = [path for process in processes.values() for path in unix_paths(process.pid)]
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder).chmod(0o755)
+                open_to_all.bind(f"{folder}/socket")
+                open_to_all.listen()
+                reached = reached_by_nobody([*paths, Path(folder) / "socket"])
+    finally:
+        os.umask(before)
+    assert len(paths) >= 4 and reached == [False] * len(paths) + [True]
+
+
+def reached_by_nobody(paths: list[Path]) -> list[bool]:
+    """Whether that user can connect; in a child that becomes it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        for path in paths:
+            with socket.socket(socket.AF_UNIX) as stranger:
+                os.write(writing, bytes([stranger.connect_ex(str(path)) == 0]))
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    answers = os.read(reading, len(paths))
+    os.close(reading)
+    return list(map(bool, answers))
 
 
 def send_command(server: tuple[str, int], body: bytes) -> None:
