@@ -6,6 +6,7 @@ module imports mxnet or gluoncv by itself:
     from mxtrain.runtime import mx          # loads with all usable cores, unless `load` came first
     from mxtrain.runtime import gluoncv
 
+After `import mxtrain.runtime` a plain `import mxnet` comes in by the same door, also inside other people's packages.
 What a machine has is for `machine` to know; what a role does with mxnet afterwards is for `kv`.
 """
 
@@ -25,13 +26,15 @@ import time
 import types
 import warnings
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Callable, Iterator
 
 from mxtrain import kernels, machine
 from mxtrain.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
+
+_wanted: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last who asked
 
 # In this order each finds what it is linked to among those before it.
 CUDA_LIBRARIES = (
@@ -55,29 +58,84 @@ def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType
     further: MXNet computes for one after the other (benchmarks/threads.py contexts). `threads` overrides the
     share and the user's OMP_NUM_THREADS.
     """
-    if "mxnet" in sys.modules:
-        return sys.modules["mxnet"]
+    _wanted.update(local_workers=local_workers, threads=threads)
+    return _imported("mxnet")
+
+
+def load_gluoncv() -> types.ModuleType:
+    """Import gluoncv once and return it; mxnet comes first."""
+    return _imported("gluoncv")
+
+
+def _imported(name: str) -> types.ModuleType:
+    """Import through the finder below, which Python's lock on each module makes safe among threads."""
+    try:
+        return importlib.import_module(name)
+    except NotHere as error:
+        raise UsageError(str(error)) from error
+    except ImportError as error:
+        raise UsageError(_why_not(error)) from error
+
+
+class NotHere(ImportError):
+    """mxnet or gluoncv does not import on this machine; the message says why and what to do."""
+
+
+class _Door:
+    """A finder: wherever `import mxnet` or `import gluoncv` is written from now on, it goes through here."""
+
+    def __init__(self, ways: dict[str, Callable[[Callable[[], None]], None]]):
+        self.ways = ways
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """What the other finders find, to be executed in our way."""
+        if name not in self.ways:
+            return None
+        others = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            way, execute = self.ways[name], spec.loader.exec_module
+            spec.loader.exec_module = lambda module: way(functools.partial(execute, module))
+        return spec
+
+
+def _enter_mxnet(execute: Callable[[], None]) -> None:
+    """Execute mxnet in surroundings in which it works."""
     if sys.flags.optimize > 1:
-        raise UsageError(
-            "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
-        )
-    share = max(1, machine.usable_cores() // local_workers)
+        raise NotHere("python -OO strips the docstrings that mxnet's import reads: use python -O, or neither")
+    share = max(1, machine.usable_cores() // _wanted["local_workers"])
     _restore_numpy_aliases()
     _restore_distutils()
     kernels.lend_quadmath()
     if "mxnet-cu112" in machine.installed_wheels():
         _preload_cuda()
-    try:
-        with _openmp_team(share, threads), _without("DMLC_ROLE"), _quietly():
-            kernels.load_openblas()
-            import mxnet
-    except (ImportError, OSError, AttributeError) as error:
-        raise UsageError(_why_not(error)) from error
+    with _explained(), _openmp_team(share, _wanted["threads"]), _without("DMLC_ROLE"), _quietly():
+        kernels.load_openblas()
+        execute()
+    mxnet = sys.modules["mxnet"]
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
         _require_opencv()
     atexit.register(_settle, mxnet)
-    return mxnet
+
+
+def _enter_gluoncv(execute: Callable[[], None]) -> None:
+    """Execute gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
+    with _explained(), _quietly():
+        importlib.import_module("mxnet")
+        execute()
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What a broken wheel raises becomes one sentence; it is an ImportError still, for those who try without."""
+    try:
+        yield
+    except NotHere:
+        raise
+    except (ImportError, OSError, AttributeError) as error:
+        raise NotHere(_why_not(error)) from error
 
 
 def _settle(mxnet: types.ModuleType) -> None:
@@ -89,17 +147,6 @@ def _settle(mxnet: types.ModuleType) -> None:
         mxnet.nd.waitall()
     # An operation counts as done a moment before it lets go of its arrays, and nothing tells when it has.
     time.sleep(SETTLE_SECONDS)
-
-
-def load_gluoncv() -> types.ModuleType:
-    """Import gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
-    load()
-    try:
-        with _quietly():
-            import gluoncv
-    except (ImportError, AttributeError) as error:
-        raise UsageError(_why_not(error)) from error
-    return gluoncv
 
 
 def __getattr__(name: str) -> types.ModuleType:
@@ -210,10 +257,8 @@ def _preload_cuda() -> None:
 
 
 def _require_opencv() -> None:
-    try:
+    with _explained():
         import cv2  # noqa: F401
-    except (ImportError, AttributeError) as error:
-        raise UsageError(_why_not(error)) from error
 
 
 def _why_not(error: BaseException) -> str:
@@ -235,3 +280,8 @@ def _why_not(error: BaseException) -> str:
         return conflicts[0]
     reason = (str(error).splitlines() or [""])[0]
     return f"mxnet does not import here ({type(error).__name__}: {reason}): see python -m mxtrain.doctor"
+
+
+# First of all finders, and once: where this module is loaded anew, the old one goes.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != __name__]
+sys.meta_path.insert(0, _Door({"mxnet": _enter_mxnet, "gluoncv": _enter_gluoncv}))

@@ -81,6 +81,62 @@ def test_both_names_load_once() -> None:
     assert answer(code) == [False, True, "1.9.1", False]
 
 
+def test_a_plain_import_comes_in_by_the_door() -> None:
+    """Without it `import mxnet` fails with any NumPy of today; nothing is loaded before somebody asks."""
+    code = (
+        "import importlib.util, sys; from mxtrain import runtime; known = importlib.util.find_spec('mxnet').origin\n"
+        "before = sorted({'mxnet', 'gluoncv', 'numpy'} & set(sys.modules))\n"
+        "import mxnet as mx, mxnet.gluon.data.vision, gluoncv\n"
+        "answer = [before, mx.__file__ == known, runtime.mx is mx, runtime.load() is mx is sys.modules['mxnet'],\n"
+        "          runtime.gluoncv is gluoncv, mx.nd.ones(3).sum().asscalar().item()]"
+    )
+    assert answer(code) == [[], True, True, True, True, 3.0]
+    code = TEAM + "import mxtrain.runtime, mxnet, os\n"
+    roles = "answer = [team(mxnet), os.environ['DMLC_ROLE'], mxtrain.runtime.kernels.used()['openblas']]"
+    assert answer(code + roles, DMLC_ROLE="server") == [CORES, "server", kernels.openblas().used]
+
+
+def test_gluoncv_alone_brings_mxnet_in_by_the_door() -> None:
+    code = (
+        "import mxtrain.runtime, gluoncv, sys, numpy; answer = [numpy.bool is bool, 'mxnet' in sys.modules]"
+    )
+    assert answer(code) == [True, True]
+    assert run("import mxtrain.runtime, gluoncv, mxnet", "-W", "default").stderr == ""
+
+
+def test_threads_that_import_at_once_all_get_the_whole_module() -> None:
+    code = (
+        "import threading; from mxtrain import runtime\n"
+        "start, found = threading.Barrier(6), []\n"
+        "def plain():\n"
+        "    start.wait(); import mxnet; found.append((mxnet, mxnet.nd.ones(2).sum().asscalar().item()))\n"
+        "def asked():\n"
+        "    start.wait(); mx = runtime.mx; found.append((mx, mx.nd.ones(2).sum().asscalar().item()))\n"
+        "threads = [threading.Thread(target=each) for each in (plain, asked) * 3]\n"
+        "[each.start() for each in threads]; [each.join() for each in threads]\n"
+        "answer = [len(found), len({id(mx) for mx, _ in found}), [value for _, value in found]]"
+    )
+    assert answer(code) == [6, 1, [2.0] * 6]
+
+
+def test_a_door_that_is_loaded_anew_stands_there_once() -> None:
+    code = (
+        "import importlib, sys; from mxtrain import runtime; importlib.reload(runtime); import mxnet\n"
+        "answer = [type(each).__name__ for each in sys.meta_path].count('_Door'), runtime.mx is mxnet"
+    )
+    assert answer(code) == [1, True]
+
+
+def test_a_plain_import_of_a_broken_mxnet_is_an_import_error_with_a_cure(tmp_path: Path) -> None:
+    (tmp_path / "mxnet.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    code = (
+        "import importlib.util, mxtrain.runtime\n"
+        "try:\n    import mxnet\n"
+        "except ImportError as error:\n    answer = str(error)"
+    )
+    assert "mxtrain.doctor" in answer(code, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+
+
 def test_what_numpy_and_python_removed_is_back() -> None:
     code = (
         "from mxtrain.runtime import mx; import numpy; from distutils.version import LooseVersion\n"
