@@ -9,7 +9,7 @@ taken.
 from __future__ import annotations
 
 import struct
-from typing import Any, Callable, Union
+from typing import Any, Callable, NamedTuple, Union
 
 import cv2
 import numpy as np
@@ -18,7 +18,18 @@ import numpy.typing as npt
 from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 
-Payload = Union[jpeg.Payload, Pixels]  # pixels are those of an earlier `decode`
+
+class Kept(NamedTuple):
+    """A picture that was decoded earlier, as `decode_all_scales` does, and how to get its pixels."""
+
+    height: int
+    width: int
+    orientation: int
+    smallest: int  # the largest of the scales there are
+    at_scale: Callable[[int], Pixels]
+
+
+Payload = Union[jpeg.Payload, Pixels, Kept]  # pixels are upright
 
 Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
 
@@ -33,6 +44,8 @@ def decode(payload: Payload) -> Pixels:
     """All pixels."""
     if isinstance(payload, np.ndarray):
         return payload
+    if isinstance(payload, Kept):
+        return orientation.upright(payload.at_scale(1), payload.orientation)
     pixels = jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
     return orientation.upright(pixels, orientation.of(payload))
 
@@ -41,16 +54,36 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
     """The pixels of the box that `choose(height, width)` picks, at full scale or less, but `target` or more."""
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
-    turn = orientation.of(payload)
+    turn = payload.orientation if isinstance(payload, Kept) else orientation.of(payload)
 
     def choose_stored(height: int, width: int) -> Box:
         box = choose(*orientation.upright_size(height, width, turn))
         return orientation.stored(box, height, width, turn)
 
+    return orientation.upright(_stored_crop(payload, choose_stored, target), turn)
+
+
+def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int, list[Pixels]]:
+    """The orientation, and all pixels as they are stored, at full scale and at those that crops of `target` come at."""
+    if isinstance(payload, np.ndarray):
+        return orientation.UPRIGHT, [payload]
+    turn = orientation.of(payload)
+    if not jpeg.is_jpeg(payload):
+        return turn, [_decode_other(payload)]
+    whole = jpeg.decode(payload)
+    smallest = jpeg.scale_of(Box(0, 0, *whole.shape[:2]), target)
+    return turn, [whole, *(jpeg.decode(payload, scale) for scale in jpeg.SCALES[1:] if scale <= smallest)]
+
+
+def _stored_crop(payload: jpeg.Payload | Kept, choose: Callable[[int, int], Box], target: int) -> Pixels:
+    if isinstance(payload, Kept):
+        box = choose(payload.height, payload.width)
+        scale = min(jpeg.scale_of(box, target), payload.smallest)
+        return jpeg.cut(payload.at_scale(scale), jpeg.scaled(box, scale))
     if jpeg.is_jpeg(payload):
-        return orientation.upright(jpeg.decode_crop(payload, choose_stored, target), turn)
+        return jpeg.decode_crop(payload, choose, target)
     image = _decode_other(payload)
-    return orientation.upright(jpeg.cut(image, choose_stored(*image.shape[:2])), turn)
+    return jpeg.cut(image, choose(*image.shape[:2]))
 
 
 def _decode_other(payload: jpeg.Payload) -> Pixels:

@@ -23,6 +23,7 @@ START = b"\xff\xd8"
 WITHOUT_LENGTH = (0x01, *range(0xD0, 0xD8))  # markers that no data follow
 # A header of a few bytes can announce 65535 x 65535 pixels, 12 GB. Cameras stay below 2**28.
 MAX_PIXELS = 1 << 28
+SCALES = (1, 2, 4, 8)  # what libjpeg divides sides by in less time than it takes to decode the whole
 
 
 class BadPicture(ValueError):
@@ -42,10 +43,10 @@ def is_jpeg(payload: Payload) -> bool:
     return bytes(payload[:2]) == START
 
 
-def decode(payload: Payload) -> Pixels:
-    """All pixels."""
+def decode(payload: Payload, scale: int = 1) -> Pixels:
+    """All pixels, at 1/`scale`."""
     height, width, colorspace = _header(payload)
-    return _pixels(payload, colorspace, height, width)
+    return _pixels(payload, colorspace, height, width, scale)
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
@@ -62,16 +63,16 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
     else:
         (height, width), colorspace = _bounded(header.height, header.width), "RGB"
     box = choose(height, width)
-    scale = _scale(box, target)
+    scale = scale_of(box, target)
     pixels = native.crop(payload, *box) if native.crop and scale == 1 else None
     if pixels is not None:
         return np.frombuffer(pixels, np.uint8).reshape(box.height, box.width, 3)
     part = restart.cut(payload, header, *box, scale) if header else None
     if part is None:
-        return cut(_pixels(payload, colorspace, height, width, scale), _scaled(box, scale))
+        return cut(_pixels(payload, colorspace, height, width, scale), scaled(box, scale))
     image = _pixels(part.payload, colorspace, part.height, part.width, scale)
     inside = Box(box.top - part.top, box.left - part.left, box.height, box.width)
-    return cut(image, _scaled(inside, scale))
+    return cut(image, scaled(inside, scale))
 
 
 def cut(image: Pixels, box: Box) -> Pixels:
@@ -79,12 +80,12 @@ def cut(image: Pixels, box: Box) -> Pixels:
     return image[box.top : box.top + box.height, box.left : box.left + box.width]
 
 
-def _scale(box: Box, target: int) -> int:
+def scale_of(box: Box, target: int) -> int:
     """By how much the box may shrink and still be `target` a side."""
-    return next((scale for scale in (8, 4, 2) if min(box.height, box.width) >= scale * target), 1)
+    return next((scale for scale in reversed(SCALES) if min(box.height, box.width) >= scale * target), 1)
 
 
-def _scaled(box: Box, scale: int) -> Box:
+def scaled(box: Box, scale: int) -> Box:
     """The pixels at 1/`scale` that cover the box."""
     top, left = box.top // scale, box.left // scale
     bottom, right = -(-(box.top + box.height) // scale), -(-(box.left + box.width) // scale)

@@ -11,7 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data import cache
+from mxtrain import config
+from mxtrain.data import cache, record_writer
 from mxtrain.data.record_writer import RecordWriter, open_alone
 from mxtrain.data.records import open_records
 from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
@@ -62,7 +63,8 @@ def test_alone(slow_to_decode: Path, tmp_path: Path, kind: str, number: int, cod
 
 def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    aside = tmp_path / "cache" / f"{cache._fingerprint(open_records(slow_to_decode))}.pixels.partial"
+    fingerprint = cache._fingerprint(open_records(slow_to_decode))
+    aside = record_writer.aside(cache.path_of(tmp_path / "cache", fingerprint, config.Data().image_size))
     with open_alone(aside), started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
         wait_until(lambda: "waiting for another process" in log(tmp_path), run)
         run.send_signal(signal.SIGTERM)
