@@ -25,6 +25,11 @@ def lines(text: str) -> list[str]:
     return found if found[-1] else found[:-1]
 
 
+def printable(text: str) -> str:
+    """The text on one line of UTF-8, whatever a file system allows in a name."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
 def whole(text: str) -> int | None:
     """The whole number from 0 that the text is; None for any other text, and for more digits than a file holds."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None

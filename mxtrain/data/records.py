@@ -1,8 +1,8 @@
 """A .rec file as a set of records: opened, held against its .idx, and read by position from any thread.
 
-Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing) and
-`train.classes.tsv` (the class names; None when it is missing). The bytes are `recordio.py`'s part, writing is
-`record_writer.py`'s, and which record is wanted when is `order.py`'s.
+Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing),
+`train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). The bytes are
+`recordio.py`'s part, writing is `record_writer.py`'s, and which record is wanted when is `order.py`'s.
 
 Files are read with pread, not mapped: a mapped file that shrinks or sits on a failing disk kills the process.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from mxtrain import regular
 from mxtrain.data import recordio
 from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
+from mxtrain.data.source_names import SourceNames, read_names
 from mxtrain.errors import DataError, nearest
 
 # An .idx is held against its .rec at this many records. Each look costs a disk read while the file is cold,
@@ -73,6 +74,7 @@ class Records:
         self._file = file
         self._index = index
         self._offsets = index.offsets
+        self._names: SourceNames | None = None  # read when a message wants one
         starts = np.append(np.sort(index.offsets), file.num_bytes)
         self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
         self._labels: Floats | None = None
@@ -86,7 +88,20 @@ class Records:
 
     def where(self, position: int) -> str:
         """How a message names the record."""
-        return f"{self.path}: record {position} (key {self.keys[position]})"
+        return f"{self.path}: record {position} (key {self.keys[position]}{self._from(position)})"
+
+    def source_names(self) -> SourceNames:
+        """Where the records were packed from, as far as it is known."""
+        if self._names is None:
+            try:
+                self._names = read_names(self.path, index_path(self.path), self.keys, self._offsets)
+            except BadRecord:
+                self._names = SourceNames()
+        return self._names
+
+    def _from(self, position: int) -> str:
+        name = self.source_names().of(int(self.keys[position]))
+        return f", from {name}" if name else ""
 
     def will_need(self, positions: Ints) -> None:
         """Let the disk begin: these records are read soon."""
@@ -149,7 +164,8 @@ class Records:
             self._fail(position, bad)
 
     def _fail(self, position: int, bad: BadRecord) -> NoReturn:
-        where = f"record {position} (key {self.keys[position]}, byte {self._offsets[position]})"
+        key, byte = self.keys[position], self._offsets[position]
+        where = f"record {position} (key {key}, byte {byte}{self._from(position)})"
         raise DataError(f"{self.path}: {where}: {bad}; {_DAMAGED}") from None
 
 

@@ -82,7 +82,11 @@ def test_a_split_pack_holds_every_image_once(digits, tmp_path):
     done = im2rec_wrapper("pack", digits, tmp_path / "out", "--split", "0.9")
     assert (done.returncode, done.stderr) == (0, "")
     assert "packed 1797 images of 10 classes" in done.stdout
-    names = [f"{part}{suffix}" for part in ("train", "val") for suffix in (".classes.tsv", ".idx", ".rec")]
+    names = [
+        f"{part}{suffix}"
+        for part in ("train", "val")
+        for suffix in (".classes.tsv", ".idx", ".rec", ".sources.tsv")
+    ]
     assert sorted(os.listdir(tmp_path / "out")) == names
     packed = []
     for part in ("train", "val"):

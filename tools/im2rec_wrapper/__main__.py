@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Sequence
 
 from mxtrain import interrupts
 from mxtrain.arguments import LARGEST_SEED, Parser, picture
-from mxtrain.errors import DataError, one_line
+from mxtrain.errors import DataError, UsageError, one_line
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
 
@@ -47,14 +47,24 @@ def _index(parsed: argparse.Namespace) -> None:
 def _check(parsed: argparse.Namespace) -> None:
     import json
 
-    from tools.im2rec_wrapper import check_report
+    from tools.im2rec_wrapper import check_report, copies_list
     from tools.im2rec_wrapper.check import check
 
-    report = check(parsed.rec, decode=not parsed.quick)
+    accepted = copies_list.accepted(parsed.accept)
+    if parsed.copies:
+        copies_list.refuse_other_files("--copies", parsed.copies)
+        if parsed.copies.resolve() in [path.resolve() for path in parsed.accept]:
+            raise UsageError(
+                f"--copies {parsed.copies}: is --accept's list; give another name, and join the two"
+            )
+    report = check(parsed.rec, decode=not parsed.quick, accepted=accepted)
     if parsed.json:
         print(json.dumps(check_report.as_json(report), indent=1))
     else:
         print(*check_report.as_text(report), sep="\n")
+    if parsed.copies:
+        num_pairs = copies_list.write(parsed.copies, report.findings)
+        print(f"wrote {parsed.copies}: {num_pairs} pairs", file=sys.stderr if parsed.json else sys.stdout)
     if parsed.plot and report.files:
         check_report.plot_balance(report.files, parsed.plot)
     bad = [finding for finding in report.findings if finding.is_wrong or parsed.strict]
@@ -64,9 +74,15 @@ def _check(parsed: argparse.Namespace) -> None:
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    from tools.im2rec_wrapper.show import show
+    from tools.im2rec_wrapper.show import show, show_copies
 
-    out = parsed.out or parsed.rec.with_suffix(".png")
+    if (parsed.rec is None) == (parsed.copies is None):
+        raise UsageError("give either a FILE.rec, or --copies and a list that `check --copies` wrote")
+    out = parsed.out or (parsed.rec or parsed.copies).with_suffix(".png")
+    if parsed.copies:
+        num_shown, num_pairs = show_copies(parsed.copies, out, parsed.num)
+        print(f"wrote {out}: {num_shown} of {num_pairs} pairs")
+        return
     num_shown = show(parsed.rec, out, parsed.num, parsed.class_name, parsed.seed)
     print(f"wrote {out}: {num_shown} pictures")
 
@@ -106,6 +122,20 @@ def _add_check(commands: _Commands) -> None:
         action="store_true",
         help="exit code 3 also for what is else only told: copies within a set, imbalance, no .idx",
     )
+    check.add_argument(
+        "--copies",
+        metavar="LIST.tsv",
+        type=Path,
+        help="list the copies found, for show --copies and --accept",
+    )
+    check.add_argument(
+        "--accept",
+        metavar="LIST.tsv",
+        type=Path,
+        action="append",
+        default=[],
+        help="find nothing in the pairs of such a list; may be given again",
+    )
     check.set_defaults(run=_check)
 
 
@@ -113,12 +143,23 @@ def _add_show(commands: _Commands) -> None:
     show = commands.add_parser(
         "show",
         help="draw a contact sheet",
-        description="Draw pictures of a .rec, with class and key below each, into one PNG.",
+        description="Draw pictures of a .rec, with class and key below each, into one PNG; or the copies that check "
+        "has found, side by side.",
     )
-    show.add_argument("rec", metavar="FILE.rec", type=Path)
-    show.add_argument("--out", metavar="SHEET.png", type=picture, help="(default: FILE.png)")
+    show.add_argument("rec", metavar="FILE.rec", type=Path, nargs="?")
     show.add_argument(
-        "--num", metavar="N", type=whole(1, 2000), default=48, help="pictures, drawn at random (default: 48)"
+        "--copies",
+        metavar="LIST.tsv",
+        type=Path,
+        help="draw the pairs that check --copies has listed, in order",
+    )
+    show.add_argument("--out", metavar="SHEET.png", type=picture, help="(default: FILE.png or LIST.png)")
+    show.add_argument(
+        "--num",
+        metavar="N",
+        type=whole(1, 2000),
+        default=48,
+        help="pictures, drawn at random, or pairs (default: 48)",
     )
     show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
     show.add_argument("--seed", type=whole(0, LARGEST_SEED), default=0, help="of the drawing (default: 0)")

@@ -11,7 +11,7 @@ import json
 from array import array
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Collection, NamedTuple, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper import classes, contents, structure, tokens
 from tools.im2rec_wrapper.contents import Content
 from tools.im2rec_wrapper.copies import Copies
-from tools.im2rec_wrapper.findings import Finding, of_file
+from tools.im2rec_wrapper.findings import Finding, Pair, of_file
 from tools.im2rec_wrapper.progress import shown
 
 
@@ -37,9 +37,10 @@ class FileReport(NamedTuple):
 class Report(NamedTuple):
     files: list[FileReport]
     findings: list[Finding]
+    num_accepted: int = 0  # copies that are no findings, because they were accepted
 
 
-def check(paths: Sequence[Path], decode: bool = True) -> Report:
+def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair] = ()) -> Report:
     """Look at every byte of the files, and unless `decode` is False at every pixel."""
     resolved = [path.resolve() for path in paths]
     for place, path in enumerate(paths):
@@ -55,7 +56,9 @@ def check(paths: Sequence[Path], decode: bool = True) -> Report:
         file_report, found = _check_file(file, copies, decode)
         files.append(file_report)
         findings += found
-    return Report(files, findings + copies.findings())
+    found = copies.findings()
+    left = [finding for finding in found if finding.pair not in accepted]
+    return Report(files, findings + left, len(found) - len(left))
 
 
 def _check_file(file: RecordFile, copies: Copies, decode: bool) -> tuple[FileReport, list[Finding]]:

@@ -29,6 +29,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "num_wrong": sum(finding.is_wrong for finding in report.findings),
         "num_told": sum(not finding.is_wrong for finding in report.findings),
+        "num_accepted": report.num_accepted,
         "files": files,
         "findings": [finding.as_json() for finding in report.findings],
     }
@@ -40,6 +41,8 @@ def as_text(report: Report) -> Iterator[str]:
     for verdict, kinds in (("WRONG", WRONG), ("told", TOLD)):
         for kind, meaning in kinds.items():
             yield from _list([found for found in report.findings if found.kind == kind], verdict, meaning)
+    if report.num_accepted:
+        yield f"accepted: {report.num_accepted} x copies that --accept lists"
     if not report.findings:
         yield "nothing wrong was found"
 

@@ -76,7 +76,8 @@ class Copies:
         labels = self._label(first), self._label(later)
         if not np.array_equal(*labels):
             relation = f"{_text(labels[1])}, but {relation} one that is {_text(labels[0])},"
-        return of_pair(kind, self._place(first), self._place(later), relation)
+        digests = fingerprints.written(self._digests[first]), fingerprints.written(self._digests[later])
+        return of_pair(kind, self._place(first), self._place(later), relation, digests)
 
     def _place(self, item: int) -> Place:
         return self._tables[self._table_of[item]].place(self._numbers[item])

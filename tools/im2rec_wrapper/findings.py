@@ -7,7 +7,9 @@ trained on. Told is what may be as its owner wants it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence, Tuple
+
+Pair = Tuple[str, ...]  # the kind of a finding and two digests
 
 WRONG = {
     "unreadable": "the file is missing, or no .rec",
@@ -25,6 +27,7 @@ TOLD = {
     "no-index": "there is no .idx",
     "duplicate": "the same payload twice in one set",
     "near-duplicate": "nearly the same picture twice in one set",
+    "sources": "a .sources.tsv that is damaged or belongs to another pack: no sources are named",
     "imbalance": "a class has more than ten times as many images as another, or one has none",
 }
 
@@ -36,32 +39,45 @@ class Place(NamedTuple):
     number: int
     key: int
     byte: int
+    source: str | None = None  # what it was packed from, if that is known
 
     def __str__(self) -> str:
-        return f"{self.path}: record {self.number} (key {self.key}, byte {self.byte})"
+        source = f", from {self.source}" if self.source else ""
+        return f"{self.path}: record {self.number} (key {self.key}, byte {self.byte}{source})"
+
+    def as_json(self) -> dict[str, Any]:
+        known = {name: value for name, value in self._asdict().items() if value is not None}
+        return {**known, "path": str(self.path)}
 
 
 class Finding(NamedTuple):
-    """`text` says all of it on one line; `places` are the records it is about, none when it is the file."""
+    """`text` says all of it on one line; `places` are the records it is about, none when it is the file.
+
+    Of two copies `digests` are those of their payloads.
+    """
 
     kind: str
     path: Path
     text: str
     places: tuple[Place, ...] = ()
+    digests: tuple[str, ...] = ()
+
+    @property
+    def pair(self) -> Pair | None:
+        return pair_of(self.kind, self.digests) if self.digests else None
 
     @property
     def is_wrong(self) -> bool:
         return self.kind in WRONG
 
     def as_json(self) -> dict[str, Any]:
-        records = [{**place._asdict(), "path": str(place.path)} for place in self.places]
-        wrong = self.is_wrong
         return {
             "kind": self.kind,
-            "wrong": wrong,
+            "wrong": self.is_wrong,
             "path": str(self.path),
             "text": self.text,
-            "records": records,
+            "records": [place.as_json() for place in self.places],
+            **({"digests": list(self.digests)} if self.digests else {}),
         }
 
 
@@ -73,5 +89,10 @@ def of_record(kind: str, place: Place, text: str) -> Finding:
     return Finding(kind, place.path, f"{place}: {text}", (place,))
 
 
-def of_pair(kind: str, first: Place, second: Place, text: str) -> Finding:
-    return Finding(kind, second.path, f"{second}: {text} {first}", (first, second))
+def of_pair(kind: str, first: Place, second: Place, text: str, digests: tuple[str, str]) -> Finding:
+    return Finding(kind, second.path, f"{second}: {text} {first}", (first, second), digests)
+
+
+def pair_of(kind: str, digests: Sequence[str]) -> Pair:
+    """What two copies are told by, whichever comes first."""
+    return (kind, *sorted(digests))

@@ -38,6 +38,10 @@ def digest(payload: Payload) -> int:
     return int.from_bytes(hashlib.blake2b(payload, digest_size=8).digest(), "little")
 
 
+def written(digest: int) -> str:
+    return f"{digest:016x}"
+
+
 def perceptual_hash(pixels: Pixels) -> int:
     grey = cv2.cvtColor(_shrunk(pixels, _HASHED_SIDE), cv2.COLOR_RGB2GRAY).astype(np.float32)
     # Rounded, or a plain picture's hash would be the rounding errors of the transform.

@@ -1,10 +1,10 @@
 """From a source to .rec files, read top to bottom in `pack`.
 
 `pack SOURCE OUT` writes OUT/data.rec, or OUT itself where it ends in .rec; with a split OUT/train.rec and
-OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx and its .classes.tsv (the
-same names in the same order for all) or .tokens.json. All appear together at the end, or none; what a killed run or
-a full disk leaves are *.partial files and OUT.journal, from which the same command goes on. OUT.bad.tsv lists what
-could not be packed: name, reason.
+OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx, its .classes.tsv (the same
+names in the same order for all) or .tokens.json, and its .sources.tsv. All appear together at the end, or none; what a
+killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command goes on. OUT.bad.tsv
+lists what could not be packed: name, reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator
 
-from mxtrain.data import recordio
-from mxtrain.data.record_writer import Replacement
-from mxtrain.data.records import classes_path
+from mxtrain.data import recordio, source_names
+from mxtrain.data.record_writer import Replacement, aside
+from mxtrain.data.records import classes_path, index_path
+from mxtrain.data.source_names import sources_path
 from mxtrain.errors import DataError, Scarce, Stopped, UsageError
 from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
 from tools.im2rec_wrapper import options as asked
@@ -125,7 +126,7 @@ def _settle_bad(run: Run, kind: str, bad_list: Path, skip_bad: bool) -> None:
 def _write_beside(
     run: Run, found: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
 ) -> None:
-    """The class list or the tokens' description of each file; then everything is on the disk."""
+    """The class list or the tokens' description of each file, and its sources; then everything is on the disk."""
     for file in run.files:
         if not file.num_records:
             raise DataError(f"no good item is left for {file.path}: give more, or ask for fewer files")
@@ -142,6 +143,21 @@ def _write_beside(
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
     for file in run.files:
         file.writer.sync()
+    _write_sources(run, found, whole_files)
+
+
+def _write_sources(run: Run, found: Source, whole_files: contextlib.ExitStack) -> None:
+    """Where each record is from, by its key; an interrupted run and its next come to the same lines."""
+    lists = {file.path: whole_files.enter_context(Replacement(sources_path(file.path))) for file in run.files}
+    for path, sources in lists.items():
+        with aside(index_path(path)).open("rb") as index:
+            sources.write(source_names.first_line(index))
+    keys = dict.fromkeys(lists, 0)
+    for file, item in run.packed():
+        lists[file.path].write(source_names.line(keys[file.path], found.told_name(item)))
+        keys[file.path] += 1
+    for sources in lists.values():
+        sources.sync()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import NamedTuple, Sequence
 
 from mxtrain.data.record_writer import aside
 from mxtrain.data.records import classes_path, index_path
+from mxtrain.data.source_names import sources_path
 from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper import order
 from tools.im2rec_wrapper.options import Options
@@ -42,9 +43,14 @@ def divide(items: Sequence[Item], out: Path, options: Options) -> list[Part]:
 def all_written(parts: Sequence[Part], out: Path) -> list[Path]:
     """Every file that may be written or removed on the way."""
     recs = [path for part in parts for path in part.paths]
-    whole = [file for rec in recs for file in (rec, index_path(rec), classes_path(rec), tokens_path(rec))]
+    whole = [file for rec in recs for file in beside_rec(rec)]
     whole.append(beside(out, ".bad.tsv"))
     return [*whole, *map(aside, whole), beside(out, ".journal")]
+
+
+def beside_rec(rec: Path) -> tuple[Path, ...]:
+    """A .rec and all that a pack writes beside it."""
+    return rec, index_path(rec), classes_path(rec), tokens_path(rec), sources_path(rec)
 
 
 def beside(out: Path, suffix: str) -> Path:

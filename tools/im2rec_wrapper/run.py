@@ -14,6 +14,7 @@ from typing import Any, Iterable, Iterator, Sequence, Tuple
 
 import numpy as np
 
+from mxtrain import plain
 from mxtrain.data.record_writer import RecordWriter
 from tools.im2rec_wrapper.journal import Checkpoint
 from tools.im2rec_wrapper.outcomes import Outcome
@@ -52,6 +53,7 @@ class Run:
         self.notes: Counter[str] = Counter()
         self.num_planned = sum(len(part.items) for part in parts)
         self.num_done = 0
+        self._parts = parts
         self._planned = ((number, item) for number, part in enumerate(parts) for item in part.items)
         remaining = iter(files)
         self._files_of_part = [list(itertools.islice(remaining, len(part.paths))) for part in parts]
@@ -72,7 +74,7 @@ class Run:
         """Write what becomes of the further items; yields after each."""
         for outcome, (number, item) in zip(outcomes, self._planned):
             if outcome.packed is None:
-                self.bad.append((self.num_done, _printable(item.name), outcome.reason))
+                self.bad.append((self.num_done, plain.printable(item.name), outcome.reason))
             else:
                 file = self._file_for(number)
                 file.write(item, outcome.packed.payload)
@@ -81,6 +83,16 @@ class Run:
             self.num_done += 1
             self._stamps.update(b"%r" % (outcome.stamp,))
             yield
+
+    def packed(self) -> Iterator[tuple[File, Item]]:
+        """All items that were written, an earlier run's too, in the order of each file."""
+        bad_positions = {position for position, _, _ in self.bad}
+        position = 0
+        for part, files in zip(self._parts, map(itertools.cycle, self._files_of_part)):
+            for item in part.items:
+                if position not in bad_positions:
+                    yield next(files), item
+                position += 1
 
     def checkpoint(self) -> Checkpoint:
         """Where the run is, once everything written is on the disk."""
@@ -101,8 +113,3 @@ def digest(stamps: Iterable[Stamp]) -> Digest:
     for stamp in stamps:
         found.update(b"%r" % (stamp,))
     return found
-
-
-def _printable(name: str) -> str:
-    """The name on one line of UTF-8, whatever the file system allows."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in name)

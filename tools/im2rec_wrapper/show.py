@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Iterable
 
 import cv2
 import numpy as np
@@ -13,7 +14,8 @@ from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Ints, Label
 from mxtrain.data.records import Records, open_records
 from mxtrain.errors import DataError, UsageError, nearest
-from tools.im2rec_wrapper import drawing
+from tools.im2rec_wrapper import copies_list, drawing, fingerprints
+from tools.im2rec_wrapper.copies_list import Line, Picture
 from tools.im2rec_wrapper.drawing import Canvas
 from tools.im2rec_wrapper.tokens import tokens_path
 
@@ -26,17 +28,54 @@ def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> 
     records = open_records(path)
     if tokens_path(path).exists():
         raise UsageError(f"{path} holds token ids, not pictures: there is nothing to show")
-    positions = _choose(records, num, class_name, seed)
-    num_columns = min(len(positions), _MOST_COLUMNS)
-    num_rows = -(-len(positions) // num_columns)
-    height, width = _TILE + _CAPTION + _GAP, _TILE + _GAP
+    positions = _choose(records, num, class_name, seed).tolist()
+    _draw((_tile(records, position, "key") for position in positions), len(positions), out)
+    return len(positions)
+
+
+def show_copies(path: Path, out: Path, num: int) -> tuple[int, int]:
+    """Write a sheet of the first `num` pairs in a list of copies, side by side; how many are on it, and in the list."""
+    lines = [line for line in copies_list.read(path) if line.pictures]
+    if not lines:
+        raise DataError(f"{path} lists no pairs with their .rec and key: there is nothing to show")
+    shown = lines[:num]
+    opened = {path: open_records(path) for path in {one.path for line in shown for one in line.pictures}}
+
+    def tile(line: Line, one: Picture) -> Canvas:
+        records = opened[one.path]
+        return _tile(records, _position(records, one, line.where), one.path.stem)
+
+    between = np.full((_TILE + _CAPTION, _GAP, 3), 255, np.uint8)
+    between[:_TILE] = _FRAME_COLOUR  # it joins the two
+    pairs = (
+        np.hstack([tile(line, left), between, tile(line, right)])
+        for line in shown
+        for left, right in [line.pictures]
+    )
+    _draw(pairs, len(shown), out, 2 * _TILE + _GAP)
+    return len(shown), len(lines)
+
+
+def _position(records: Records, one: Picture, where: str) -> int:
+    """Where the picture of a list of copies is, if it is still there."""
+    for position in np.flatnonzero(records.keys == one.key).tolist():
+        if fingerprints.written(fingerprints.digest(records.read(position).payload)) == one.digest:
+            return int(position)
+    raise DataError(
+        f"{where}: {records.path} has no such picture with key {one.key}; if it was packed again, check it again"
+    )
+
+
+def _draw(tiles: Iterable[Canvas], num_tiles: int, out: Path, tile_width: int = _TILE) -> None:
+    num_columns = min(num_tiles, _MOST_COLUMNS * _TILE // tile_width)
+    num_rows = -(-num_tiles // num_columns)
+    height, width = _TILE + _CAPTION + _GAP, tile_width + _GAP
     sheet = drawing.blank(num_rows * height + _GAP, num_columns * width + _GAP)
-    for place, position in enumerate(positions.tolist()):
+    for place, tile in enumerate(tiles):
         row, column = divmod(place, num_columns)
         top, left = _GAP + row * height, _GAP + column * width
-        sheet[top : top + height - _GAP, left : left + _TILE] = _tile(records, position)
+        sheet[top : top + height - _GAP, left : left + tile_width] = tile
     drawing.save_png(sheet, out)
-    return len(positions)
 
 
 def _choose(records: Records, num: int, class_name: str | None, seed: int) -> Ints:
@@ -65,7 +104,10 @@ def _label_of(records: Records, class_name: str) -> int:
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")
 
 
-def _tile(records: Records, position: int) -> Canvas:
+def _tile(records: Records, position: int, before_key: str) -> Canvas:
+    key = int(records.keys[position])
+    source = records.source_names().of(key)
+    named = f"{before_key} {key}" + (f": {source.rpartition('/')[2]}" if source else "")
     tile = drawing.blank(_TILE + _CAPTION, _TILE)
     tile[:_TILE] = _FRAME_COLOUR
     try:
@@ -73,14 +115,12 @@ def _tile(records: Records, position: int) -> Canvas:
         picture = _fit(cv2.cvtColor(images.decode(record.payload), cv2.COLOR_RGB2BGR))
     except (BadPicture, DataError):
         drawing.write(tile, "damaged", left=8, bottom=_TILE // 2, size=0.6)
-        drawing.write(
-            tile, f"key {records.keys[position]}", left=2, bottom=_TILE + 32, size=0.42, width=_TILE
-        )
+        drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
         return tile
     top, left = (_TILE - picture.shape[0]) // 2, (_TILE - picture.shape[1]) // 2
     tile[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
     drawing.write(tile, _caption(records, record.label), left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
-    drawing.write(tile, f"key {record.key}", left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
+    drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
     return tile
 
 

@@ -18,6 +18,7 @@ from mxtrain import regular
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.records import RecordFile, index_path
+from mxtrain.data.source_names import SourceNames, read_names, sources_path
 from tools.im2rec_wrapper.findings import Finding, Place, of_file
 
 Ids = npt.NDArray[np.uint64]
@@ -33,12 +34,14 @@ class Table(NamedTuple):
     keys: Ints
     labels: list[Label]
     has_checksums: bool  # one tag seen means that all records must have theirs
+    sources: SourceNames
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def place(self, number: int) -> Place:
-        return Place(self.path, number, int(self.keys[number]), int(self.offsets[number]))
+        key = int(self.keys[number])
+        return Place(self.path, number, key, int(self.offsets[number]), self.sources.of(key))
 
 
 @dataclasses.dataclass
@@ -58,7 +61,13 @@ def read_table(file: RecordFile) -> tuple[Table, list[Finding]]:
     num_keys = len(np.unique(ids))
     is_key = num_keys == len(ids) and not (ids >> np.uint64(63)).any()
     keys = ids.astype(np.int64) if is_key else np.arange(len(ids))
-    table = Table(file.path, np.array(seen.offsets, np.int64), keys, seen.labels, seen.has_checksums)
+    offsets = np.array(seen.offsets, np.int64)
+    try:
+        sources = read_names(file.path, index_path(file.path), keys, offsets)
+    except BadRecord as bad:
+        sources = SourceNames()
+        findings.append(of_file("sources", sources_path(file.path), str(bad)))
+    table = Table(file.path, offsets, keys, seen.labels, seen.has_checksums, sources)
     if table.has_checksums and num_keys < len(ids):
         findings.append(_repeated(table, ids))
     return table, findings + _check_index(table)

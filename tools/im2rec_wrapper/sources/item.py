@@ -31,6 +31,11 @@ class Source(NamedTuple):
     files: Sequence[Path] = ()  # those that hold or list the items
     path_of: Callable[[Item], str] | None = None  # where each item is a file of its own
     holds_text: bool = False
+    origin_of: Callable[[Item], str | None] | None = None  # where each item was packed from before
+
+    def told_name(self, item: Item) -> str:
+        """How a message names the item; as far back as is known."""
+        return (self.origin_of and self.origin_of(item)) or item.name
 
     def stamp(self, item: Item) -> tuple[int, ...]:
         """It changes when the item's own file does."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mxtrain.data.records import classes_path, index_path, open_records
+from mxtrain.data.records import Records, classes_path, index_path, open_records
 from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
 from tools.im2rec_wrapper.sources.labels import Given, settle
@@ -36,4 +36,9 @@ def read_rec(source: Path, multi_label: bool) -> Source:
         except DataError as error:
             raise BadItem(str(error)) from None
 
-    return Source(items, read, class_names, files=parts)
+    def origin_of(item: Item) -> str | None:
+        number, at = item.place
+        records: Records = files[number]
+        return records.source_names().of(int(records.keys[at]))
+
+    return Source(items, read, class_names, files=parts, origin_of=origin_of)
