@@ -22,7 +22,7 @@ import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
 
 from mxtrain import bounds, config, layout, names
 from mxtrain.errors import Stop, one_line
@@ -30,6 +30,9 @@ from mxtrain.kv import cluster as clusters
 from mxtrain.kv.cluster import Cluster
 from mxtrain.launch import tether
 from mxtrain.train import signals
+
+if TYPE_CHECKING:
+    from mxtrain.train.checkpoint import Checkpoint
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -164,7 +167,8 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier lives; it begins at step 1 again", out
             )
-        run_folder.describe(run, group)
+        has_ended = resume.has_ended(settled, data, resume_from)
+        beginning = run_folder.Beginning(run, resume_from, has_ended, group)
         for line in planned(settled, sources):
             logger.info("%s", line)
         fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, wishes))
@@ -178,15 +182,33 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         group.tell("start", -1)
         from mxtrain.train import loop
 
-        loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group)
-        found = run_folder.last_evaluation(out) if group.writes else None
-    if group.number == 0:
+        loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group, beginning)
+        if group.number == 0:
+            found = run_folder.last_evaluation(out)
+            print(ended(out, found) if beginning.has_come else as_it_was(resume_from), flush=True)
+
+
+def ended(out: Path, found: dict[str, Any] | None) -> str:
+    """The last line of a run, with its last evaluation."""
+    score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
+    return f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}"
+
+
+def as_it_was(found: Checkpoint | None) -> str:
+    """The last line of a run that had nothing left to do: what the records of the ended one say, and of which set."""
+    from mxtrain import run_folder
+
+    if found is None:
+        return "done: there was nothing to do"
+    path, state = found
+    record = run_folder.last_evaluation(path.resolve().parent.parent, state["step"])
+    score = "no evaluation"
+    if record is not None:
         score = (
-            f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
+            f"val accuracy {record['val_accuracy']:.4f}, val loss {record['val_loss']:.4f} at step {record['step']} "
+            f"on {state['config']['val']}"
         )
-        print(
-            f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}", flush=True
-        )
+    return f"done before, nothing is written: {score}; {path}"
 
 
 def serve(run: config.Run, cluster: Cluster) -> None:

@@ -1,7 +1,8 @@
 """The run folder: what a run leaves on disk beside its checkpoints.
 
 Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, kernels, command line, git
-state), `logs/`, and setting an older run aside when one starts anew in its folder.
+state), `logs/`, and setting an older run aside when one starts anew in its folder. What is there stays as it is
+until the run has its first record: one that fails before, or has nothing left to do, changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import logging
+import logging.handlers
 import os
 import platform
 import subprocess
@@ -22,6 +24,9 @@ from mxtrain import config, durable, kernels, machine, plain
 from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
+from mxtrain.train.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
 
 PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs/*")
 ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also at this moment
@@ -29,33 +34,58 @@ ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also
 
 @contextlib.contextmanager
 def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
-    """The run's folder, for this process alone, with the log going there too; of workers on a disk one holds it."""
+    """The run's folder, for this process alone; of workers on a disk one holds it."""
     out = Path(run.keep.out)
+    start_log(run.keep.log_level)
     if not group.writes:
-        start_log(run.keep.log_level)
         yield out
         return
+    logging.getLogger("mxtrain").addHandler(_Kept())
     with _named(out):
         handle = _lock(out)
     try:
         with _named(out):
             checkpoint.clean(out / "checkpoints")
-            if run.keep.resume == "never":
-                _set_aside(out)
-            start_log(run.keep.log_level, out / "logs" / "fit.log")
         yield out
     finally:
         os.close(handle)
 
 
-def describe(run: config.Run, group: Group = ALONE) -> None:
-    """Write down what is run, and with what."""
-    if not group.writes:
-        return
-    out = Path(run.keep.out)
-    with _named(out):
-        durable.replace(out / "config.yaml", config.to_yaml(run))
-        durable.replace(out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+class Beginning:
+    """What becomes of the folder with a run's first record; `has_come` tells whether there was one."""
+
+    def __init__(self, run: config.Run, found: Checkpoint | None, has_ended: bool, group: Group = ALONE):
+        """`found` is what the run goes on from, None for anew, and `has_ended` that no step of it is left."""
+        self.has_come = False
+        self._run, self._found, self._writes = run, found, group.writes
+        self._out = Path(run.keep.out)
+        self._replaces = found is None and any((self._out / "checkpoints").glob("*"))
+        if not (self._replaces or has_ended):
+            self._log()
+
+    def __call__(self) -> None:
+        """Set the older run aside, if one is to be, and write down what is run now, and with what."""
+        self.has_come = True
+        if not self._writes:
+            return
+        with _named(self._out):
+            if self._replaces:
+                aside = _set_aside(self._out)
+                logger.warning(
+                    "%s: the run that was here is %s now, its checkpoints are in %s",
+                    *(self._out, aside, aside / "checkpoints"),
+                )
+            self._log()
+            if self._found is not None:
+                checkpoint.set_aside_after(self._out / "checkpoints", self._found[1]["step"])
+            durable.replace(self._out / "config.yaml", config.to_yaml(self._run))
+            durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+
+    def _log(self) -> None:
+        """From here on the log goes to the folder too, with what was said before."""
+        if self._writes:
+            with _named(self._out):
+                log_to(self._out / "logs" / "fit.log")
 
 
 @contextlib.contextmanager
@@ -68,11 +98,13 @@ def _named(out: Path) -> Iterator[None]:
         ) from None
 
 
-def last_evaluation(out: Path) -> dict[str, Any] | None:
-    """The newest evaluation in metrics.jsonl."""
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    evaluations: list[dict[str, Any]] = [record for record in records if record["kind"] == "eval"]
-    return evaluations[-1] if evaluations else None
+def last_evaluation(out: Path, step: int | None = None) -> dict[str, Any] | None:
+    """The newest evaluation in metrics.jsonl, of those up to `step` where that is given."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    found = [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
+    return found[-1] if found else None
 
 
 def _lock(out: Path) -> int:
@@ -88,16 +120,15 @@ def _lock(out: Path) -> int:
     return handle
 
 
-def _set_aside(out: Path) -> None:
+def _set_aside(out: Path) -> Path:
     """Move what an older run left to previous-N: starting anew deletes nothing."""
     old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
-    if not any((out / "checkpoints").glob("*")):
-        return
     numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
     aside = out / f"previous-{max(numbers, default=0) + 1}"
     (aside / "logs").mkdir(parents=True)
     for path in old:
         path.rename(aside / path.relative_to(out))
+    return aside
 
 
 def _environment() -> dict[str, Any]:
@@ -134,6 +165,13 @@ class LogFile(logging.FileHandler):
             super().handleError(record)
 
 
+class _Kept(logging.handlers.MemoryHandler):
+    """What is said before it is known where to write it."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=1 << 16, flushLevel=logging.CRITICAL + 1)
+
+
 def start_log(level: str, path: Path | None = None) -> None:
     """From here on the log goes to stderr, and whole to a file if one is given."""
     root = logging.getLogger("mxtrain")
@@ -144,7 +182,19 @@ def start_log(level: str, path: Path | None = None) -> None:
     root.handlers = [to_terminal]
     root.propagate = False
     if path is not None:
-        path.parent.mkdir(exist_ok=True)
-        to_file = LogFile(str(path), encoding="utf-8")
-        to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        root.addHandler(to_file)
+        log_to(path)
+
+
+def log_to(path: Path) -> None:
+    """The log goes to this file too, first what was kept for it; once it does, nothing changes."""
+    root = logging.getLogger("mxtrain")
+    if any(isinstance(handler, LogFile) for handler in root.handlers):
+        return
+    path.parent.mkdir(exist_ok=True)
+    to_file = LogFile(str(path), encoding="utf-8")
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for kept in [handler for handler in root.handlers if isinstance(handler, _Kept)]:
+        root.removeHandler(kept)
+        kept.setTarget(to_file)
+        kept.flush()
+    root.addHandler(to_file)

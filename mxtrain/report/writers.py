@@ -145,21 +145,29 @@ class TensorBoard:
 
 @contextlib.contextmanager
 def open_sinks(
-    names: str, out: Path, num_steps: int, first_step: int, is_scored: bool = True, group: Group = ALONE
+    names: str,
+    out: Path,
+    num_steps: int,
+    first_step: int,
+    is_scored: bool = True,
+    group: Group = ALONE,
+    begin: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[Record], None]]:
     """A function that writes a record to metrics.jsonl and to what `--log` names.
 
     `first_step` steps are done, and evaluated if `is_scored`. Of several workers one tells, and one writes to a disk.
+    With the first record comes the time to `begin`, and only then are there files.
     """
-    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.writes else []
-    if group.number > 0:
-        names = "none"
-    if "console" in names.split(","):
-        sinks.append(Console(num_steps, first_step))
-    if "tensorboard" in names.split(","):
-        sinks.append(TensorBoard(out / "logs" / "tensorboard", last_step=first_step))
+    told = names.split(",") if group.number == 0 else []
+    sinks: list[Sink] = [Console(num_steps, first_step)] if "console" in told else []
+    has_begun = False
 
     def write(record: Record) -> None:
+        nonlocal has_begun
+        if not has_begun:
+            has_begun = True
+            begin()
+            sinks[:0] = _files(told, out, first_step, is_scored, group)
         for sink in sinks:
             sink.write(record)
 
@@ -168,3 +176,10 @@ def open_sinks(
     finally:
         for sink in sinks:
             sink.close()
+
+
+def _files(told: list[str], out: Path, first_step: int, is_scored: bool, group: Group) -> list[Sink]:
+    found: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.writes else []
+    if "tensorboard" in told:
+        found.append(TensorBoard(out / "logs" / "tensorboard", last_step=first_step))
+    return found

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from mxtrain.config import Run
 from mxtrain.errors import Diverged, Stop
@@ -40,10 +40,12 @@ def run(
     resume: Checkpoint | None,
     wishes: list[Stop],
     group: Group = ALONE,
+    begin: Callable[[], None] = lambda: None,
 ) -> None:
     """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint.
 
-    All workers of `group` do the same at the same time; those that write keep what comes of it.
+    All workers of `group` do the same at the same time; those that write keep what comes of it. Before anything does,
+    with the first record, comes the time to `begin`.
     """
     out, num_classes = Path(run.keep.out), len(data["class_names"])
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
@@ -53,7 +55,8 @@ def run(
     if progress.step >= num_steps:
         logger.info("%s", schedules.nothing_left(run.optim, steps_per_epoch, progress.step))
 
-    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, progress.score is not None, group)
+    is_scored = progress.score is not None
+    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, is_scored, group, begin)
     feeding = feed.opened(run, train, num_classes, progress.step, num_steps, group, progress.bad_records)
     with sinks as write, Saver(run.keep, group.advance) as saver, feeding as fed:
         saved, alarm = progress, Alarm()

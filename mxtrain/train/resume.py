@@ -14,8 +14,9 @@ from mxtrain import config, layout
 from mxtrain.data import fingerprint
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
-from mxtrain.train import checkpoint, schedules
+from mxtrain.train import checkpoint, early_stop, schedules
 from mxtrain.train.checkpoint import Checkpoint
+from mxtrain.train.early_stop import Best
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +55,21 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
     if found is not None:
         _refuse_another_curve(run, data, *found)
         before, step = config.from_flat(found[1]["config"]), found[1]["step"]
-        _warn_of_another_length(run.optim, before.optim, data, step)
         _warn_of_data_unknown(found, data)
-        if _is_scored_by_another(run.data, before.data, data, found[1]):
+        if not has_ended(run, data, found):
+            _warn_of_another_length(run.optim, before.optim, data, step)
+        if not has_ended(run, data, found) and _is_scored_by_another(run.data, before.data, data, found[1]):
             _warn_of_other_scores(run.data, before.data, step)
     return found
+
+
+def has_ended(run: config.Run, data: dict[str, Any], found: Checkpoint | None) -> bool:
+    """Whether no step is left to a run that goes on from there; an evaluation may be."""
+    if found is None:
+        return False
+    best, step = found[1].get("best"), found[1]["step"]
+    is_over = early_stop.is_over(best and Best(*best), run.optim.early_stop)
+    return is_over or step >= schedules.length(run.optim, data["num_samples"])[1]
 
 
 def of_run(out: Path, which: str) -> Checkpoint:

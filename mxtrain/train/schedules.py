@@ -185,10 +185,12 @@ def describe(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
 def nothing_left(optim: Optim, steps_per_epoch: int, step: int) -> str:
     """Which flag keeps a run that has come to `step` from going on."""
     of_epochs = optim.epochs * steps_per_epoch
-    limit = f"--epochs {optim.epochs} ({of_epochs} steps)"
+    limit, num_steps = f"--epochs {optim.epochs} ({of_epochs} steps)", of_epochs
     if 0 < optim.max_steps < of_epochs:
-        limit = f"--max-steps {optim.max_steps}"
-    return f"nothing left to do: {step} steps are done, and {limit} allows no more; a higher one goes on from here"
+        limit, num_steps = f"--max-steps {optim.max_steps}", optim.max_steps
+    fewer = " (it asks for fewer, and nothing is undone)" if num_steps < step else ""
+    done = f"nothing left to do: {step} steps are done, and {limit} allows no more{fewer}"
+    return f"{done}; a higher one goes on from here"
 
 
 def _checked(factor: Any, name: str, progress: float) -> float:

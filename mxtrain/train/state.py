@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import logging
 import zlib
-from pathlib import Path
 from typing import Any, Sequence
 
 import mxtrain
@@ -24,7 +23,7 @@ from mxtrain.kv.group import ALONE, Group, gather, together
 from mxtrain.kv.store import open_trainer
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, early_stop, nets, optimizers, precision, statistics, teacher, weights
+from mxtrain.train import early_stop, nets, optimizers, precision, statistics, teacher, weights
 from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.train.decay import exempt_from_decay
 from mxtrain.train.early_stop import Best
@@ -185,8 +184,6 @@ def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)
-    if parts.group.writes:
-        checkpoint.set_aside_after(Path(run.keep.out) / "checkpoints", state["step"])
     return _scored_alike(_progress(state), parts.group)
 
 

@@ -118,7 +118,7 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
         (tmp_path / f"long-{number}.rec").symlink_to(shapes / "train.rec")
     long_evaluation = ("--val", str(tmp_path / "long-*.rec"))
 
-    stop(rewritten(out / "config.yaml"), signal.SIGTERM, SIGTERM)
+    stop(rewritten(out / "logs" / "fit.log"), signal.SIGTERM, SIGTERM)
     assert stop(rewritten(out / "metrics.jsonl"), signal.SIGINT, SIGINT)["step"] < 6, "at the first step"
     end_of_epoch = out / "checkpoints" / "step-00000011"
     last = stop(end_of_epoch.exists, signal.SIGINT, SIGINT, *long_evaluation)

@@ -39,7 +39,13 @@ def test_what_was_saved_is_set_aside_and_what_is_half_written_is_dropped(
     for name in [*saved, ".writing-step-00000010"]:
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    with run_folder.held(config.parse(["--out", str(tmp_path), "--resume", "never"])):
+    run = config.parse(["--out", str(tmp_path), "--resume", "never"])
+    with run_folder.held(run):
+        beginning = run_folder.Beginning(run, None, has_ended=False)
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == saved, "until it begins"
+        assert (tmp_path / "metrics.jsonl").exists() and not beginning.has_come
+        beginning()
+        assert beginning.has_come
         assert list((tmp_path / "checkpoints").glob("*")) == []
     aside = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("previous-*/**/*")}
     kept = {"checkpoints", "checkpoints/step-00000005", "metrics.jsonl", "logs"}
