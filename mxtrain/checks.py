@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from mxtrain import arguments, bounds, kernels, layout, machine, names
-from mxtrain.config import Layout, Optim, Run
+from mxtrain.config import Keep, Layout, Optim, Run
 from mxtrain.errors import UsageError, nearest
 from mxtrain.kv import compressions, limits
 from mxtrain.models import known as models
@@ -116,6 +116,11 @@ def _check_model(run: Run) -> None:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
         raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
+    if run.keep.keep_best > Keep.keep_best and not (run.data.val or run.optim.overfit):
+        raise UsageError(
+            f"--keep-best {run.keep.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
+            "--keep-best out"
+        )
     if run.optim.overfit and (run.data.mixup or run.data.cutmix):
         raise UsageError(
             f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"

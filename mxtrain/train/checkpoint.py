@@ -29,6 +29,7 @@ Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
+NUM_READ = 2  # whole ones, before a cluster agrees on a step
 SYNC_BYTES = 64 << 20  # brought to disk at a time, so that a slow one is told from a dead one
 
 
@@ -120,23 +121,31 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def newest(folder: Path) -> Checkpoint | None:
     """The newest whole checkpoint, None where there is none at all; only as many are read as it takes."""
-    found = next(_whole(folder), None)
-    if found is None and _steps(folder):
+    return next(iter(_newest(folder, 1)), None)
+
+
+def whole_steps(folder: Path) -> dict[int, str]:
+    """Steps whose checkpoints others may choose from, oldest first, and whose they are.
+
+    The newest are read. Disks are one apart at most, so that the choice is among these; older ones have to look whole.
+    """
+    read = _newest(folder, NUM_READ)
+    states = [state for _, state in reversed(read)]
+    if len(read) == NUM_READ:  # else there are no others
+        glanced = [state for state in map(_glance, _steps(folder)) if state is not None]
+        states = [*(state for state in glanced if state["step"] < states[0]["step"]), *states]
+    return {state["step"]: str(state.get("job", "")) for state in states}
+
+
+def _newest(folder: Path, number: int) -> list[Checkpoint]:
+    """So many whole ones, newest first; DataError where there are some, but none that can be read."""
+    found = list(itertools.islice(_whole(folder), number))
+    if not found and _steps(folder):
         raise DataError(
             f"{folder}: holds checkpoints, but none that can be read; repair one, or give --resume never "
             "(which keeps them) or another --out"
         )
     return found
-
-
-def whole_steps(folder: Path) -> dict[int, str]:
-    """The newest step whose checkpoint is whole, and those before it that look so, oldest first; and whose they are."""
-    found = newest(folder)
-    if found is None:
-        return {}
-    last: int = found[1]["step"]
-    states = [state for state in map(_glance, _steps(folder)) if state is not None and state["step"] < last]
-    return {state["step"]: str(state.get("job", "")) for state in [*states, found[1]]}
 
 
 def path_of(folder: Path, step: int) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from mxtrain.data import record_writer
 from mxtrain.data.given import GivenBatches
 from mxtrain.data.records import open_records
 from mxtrain.errors import DataError
+from mxtrain.kv import rollcall
 from mxtrain.train import card, checkpoint, resume
 from mxtrain.train.checkpoint import Snapshot
+from tests.unit.jobs import place
 
+IDENTITY = {"node": "worker", "host": "a", "boot_id": "", "pid": 1}
 ORIGINS = {"pretrained": None, "teacher": None}
 
 
@@ -86,8 +90,32 @@ def test_who_begins_anew_is_not_kept_from_it_by_what_cannot_be_read(tmp_path: Pa
         card_of(tmp_path, records)
 
 
-def test_a_damaged_checkpoint_is_none_of_them(tmp_path: Path) -> None:
+def damage(out: Path, *steps: int) -> None:
+    for step in steps:
+        path = checkpoint.path_of(out / "checkpoints", step) / "weights.params"
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+@pytest.mark.parametrize(
+    ("damaged", "offered"),
+    [((9,), [3, 6]), ((6,), [3, 9]), ((6, 9), [3]), ((3, 9), [6]), ((3, 6), [9]), ((), [3, 6, 9])],
+)
+def test_a_damaged_checkpoint_is_none_of_them(
+    tmp_path: Path, damaged: tuple[int, ...], offered: list[int]
+) -> None:
     saved(tmp_path, 3, 6, 9)
-    path = tmp_path / "checkpoints" / "step-00000009" / "weights.params"
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert card_of(tmp_path, open_records(rec(tmp_path / "a.rec", 2)))["checkpoints"] == [3, 6]
+    damage(tmp_path, *damaged)
+    found = card_of(tmp_path, open_records(rec(tmp_path / "a.rec", 2)))
+    assert found["checkpoints"] == offered and found["savers"] == [f"job {step}" for step in offered]
+
+
+def test_workers_on_disks_of_their_own_agree_on_a_step_that_is_whole_on_all(tmp_path: Path) -> None:
+    """Each has another one that only looks whole."""
+    records, cards = open_records(rec(tmp_path / "a.rec", 2)), []
+    for number, damaged in enumerate((6, 9)):
+        out = tmp_path / str(number)
+        saved(out, 3, 6, 9)
+        damage(out, damaged)
+        words = json.loads(json.dumps({"role": "worker", **IDENTITY, **card_of(out, records)}))
+        cards.append(rollcall.card_of(words))
+    assert rollcall.resume_step(cards, place("worker", 1)) == 3

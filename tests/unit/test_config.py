@@ -252,6 +252,7 @@ REFUSED = [
     ("--loss focal:gama=3", "gamma"),
     ("--loss focal:gamma=0.5", "1 to 10"),
     ("--early-stop 3", "--early-stop 3 needs --val"),
+    ("--keep-best 2", "--keep-best 2 needs --val"),
     ("--overfit -1", "--overfit -1: give 0 or more"),
     ("--overfit 1 --mixup 0.2", "--mixup"),
     ("--distill-weight 1.5", "--distill-weight 1.5"),
