@@ -13,12 +13,12 @@ import logging
 import math
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
 from mxtrain import durable
 from mxtrain.kv.group import ALONE, Group
+from mxtrain.report import progress
 
 logger = logging.getLogger(__name__)
 
@@ -76,50 +76,39 @@ def _whole_records(path: Path) -> Iterator[Record]:
 
 
 class Console:
-    """A progress bar on a terminal, a plain line now and then elsewhere."""
+    """A progress bar on a terminal; elsewhere a plain line at the first step and the last, and now and then between."""
 
     def __init__(
-        self, num_steps: int, first_step: int, stream: TextIO | None = None, every_seconds: float = 10.0
+        self,
+        num_steps: int,
+        first_step: int,
+        stream: TextIO | None = None,
+        every_seconds: float = progress.LINE_SECONDS,
     ):
-        self.stream = stream if stream is not None else sys.stderr  # None where it was closed
-        self.num_steps, self.every_seconds = num_steps, every_seconds
-        self.last_line = -every_seconds
-        self.bar: Any = None
-        if self.stream is not None and self.stream.isatty():
-            from tqdm import tqdm
-
-            bar = {"total": num_steps, "initial": first_step, "unit": "step", "dynamic_ncols": True}
-            self.bar = tqdm(file=self.stream, **bar)
+        self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
+        self.epoch: int | None = None
+        # The stream is None where it was closed.
+        self.progress = progress.Progress(stream if stream is not None else sys.stderr, num_steps, first_step)
 
     def write(self, record: Record) -> None:
-        try:
-            self._show(record)
-        except (OSError, ValueError):  # whoever read it is gone; training goes on
-            self.stream, self.bar = None, None
+        if record["kind"] == "eval":
+            shown = _shown(record, ("val_loss", "val_accuracy"))
+            self.progress.line(f"epoch {record['epoch']}: " + ", ".join(shown))
+            return
+        shown = _shown(record, ("loss", "accuracy", "lr", "images_per_second"))
+        text = f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: " + ", ".join(shown)
+        beside = ", ".join(_shown(record, ("loss", "lr")))
+        self.progress.at(record["step"], text, beside, self._every_seconds(record))
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if self.bar is not None:
-                self.bar.close()
+        self.progress.close()
 
-    def _show(self, record: Record) -> None:
-        if self.stream is None:
-            return
-        if record["kind"] == "eval":
-            self._line(f"epoch {record['epoch']}: " + ", ".join(_shown(record, ("val_loss", "val_accuracy"))))
-        elif self.bar is not None:
-            self.bar.update(record["step"] - self.bar.n)
-            self.bar.set_postfix_str(", ".join(_shown(record, ("loss", "lr"))))
-        elif time.monotonic() - self.last_line >= self.every_seconds or record["step"] == self.num_steps:
-            shown = ", ".join(_shown(record, ("loss", "accuracy", "lr", "images_per_second")))
-            self._line(f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: {shown}")
-            self.last_line = time.monotonic()
-
-    def _line(self, text: str) -> None:
-        if self.bar is not None:
-            self.bar.write(text, file=self.stream)
-        else:
-            print(text, file=self.stream, flush=True)
+    def _every_seconds(self, record: Record) -> float:
+        """How long ago the last line may be before this step has one; an epoch begins with one, unless it is short."""
+        begins, self.epoch = self.epoch != record["epoch"], record["epoch"]
+        if record["step"] in (self.first_step + 1, self.num_steps):
+            return 0.0
+        return self.every_seconds / 10 if begins else self.every_seconds
 
 
 def _shown(record: Record, names: Any) -> list[str]:

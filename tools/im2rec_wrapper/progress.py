@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, a plain line now and then elsewhere."""
+"""How far packing and checking are, as their items pass."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ import sys
 import time
 from typing import Iterable, Iterator, TypeVar
 
-from tqdm import tqdm
+from mxtrain.report.progress import Progress
 
 T = TypeVar("T")
-LINE_EVERY_SECONDS = 10.0
 
 
 def shown(outcomes: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images") -> Iterator[T]:
     """The same outcomes, their number shown on stderr as they pass; an earlier run had `num_before`."""
-    if sys.stderr.isatty():
-        yield from tqdm(outcomes, total=num_expected, initial=num_before, unit=f" {unit}", smoothing=0.05)
-        return
-    started = last_line = time.monotonic()
-    for count, outcome in enumerate(outcomes, 1):
-        yield outcome
-        now = time.monotonic()
-        if now - last_line >= LINE_EVERY_SECONDS:
-            rate = count / (now - started)
-            left = (num_expected - num_before - count) / rate
-            print(
-                f"{num_before + count} of {num_expected} {unit}, {rate:.0f} a second, {left:.0f} s left",
-                file=sys.stderr,
-            )
-            last_line = now
+    progress = Progress(sys.stderr, num_expected, num_before, f" {unit}")
+    started = time.monotonic()
+    try:
+        for count, outcome in enumerate(outcomes, 1):
+            yield outcome
+            rate = count / max(time.monotonic() - started, 1e-9)
+            done = num_before + count
+            progress.at(done, f"{done} of {num_expected} {unit}, {rate:.0f} a second")
+    finally:
+        progress.close()
