@@ -6,11 +6,11 @@ Owns the differences between YAML and a command line. Which flags there are is `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from mxtrain.errors import UsageError, nearest
 
-# How a flag that is one string names several things.
+# How a flag that is one string names several things, which may be a list in a file.
 JOINED = {
     "train": "files joined by commas",
     "val": "files joined by commas",
@@ -36,6 +36,9 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
                 raise UsageError(f"--config {path}: unknown key '{key}'{nearest(key, defaults)}")
             if key in found:
                 raise UsageError(f"--config {path}: {key} is given twice; give it once")
+            if isinstance(node, yaml.SequenceNode) and key in JOINED:
+                found[key] = _joined(path, key, node.value)
+                continue
             if not isinstance(node, yaml.ScalarNode):
                 raise UsageError(_of_several(path, key, defaults[key]))
             value = loader.construct_object(node)
@@ -47,10 +50,31 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"--config {path}: not YAML: {' '.join(str(error).split())}") from None
 
 
+def _joined(path: str, key: str, nodes: Sequence[Any]) -> str:
+    """The one string that the flag takes for a list."""
+    separator, texts = (
+        "+" if JOINED[key].endswith("+") else ",",
+        [getattr(node, "value", None) for node in nodes],
+    )
+    for text in texts:
+        if not (text and isinstance(text, str)):
+            raise UsageError(
+                f"--config {path}: {key}: a list of strings, none of them empty; or leave it out"
+            )
+        if separator in text:
+            raise UsageError(
+                f"--config {path}: {key}: '{text}' holds a '{separator}', which stands between two; give them as two"
+            )
+    if not texts:
+        raise UsageError(f"--config {path}: {key} is an empty list; give a value or leave the line out")
+    return separator.join(texts)
+
+
 def _of_several(path: str, key: str, default: Any) -> str:
+    if key in JOINED:
+        return f"--config {path}: {key}: give one string, {JOINED[key]}, or a list of them"
     if isinstance(default, str) or default is None:
-        joined = f", {JOINED[key]}" if key in JOINED else ""
-        return f"--config {path}: {key}: give one string{joined}, and no list"
+        return f"--config {path}: {key}: give one string, and no list"
     return f"--config {path}: {key}: give one value, and no list"
 
 

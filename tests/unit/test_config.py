@@ -128,6 +128,21 @@ def test_off_and_none_are_one_word(tmp_path: Path) -> None:
     assert (run.model.amp, run.data.cache) == ("off", "none")
 
 
+def test_a_list_is_what_the_flag_joins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "train: [a.rec, 007]\nval:\n- b.rec\nfreeze: ['conv1.*', fc]\naugment: [pad_crop:pad=2, flip]\n"
+    )
+    run = config.read(path)
+    assert (run.data.train, run.data.val, run.model.freeze) == ("a.rec,007", "b.rec", "conv1.*,fc")
+    assert run.data.augment == "pad_crop:pad=2+flip"
+    with pytest.raises(SystemExit):
+        config.parse(["--config", str(path), "--print-config"])
+    path.write_text(capsys.readouterr().out)
+    assert config.read(path) == run
+    assert config.parse(["--config", str(path), "--train", "c.rec"]).data.train == "c.rec"
+
+
 def test_a_switch(tmp_path: Path) -> None:
     assert config.parse(["--zero-gamma", "--seed", "1"]).model.zero_gamma
     assert not config.parse(["--zero-gamma", "false"]).model.zero_gamma
@@ -177,9 +192,11 @@ def test_wrong_flags_are_named(arguments: list[str], words: list[str]) -> None:
         ("- 1", ["batch_size: 64"]),
         ("augment: null", ["augment"]),
         ("decay_all: maybe", ["decay_all", "true or false", "'maybe'"]),
-        ("train: [a.rec, b.rec]", ["run.yaml: train: give one string, files joined by commas, and no list"]),
+        ("train: [a.rec, [b.rec]]", ["run.yaml: train: a list of strings"]),
+        ("train: ['a,b.rec', c.rec]", ["run.yaml: train: 'a,b.rec' holds a ','"]),
+        ("train: []", ["run.yaml: train is an empty list"]),
         ("val: {a: 1}", ["run.yaml: val: give one string, files joined by commas"]),
-        ("augment: [flip]", ["run.yaml: augment: give one string, names joined by +"]),
+        ("augment: [flip, pad_crop+flip]", ["run.yaml: augment: 'pad_crop+flip' holds a '+'"]),
         ("out: [a]", ["run.yaml: out: give one string, and no list"]),
         ("lr: [1]", ["run.yaml: lr: give one value, and no list"]),
         ("lr: 0.1\nseed: 1\nlr: 0.2", ["run.yaml: lr is given twice"]),
