@@ -52,10 +52,8 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 def _joined(path: str, key: str, nodes: Sequence[Any]) -> str:
     """The one string that the flag takes for a list."""
-    separator, texts = (
-        "+" if JOINED[key].endswith("+") else ",",
-        [getattr(node, "value", None) for node in nodes],
-    )
+    separator = "+" if JOINED[key].endswith("+") else ","
+    texts: list[Any] = [node.value for node in nodes]
     for text in texts:
         if not (text and isinstance(text, str)):
             raise UsageError(
