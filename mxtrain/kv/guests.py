@@ -14,6 +14,7 @@ import time
 from typing import Any, Sequence
 
 from mxtrain.errors import RestartMe, UsageError
+from mxtrain.kv import leave
 from mxtrain.kv.cluster import Cluster
 from mxtrain.kv.line import MAX_RAW_BYTES, Closed, Line, Malformed, Message
 from mxtrain.kv.rollcall import Card
@@ -43,9 +44,7 @@ class Guest:
     @property
     def where(self) -> str:
         """The end of a sentence: what it was last heard to be at."""
-        if self.step >= 0:
-            return f", at step {self.step} ({self.phase})"
-        return f", in {self.phase}" if self.phase else ""
+        return leave.place(self.phase, self.step)
 
 
 class Guests:

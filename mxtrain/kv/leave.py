@@ -74,6 +74,13 @@ def say(text: str) -> None:
         left = left[os.write(2, left[: select.PIPE_BUF]) :]
 
 
+def place(phase: str, step: int) -> str:
+    """The end of a sentence: what a process was at."""
+    if step >= 0:
+        return f", at step {step} ({phase})"
+    return f", in {phase}" if phase else ""
+
+
 def readable(reason: str) -> str:
     """One line of bounded length for terminals and logs, whoever wrote it."""
     line = "".join(letter if letter.isprintable() else " " for letter in " ".join(reason.split()))

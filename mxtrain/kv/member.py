@@ -112,7 +112,7 @@ class Member:
         if stop is not None:
             self.fail(stop.exit_code, str(stop))
         leave.say("".join(traceback.format_exception(kind, error, trace)))
-        self.fail(BUG, told(error))
+        self.fail(BUG, told(error) + leave.place(*self._mark[:2]))
 
     def tell(self, phase: str, step: int) -> None:
         """Progress was made; the next beat carries it."""

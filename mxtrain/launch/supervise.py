@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -24,9 +25,16 @@ from mxtrain.launch import logs
 from mxtrain.launch.life import POLL_SECONDS, Ending, Patience, Wishes, deciding, live, wishes
 from mxtrain.launch.plan import WORKER, Process
 
-GAVE_UP = 1
+GAVE_UP = 1  # and what Python ends with after a traceback
 FINAL = (USAGE, DATA, DIVERGED)
 LONGEST_PAUSE_SECONDS = 60.0
+# What the last line of an ending holds besides the error, and what an error is that may pass by itself.
+WHO = re.compile(
+    r"^.* exit code \d+: |\bmxtrain[.\w]*: |\b(?:scheduler|server|worker)(?:-\d+)?: |0x[0-9a-f]+"
+)
+CHANCE = re.compile(
+    r", at step [1-9]|was killed by SIG|did not end by itself|OSError|Connection|Timeout|[Mm]emory"
+)
 
 Group = Callable[[int], List[Process]]  # the processes of a life, from its number
 Checkpoints = Dict[int, Tuple[int, int]]  # what tells a step's checkpoint from one that was there before
@@ -60,7 +68,7 @@ def policy(run: Run) -> Policy:
 
 def supervise(group: Group, policy: Policy) -> int:
     """Live until the job is done, stopped or beyond help; the exit code says which."""
-    older, newest, num_restarts = policy.checkpoints(), -1, 0
+    older, newest, num_restarts, told = policy.checkpoints(), -1, 0, None
     unix_sockets.sweep()  # also of an earlier job that was killed whole
     lives: list[list[Ending]] = []
     with wishes() as wished, _kept(policy.out) as is_there:
@@ -77,8 +85,10 @@ def supervise(group: Group, policy: Policy) -> int:
             before, newest = newest, max(newest, newest_step(policy.checkpoints(), older))
             if newest > before or _is_settled(endings, policy):
                 num_restarts = 0
-            if num_restarts == policy.max_restarts:
-                code = _give_up(endings, policy)
+            told_before, told = told, failure(endings) if newest < 0 else None
+            is_last = num_restarts == policy.max_restarts
+            if is_last or (told is not None and told == told_before):
+                code = _give_up(endings, policy, is_last)
                 break
             num_restarts += 1
             _tell(endings, num_restarts, policy)
@@ -164,6 +174,15 @@ def describe(ending: Ending) -> str:
     )
 
 
+def failure(endings: list[Ending]) -> str | None:
+    """The words of a traceback before the first step, whoever says them; None where another life may do without it."""
+    ending = cause(endings)
+    words = ending.last_lines[-1] if ending.last_lines else ""
+    if ending.was_pushed or ending.code != GAVE_UP or not words or CHANCE.search(words):
+        return None
+    return WHO.sub("", words)
+
+
 def checkpoints(out: Path) -> Checkpoints:
     """By step, from the names of folders alone: whether they are whole is for the workers to find."""
     found: Checkpoints = {}
@@ -204,17 +223,17 @@ def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
     )
 
 
-def _give_up(endings: list[Ending], policy: Policy) -> int:
+def _give_up(endings: list[Ending], policy: Policy, is_last: bool) -> int:
     """Without restarts of its own the group leaves them to whoever started it."""
     ending = cause(endings)
     _repeat(ending)
     if not policy.max_restarts:
         logs.say(f"{describe(ending)}; the same command goes on from the newest checkpoint")
         return RESTART_ME
-    logs.say(
-        f"{describe(ending)}; given up after {policy.max_restarts} restarts without a newer checkpoint "
-        f"(--max-restarts); see {ending.process.log}"
-    )
+    why = f"after {policy.max_restarts} restarts without a newer checkpoint (--max-restarts)"
+    if not is_last:
+        why = "as it was the same in the life before, and no step was taken in either"
+    logs.say(f"{describe(ending)}; given up {why}; see {ending.process.log}")
     return GAVE_UP
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from pathlib import Path
@@ -83,6 +84,30 @@ def test_a_worker_that_raises_ends_the_job_with_its_own_words(tmp_path: Path) ->
         assert job.traces.left() == []
     assert job.said().count("the user's own code broke") > 1
     assert "worker-1" in job.said() and "given up after 1 restart" in job.said()
+
+
+# Read by Python at its start.
+OTHER_NUMPY = """
+import os, numpy
+if os.environ.get("DMLC_ROLE") == "worker":
+    del numpy.ascontiguousarray
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_library_without_what_is_asked_of_it_is_not_asked_a_third_time(
+    data: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "sitecustomize.py").write_text(OTHER_NUMPY)
+    path = f"{tmp_path / 'library'}:{os.environ.get('PYTHONPATH', samples.ROOT)}"
+    with started(tmp_path, *data, *CLUSTER, PYTHONPATH=path) as job:
+        assert until(job.has_ended, DONE_SECONDS)
+        said = job.said()
+        assert job.process.returncode == 1, said
+    assert "AttributeError: module 'numpy' has no attribute 'ascontiguousarray'" in said
+    assert "restart 1 of 3" in said and "restart 2 of 3" not in said
+    assert "given up as it was the same in the life before" in said
 
 
 @contextlib.contextmanager

@@ -97,6 +97,38 @@ def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> 
     assert job.log("worker-1").count("--- worker-1, life") == 3
 
 
+FAILS = "(print({!r}, file=sys.stderr), sys.exit(1))"
+MISSING = "AttributeError: module 'numpy' has no attribute 'boolean'"
+
+
+@pytest.mark.parametrize("where", ["", ", at step 0 (step)"])
+def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
+    start: Callable[..., Job], where: str
+) -> None:
+    """Whoever says it, and to whomever: here the worker itself, then those who have heard of it."""
+    own, heard = FAILS.format(MISSING + where), FAILS.format(f"mxtrain.fit: worker-1: {MISSING}{where}")
+    job = start(max_restarts=9, scheduler=f"life and {heard}; wait()", worker_1=f"life or {own}; wait()")
+    code, _, stderr = job.ended()
+    assert code == 1
+    assert (
+        f"scheduler ended with exit code 1: worker-1: {MISSING}{where}; given up as it was the same" in stderr
+    )
+    assert "restart 1 of 9" in stderr and "restart 2 of 9" not in stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{MISSING}, at step 7 (step)",
+        "TypeError: of life {life}",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+    ],
+)
+def test_what_may_go_well_another_time_is_tried_again(start: Callable[..., Job], words: str) -> None:
+    code, _, stderr = start(max_restarts=2, worker_0=FAILS.replace("{!r}", f"f{words!r}")).ended()
+    assert code == 1 and "given up after 2 restarts" in stderr
+
+
 def test_a_newer_checkpoint_forgives(start: Callable[..., Job]) -> None:
     (job_0, job_1) = (
         "save(10 * life) if life < 4 else None; life > 3 or wait()",
