@@ -35,8 +35,9 @@ def listeners(pid: int) -> list[Listener]:
 
 def unix_paths(pid: int) -> list[Path]:
     """The files at which a process listens for others on its host."""
+    inodes = _inodes(pid)
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return [Path(line[7]) for line in lines if line[6] in _inodes(pid) and line[7:] and line[7][0] == "/"]
+    return sorted({Path(line[7]) for line in lines if line[6] in inodes and line[7:] and line[7][0] == "/"})
 
 
 def _inodes(pid: int) -> set[str]:

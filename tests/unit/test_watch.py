@@ -181,7 +181,8 @@ def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: P
     assert set(jobs.codes(slow).values()) == {0}, [node.said for node in slow.values()]
     assert set(jobs.codes(hanging).values()) == {75}
     for node in hanging.values():
-        assert "worker-1 (" in node.said and re.search(r"made no progress for (2\.[5-9]|3\.)", node.said)
+        found = re.search(r"worker-1 \(.*\) made no progress for ([\d.]+) s", node.said)
+        assert found and float(found.group(1)) >= times.start
 
 
 def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
