@@ -18,8 +18,8 @@ from mxtrain.train.gradients import GradientSum
 IDS = [[0, 3, 3], [7, 1, 3], [9, 9, 2], [4, 0, 5]]
 
 
-def trained(layer: Any, contexts: list[Any], optimizer: Any) -> np.ndarray[Any, Any]:
-    """After five steps of four micro-batches; the last step uses a few rows only."""
+def trained(layer: Any, contexts: list[Any], optimizer: Any, scale: float = 1.0) -> np.ndarray[Any, Any]:
+    """After five steps of four micro-batches, with a loss scale; the last step uses a few rows only."""
     layer.initialize(mx.init.Constant(0.5), ctx=contexts)
     trainer = open_trainer([layer.weight], optimizer, "local")
     for step in range(5):
@@ -28,11 +28,12 @@ def trained(layer: Any, contexts: list[Any], optimizer: Any) -> np.ndarray[Any, 
             context = contexts[number % len(contexts)]
             gradients.before(context)
             with mx.autograd.record():
-                losses = layer(mx.nd.array(ids, ctx=context)) ** 3 * (number + 1)
+                losses = layer(mx.nd.array(ids, ctx=context)) ** 3 * (number + 1) * scale
             losses.backward()
         gradients.settle()
         trainer.begin()
         trainer.finish()
+        gradients.unscale(scale)
         trainer.apply(optimizer.lr, 1 / 7)
     for context in contexts[1:]:
         assert (layer.weight.data(context).asnumpy() == layer.weight.data(contexts[0]).asnumpy()).all()
@@ -46,6 +47,16 @@ def test_plain_sgd_makes_the_weights_of_a_dense_table(num_contexts: int) -> None
     dense = trained(mx.gluon.nn.Embedding(10, 4), contexts, mx.optimizer.SGD(learning_rate=0.1))
     np.testing.assert_allclose(sparse, dense, atol=1e-6)
     assert (sparse[3] != 0.5).all() and (sparse[[6, 8]] == 0.5).all()
+
+
+@pytest.mark.parametrize("num_contexts", [1, 2])
+def test_a_loss_scale_that_is_a_power_of_two_moves_no_bit(num_contexts: int) -> None:
+    contexts = [mx.cpu(number) for number in range(num_contexts)]
+    plain, scaled = (
+        trained(SparseEmbedding(10, 4), contexts, mx.optimizer.SGD(learning_rate=0.1), scale)
+        for scale in (1.0, 1024.0)
+    )
+    assert (plain == scaled).all()
 
 
 def test_a_momentum_moves_only_rows_that_are_used() -> None:
