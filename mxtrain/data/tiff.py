@@ -79,7 +79,9 @@ def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
             struct.pack_into(order + "HIHH", told, tags[number].at + 2, 3, 1, value, 0)
     pairs = cv2.imdecode(np.frombuffer(told, np.uint8), cv2.IMREAD_UNCHANGED)
     if pairs is None or pairs.dtype != np.uint16 or pairs.ndim != 2:
-        raise BadPicture("it is damaged, or TIFF of gray with alpha that OpenCV does not read")
+        raise BadPicture(
+            "it is damaged, or TIFF of gray with alpha that OpenCV does not read; convert it to PNG"
+        )
     both: npt.NDArray[Any] = pairs.astype(order + "u2").view(np.uint8).reshape(*pairs.shape, 2)
     if has_differences:
         both = np.cumsum(both, axis=1, dtype=np.uint8)

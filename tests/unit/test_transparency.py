@@ -135,6 +135,13 @@ def test_gray_tiff_of_16_bits_with_alpha_is_refused_in_words() -> None:
         images.decode(payload)
 
 
+def test_gray_tiff_with_alpha_that_opencv_does_not_read_is_refused_in_words() -> None:
+    file = io.BytesIO()
+    IMAGES["LA"].save(file, "TIFF", compression="jpeg", tiffinfo={338: 2})
+    with pytest.raises(BadPicture, match="gray with alpha that OpenCV does not read; convert it to PNG"):
+        images.decode(file.getvalue())
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
 def test_the_transparent_level_of_a_gray_png_is_white(depth: int) -> None:
     """Held against the PNG specification: Pillow agrees at 1 and 8 bits, and forgets to scale the others."""
