@@ -23,6 +23,7 @@ from mxtrain.report import progress
 logger = logging.getLogger(__name__)
 
 Record = Dict[str, Any]
+FLUSH_SECONDS = 30.0  # from TensorBoard's events in memory to its file
 
 
 class Sink(Protocol):
@@ -116,20 +117,45 @@ def _shown(record: Record, names: Any) -> list[str]:
 
 
 class TensorBoard:
-    """The same numbers as TensorBoard scalars."""
+    """The same numbers as TensorBoard scalars.
+
+    Written here, and not by SummaryWriter's thread: that dies of a full disk, and whoever writes then waits for ever.
+    """
 
     def __init__(self, folder: Path, last_step: int):
-        from tensorboardX import SummaryWriter
+        from tensorboardX import event_file_writer, summary
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-        self.writer = SummaryWriter(str(folder), purge_step=last_step + 1)
+        self._folder, self._event, self._scalar = folder, Event, summary.scalar
+        with durable.written(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._writer = event_file_writer.EventsWriter(str(folder / "events"))
+        begin = Event(step=last_step + 1, session_log=SessionLog(status=SessionLog.START))
+        self._add(begin)  # hides what an earlier run has told of the steps from there on
+        self._flush()
 
     def write(self, record: Record) -> None:
+        event = self._event(step=record["step"])
         for name, value in record.items():
             if name not in ("kind", "step", "epoch", "time") and isinstance(value, (int, float)):
-                self.writer.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+                event.summary.MergeFrom(self._scalar(f"{record['kind']}/{name}", value))
+        self._add(event)
+        if time.monotonic() - self._flushed_seconds >= FLUSH_SECONDS:
+            self._flush()
 
     def close(self) -> None:
-        self.writer.close()
+        with contextlib.suppress(OSError):  # as in JsonLines
+            self._writer.close()
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = time.time()
+        with durable.written(self._folder):
+            self._writer.write_event(event)
+
+    def _flush(self) -> None:
+        self._flushed_seconds = time.monotonic()
+        with durable.written(self._folder):
+            self._writer.flush()
 
 
 @contextlib.contextmanager

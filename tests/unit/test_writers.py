@@ -5,7 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import struct
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
 
 import pytest
 
@@ -118,3 +124,61 @@ def test_a_bar_on_a_terminal() -> None:
     console.write(record(3))
     console.close()
     assert "3/3" in stream.getvalue() and "\r" in stream.getvalue()
+
+
+TENSORBOARD = """
+import resource, signal, sys
+from pathlib import Path
+from mxtrain.errors import UsageError
+from mxtrain.report import writers
+writers.FLUSH_SECONDS = float(sys.argv[3])
+sink = writers.TensorBoard(Path(sys.argv[1]), last_step=2)
+if int(sys.argv[2]):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # EFBIG, as ENOSPC
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    for step in range(3, 3000):
+        sink.write({"kind": "train", "step": step, "epoch": 1, "loss": 0.5, "applied": True})
+except UsageError as error:
+    print(error)
+sink.close()
+"""
+
+
+def said_with_tensorboard(folder: Path, limit: int, flush_seconds: float) -> str:
+    line = [sys.executable, "-c", TENSORBOARD, str(folder), str(limit), str(flush_seconds)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("flush_seconds", [0.0, 1000.0])
+def test_a_full_disk_does_not_hold_tensorboards_sink(tmp_path: Path, flush_seconds: float) -> None:
+    pytest.importorskip("tensorboardX")
+    said = said_with_tensorboard(tmp_path / "logs" / "tensorboard", 20000, flush_seconds)
+    assert said.startswith(f"{tmp_path}/logs/tensorboard: cannot be written (File too large); make room")
+
+
+def test_tensorboard_reads_what_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    assert said_with_tensorboard(tmp_path, 0, 1000.0) == ""
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    events = [event_of(data) for data in tfrecords(path.read_bytes())]
+    assert events[0].file_version == "brain.Event:2"
+    assert events[1].step == 3 and events[1].session_log.status == 1, "START hides older steps from 3 on"
+    assert [event.step for event in events[2:]] == list(range(3, 3000))
+    values = {value.tag: value.simple_value for value in events[-1].summary.value}
+    assert values == {"train/loss": 0.5, "train/applied": 1.0}
+
+
+def tfrecords(content: bytes) -> Iterator[bytes]:
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        yield content[12 : 12 + length]
+        content = content[16 + length :]
+
+
+def event_of(data: bytes) -> Any:
+    from tensorboardX.proto.event_pb2 import Event
+
+    return Event.FromString(data)
