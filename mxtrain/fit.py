@@ -184,13 +184,15 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
 
         loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group, beginning)
         if group.number == 0:
-            found = run_folder.last_evaluation(out)
-            print(ended(out, found) if beginning.has_come else as_it_was(resume_from), flush=True)
+            print(ended(out) if beginning.has_come else as_it_was(resume_from), flush=True)
 
 
-def ended(out: Path, found: dict[str, Any] | None) -> str:
-    """The last line of a run, with its last evaluation."""
-    score = f"val accuracy {found['val_accuracy']:.4f}, val loss {found['val_loss']:.4f}; " if found else ""
+def ended(out: Path) -> str:
+    """The last line of a run, with its scores."""
+    from mxtrain import run_folder
+
+    found = run_folder.evaluations(out)
+    score = f"{scores(found)}; " if found else ""
     return f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}"
 
 
@@ -201,14 +203,16 @@ def as_it_was(found: Checkpoint | None) -> str:
     if found is None:
         return "done: there was nothing to do"
     path, state = found
-    record = run_folder.last_evaluation(path.resolve().parent.parent, state["step"])
-    score = "no evaluation"
-    if record is not None:
-        score = (
-            f"val accuracy {record['val_accuracy']:.4f}, val loss {record['val_loss']:.4f} at step {record['step']} "
-            f"on {state['config']['val']}"
-        )
+    evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
+    score = f"{scores(evaluations)}, on {state['config']['val']}" if evaluations else "no evaluation"
     return f"done before, nothing is written: {score}; {path}"
+
+
+def scores(evaluations: Sequence[dict[str, Any]]) -> str:
+    """The last one's, and that of the best, of equals the newest, as evaluate takes its checkpoint."""
+    last, best = evaluations[-1], max(reversed(evaluations), key=lambda each: each["val_accuracy"])
+    is_best = "the best" if best is last else f"best {best['val_accuracy']:.4f} at step {best['step']}"
+    return f"val accuracy {last['val_accuracy']:.4f}, val loss {last['val_loss']:.4f} at step {last['step']}, {is_best}"
 
 
 def serve(run: config.Run, cluster: Cluster) -> None:

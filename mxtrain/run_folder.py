@@ -98,13 +98,12 @@ def _named(out: Path) -> Iterator[None]:
         ) from None
 
 
-def last_evaluation(out: Path, step: int | None = None) -> dict[str, Any] | None:
-    """The newest evaluation in metrics.jsonl, of those up to `step` where that is given."""
+def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
+    """Those in metrics.jsonl, in their order, up to `step` where that is given."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    found = [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
-    return found[-1] if found else None
+    return [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
 
 
 def _lock(out: Path) -> int:

@@ -22,10 +22,13 @@ CALM = ["--schedule", "constant", "--lr", "0.003", "--epochs", "30", "--early-st
 def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, command: Command) -> None:
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "whole"), *CALM)
     assert done.returncode == 0, done.stderr
-    assert "--early-stop: no better score than" in done.stderr and "done: val accuracy" in done.stdout
+    assert "--early-stop: no better score than" in done.stderr
     scores = [record["val_accuracy"] for record in records(tmp_path / "whole") if record["kind"] == "eval"]
     assert 3 <= len(scores) < 30
     assert scores.index(max(scores)) == len(scores) - 3, "two evaluations after the best it ended"
+    assert told(scores, records(tmp_path / "whole")[-1]["val_loss"]) in done.stdout
+    judged = command("mxtrain.evaluate", "--run", tmp_path / "whole", "--json")
+    assert json.loads(judged.stdout)["val_accuracy"] == max(scores)
 
     part = [*flags(shapes, tmp_path / "parts"), *CALM]
     steps = 4 * (len(scores) - 1)  # one evaluation before the end
@@ -37,6 +40,15 @@ def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, com
     again = command("mxtrain.fit", *part)
     assert again.returncode == 0 and "--early-stop" in again.stderr
     assert curve(tmp_path / "parts") == curve(tmp_path / "whole"), "there was nothing left to do"
+
+
+def told(scores: list[float], loss: float) -> str:
+    """How the last line begins, with four steps an epoch."""
+    best = max(place for place, score in enumerate(scores) if score == max(scores))
+    is_best = (
+        "the best" if scores[best] == scores[-1] else f"best {scores[best]:.4f} at step {4 * (best + 1)}"
+    )
+    return f"done: val accuracy {scores[-1]:.4f}, val loss {loss:.4f} at step {4 * len(scores)}, {is_best}; "
 
 
 def newest_weights(out: Path) -> bytes:

@@ -41,7 +41,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
     out = tmp_path_factory.mktemp("finished") / "run"
     done = command("mxtrain.fit", *flags(shapes, out))
     assert done.returncode == 0, done.stderr
-    assert "val accuracy" in done.stdout and str(out / "checkpoints") in done.stdout
+    assert " at step 16, the best; " in done.stdout and str(out / "checkpoints") in done.stdout
     return out
 
 
