@@ -10,7 +10,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 from typing import Sequence
 
-from mxtrain import config, trained
+from mxtrain import config, trained, whereabouts
 from mxtrain.errors import UsageError, one_line
 
 
@@ -32,6 +32,7 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     path = options.val or run.data.val
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
+    whereabouts.need(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
     records = open_source("--val", path, run)
     labels.check(records, state["class_names"])
     net, contexts = trained.open_net(checkpoint, options.devices)

@@ -203,11 +203,16 @@ def is_path(text: str) -> bool:
     return ":" in text and not Path(text).exists()
 
 
+def look_here() -> None:
+    """Have modules looked for in this folder too, however Python was started."""
+    if not any(Path(entry or ".").resolve() == Path.cwd() for entry in sys.path):
+        sys.path.insert(0, str(Path.cwd()))
+
+
 def load_path(flag: str, path: str) -> Any:
     """The object that `package.module:callable` names."""
     module_name, _, attribute = path.partition(":")
-    if not any(Path(entry or ".").resolve() == Path.cwd() for entry in sys.path):
-        sys.path.insert(0, str(Path.cwd()))
+    look_here()
     try:
         with in_code_of(f"{flag} {path}"):
             found = importlib.import_module(module_name)

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain import config, trained
+from mxtrain import config, trained, whereabouts
 from mxtrain.errors import DataError, UsageError, one_line
 
 
@@ -32,6 +32,7 @@ def predict(argv: Sequence[str] | None = None) -> None:
 
     checkpoint = trained.find(options)
     run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
+    whereabouts.need(checkpoint, run.model.model)
     net, contexts = trained.open_net(checkpoint, options.devices)
     num_bad = 0
     for image in options.images:

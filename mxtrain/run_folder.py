@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import mxtrain
-from mxtrain import config, durable, kernels, machine, plain
+from mxtrain import config, durable, kernels, machine, plain, whereabouts
 from mxtrain.errors import UsageError
 from mxtrain.kv.group import ALONE, Group
 from mxtrain.train import checkpoint
@@ -78,7 +78,7 @@ class Beginning:
             self._log()
             if self._found is not None:
                 checkpoint.set_aside_after(self._out / "checkpoints", self._found[1]["step"])
-            durable.replace(self._out / "config.yaml", config.to_yaml(self._run))
+            durable.replace(self._out / "config.yaml", config.to_yaml(whereabouts.absolute(self._run)))
             durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
 
     def _log(self) -> None:

@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from mxtrain import config, layout
+from mxtrain import config, layout, whereabouts
 from mxtrain.data import fingerprint
 from mxtrain.data.sets import AnyRecords
 from mxtrain.errors import DataError, UsageError
@@ -158,7 +158,7 @@ def _is_scored_by_another(
     scored_before, scored_now = state.get(VALIDATION_SET), data.get(VALIDATION_SET)
     if scored_before and scored_now:
         return bool(fingerprint.differences(scored_before, scored_now))
-    return before.val != now.val
+    return whereabouts.listed(before.val) != whereabouts.listed(now.val)
 
 
 def _warn_of_other_scores(now: config.Data, before: config.Data, step: int) -> None:

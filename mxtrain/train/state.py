@@ -14,7 +14,7 @@ import zlib
 from typing import Any, Sequence
 
 import mxtrain
-from mxtrain import config, layout
+from mxtrain import config, layout, whereabouts
 from mxtrain.config import Run
 from mxtrain.data import mix
 from mxtrain.errors import Diverged, RestartMe
@@ -165,7 +165,8 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
         **dataclasses.asdict(progress),
         "update_counts": update_counts,
         "optimizer_numbers": parts.own_numbers.moved(),
-        "config": config.to_flat(run),
+        "config": config.to_flat(whereabouts.absolute(run)),
+        "modules": whereabouts.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         "job": parts.group.job,
         **data,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+from mxtrain import whereabouts
 from mxtrain.config import Run
 from mxtrain.models import losses
 from mxtrain.runtime import mx
@@ -32,6 +33,8 @@ def build(run: Run, places: Sequence[Any]) -> Teacher | None:
     """The run's teacher on every device, without gradients; None where it has none."""
     if not run.model.teacher:
         return None
-    net = nets.trained(origins.found_at("--teacher", run.model.teacher), places, like=run)
+    found = origins.found_at("--teacher", run.model.teacher)
+    whereabouts.need(found, found[1]["config"]["model"], last=True)
+    net = nets.trained(found, places, like=run)
     net.collect_params().setattr("grad_req", "null")
     return Teacher(net, run.optim.distill_weight, run.optim.distill_temperature)

@@ -154,7 +154,13 @@ def test_another_length_under_a_schedule_spread_over_it_is_said(
 
 @pytest.mark.parametrize(
     ("flags", "warned"),
-    [("", False), ("--val a.rec", False), ("--val b.rec", True), ("--val a.rec --val-resize 40", True)],
+    [
+        ("", False),
+        ("--val a.rec", False),
+        (f"--val {Path.cwd()}/a.rec", False),
+        ("--val b.rec", True),
+        ("--val a.rec --val-resize 40", True),
+    ],
 )
 def test_scores_of_another_set_are_told_apart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: str, warned: bool

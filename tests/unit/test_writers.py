@@ -13,8 +13,6 @@ from typing import Any, Iterator
 
 import pytest
 
-import pytest
-
 from mxtrain import names
 from mxtrain.report import writers
 
