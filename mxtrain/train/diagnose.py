@@ -1,7 +1,8 @@
 """Where the numbers stopped being finite: which layer, and for which samples.
 
 A step that was not applied has left weights and running statistics alone, and its seeds come from its number, so
-computing it again finds the same numbers. That happens once, imperatively and slowly, when the run ends for it.
+computing it again finds the same numbers; so does an evaluation. That happens once, imperatively and slowly, when the
+run ends for it. Weights that an update has spoilt are looked at as they are.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from mxtrain import durable
+from mxtrain.config import Run
 from mxtrain.errors import Diverged
 from mxtrain.kv.group import Group
 from mxtrain.models import remat
 from mxtrain.runtime import mx
+from mxtrain.train import evaluate
+from mxtrain.train.handover import to_context
 from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, forward
 
@@ -41,7 +45,7 @@ class Origin(NamedTuple):
     """The first thing that was not finite, and for which rows of its micro-batch."""
 
     layer: str
-    way: str  # forward or backward
+    way: str  # forward, backward or update
     rows: Any
 
 
@@ -70,21 +74,75 @@ def diverged(
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
     _wait_unless_speaker(parts.together, found is not None)
+    records = [name_of(sample) for sample in samples]
+    path = _write(
+        out, progress, found, outcome.loss, samples=samples, records=records, samples_of_step=of_step
+    )
+    return Diverged(_line(progress, outcome, found, samples, path))
+
+
+def diverged_in_evaluation(
+    run: Run, parts: Parts, val: Any, progress: Progress, loss: float, out: Path
+) -> Diverged:
+    """How to end a run whose validation loss is no number: as `diverged`, over the samples of `val`."""
+    found: Origin | None = None
+    samples: list[int] = []
+    parts.net.hybridize(active=False)
+    with evaluate.opened(run, val, parts.group) as loader:
+        for batch in loader:
+            found = _origin_in_evaluation(parts, batch)
+            mx.nd.waitall()  # it reads the batch where the loader has put it
+            if found is not None:
+                samples = batch.request.samples[found.rows].tolist()
+                break
+            loader.release(batch)
+            parts.group.advance()
+    _wait_unless_speaker(parts.group, found is not None)
+    path = _write(out, progress, found, loss, samples=samples, records=[val.where(each) for each in samples])
+    where = (
+        f"it begins in {found.layer}, for {_shown(samples)} of --val"
+        if found
+        else "computed again it is finite"
+    )
+    return Diverged(
+        f"step {progress.step}: the validation loss is {loss}; {where} ({path}); lower --lr or raise "
+        "--warmup-epochs, and give another --out"
+    )
+
+
+def lost_weights(parts: Parts, progress: Progress, out: Path) -> Diverged:
+    """How to end a run whose last update left weights that nothing can go on from: the first layer that has such."""
+    context, blocks = parts.contexts[0], list(_blocks(remat.plain(parts.net), ""))
+    lost = [(name, block) for name, block in blocks if not all(map(_is_finite, _own(block, context)))]
+    if lost:
+        layer, what = _described(Event(*lost[0], [], []), context), "not finite"
+    else:
+        name, block = max(blocks, key=lambda each: max(map(_largest, _own(each[1], context)), default=0.0))
+        largest = max(map(_largest, _own(block, context)))
+        layer = f"{_described(Event(name, block, [], []), context)}, which reaches {largest:.2g}"
+        what = "longer than 1.8e19, whose square float32 does not hold"
+    path = _write(out, progress, Origin(layer, "update", []), None)
+    return Diverged(
+        f"step {progress.step}: weights are {what}, in {layer} ({path}); lower --lr or raise --warmup-epochs, and "
+        "give another --out"
+    )
+
+
+def _write(out: Path, progress: Progress, found: Origin | None, loss: float | None, **samples: Any) -> Path:
+    """Keep all that is known in `out`/logs."""
     path = out / "logs" / "diverged.json"
     record = {
         "step": progress.step,
         "bad_steps_in_a_row": progress.bad_steps_in_a_row,
-        "loss": outcome.loss if math.isfinite(outcome.loss) else str(outcome.loss),
+        "loss": loss if loss is None or math.isfinite(loss) else str(loss),
         "layer": found and found.layer,
         "way": found and found.way,
-        "samples": samples,
-        "records": [name_of(sample) for sample in samples],
-        "samples_of_step": of_step,
+        **{"samples": [], "records": [], "samples_of_step": [], **samples},
     }
     with durable.written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return Diverged(_line(progress, outcome, found, samples, path))
+    return path
 
 
 def _wait_unless_speaker(group: Group, has_found: bool) -> None:
@@ -103,13 +161,16 @@ def _line(progress: Progress, outcome: Outcome, found: Origin | None, samples: l
             "whose square float32 does not hold, or a DataLoader gave other samples"
         )
     else:
-        shown = ", ".join(map(str, samples[:SAMPLES_IN_LINE]))
-        more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
-        where = f"it begins in {found.layer}, {found.way}, for samples {shown}{more}"
+        where = f"it begins in {found.layer}, {found.way}, for {_shown(samples)}"
     scale = progress.scale
     is_fixed = scale.scale != 1.0 and not scale.dynamic
     cure = "lower --loss-scale" if is_fixed else "raise --warmup-epochs"
     return f"{head}; {where} ({path}); mend that, lower --lr or {cure}, and give another --out"
+
+
+def _shown(samples: list[int]) -> str:
+    more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
+    return f"samples {', '.join(map(str, samples[:SAMPLES_IN_LINE]))}{more}"
 
 
 def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
@@ -124,6 +185,26 @@ def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
     if not _is_finite(loss):
         return Origin("the loss", "forward", _bad_rows(scaled, size))
     return _origin_backward(parts, scaled, events, size)
+
+
+def _origin_in_evaluation(parts: Parts, batch: Any) -> Origin | None:
+    """Where a micro-batch that is judged stops being finite."""
+    size, context, net = len(batch.label), parts.contexts[0], remat.plain(parts.net)
+    found: list[Origin] = []
+
+    def note(name: str, block: Any, value: Any) -> None:
+        bad = [array for array in _arrays(value) if not found and not _is_finite(array)]
+        if bad:
+            found.append(
+                Origin(_described(Event(name, block, [], []), context), "forward", _bad_rows(bad[0], size))
+            )
+
+    with _hooked(net, note):
+        output = net(to_context(batch.data, context)).astype("float32", copy=False)
+    losses = parts.plain_loss(output, to_context(batch.label, context))
+    if not found and not _is_finite(losses):
+        found.append(Origin("the loss", "forward", _bad_rows(losses, size)))
+    return found[0] if found else None
 
 
 def _origin_backward(parts: Parts, scaled: Any, events: list[Event], size: int) -> Origin | None:
@@ -174,6 +255,14 @@ def _cut_up(net: Any, context: Any) -> Iterator[list[Event]]:
         mx.autograd.mark_variables(arrays, gradients)
         events.append(Event(name, block, arrays, ends))
 
+    with _hooked(net, note):
+        yield events
+
+
+@contextlib.contextmanager
+def _hooked(net: Any, note: Callable[[str, Any, Any], None]) -> Iterator[None]:
+    """Inside this block `note` is told what goes into the net and what comes out of each of its blocks, by name."""
+
     def note_output(name: str) -> Callable[[Any, Any, Any], None]:
         return lambda block, inputs, output: note(name, block, output)
 
@@ -182,7 +271,7 @@ def _cut_up(net: Any, context: Any) -> Iterator[list[Event]]:
     ]
     handles += [block.register_forward_hook(note_output(name)) for name, block in _blocks(net, "")]
     try:
-        yield events
+        yield
     finally:
         for handle in handles:
             handle.detach()
@@ -202,6 +291,15 @@ def _described(event: Event, context: Any) -> str:
     broken = [name for name, parameter in own if not _is_finite(parameter.data(context))]
     because = f", whose {' and '.join(broken)} is not finite" if broken else ""
     return f"layer {event.name or 'of the whole net'} ({type(event.block).__name__}){because}"
+
+
+def _own(block: Any, context: Any) -> list[Any]:
+    """The parameters that belong to this block and to none inside it."""
+    return [parameter.data(context) for parameter in block._reg_params.values()]
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(_in_float32(array).asnumpy()).max(initial=0.0))
 
 
 def _arrays(value: Any) -> list[Any]:

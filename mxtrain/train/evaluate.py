@@ -43,11 +43,8 @@ def evaluate(
     `loss` is that of the labels as they are, without what helps training: smoothing, mixing, a teacher. `step` is how
     far the net has been trained, for those who watch the workers.
     """
-    requests = visits.once(len(records), layout.batch_plan(run).micro_batch, group.number, group.count)
-    size = run.data.image_size
-    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     sums: Any = np.zeros(3)
-    with Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run)) as loader:
+    with opened(run, records, group) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             if wishes:
@@ -73,6 +70,14 @@ def evaluate(
         "val_top5_accuracy": float(correct_top5),
         "num_samples": len(records),
     }
+
+
+def opened(run: Run, records: Any, group: Group = ALONE) -> Loader:
+    """This worker's share of every sample once, in micro-batches of training's size."""
+    requests = visits.once(len(records), layout.batch_plan(run).micro_batch, group.number, group.count)
+    size = run.data.image_size
+    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
+    return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
 
 
 def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:

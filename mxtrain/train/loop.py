@@ -19,8 +19,8 @@ from mxtrain.report.writers import Record, open_sinks
 from mxtrain.train import alarm as alarms
 from mxtrain.train import early_stop, feed, schedules, signals, state
 from mxtrain.train.alarm import Alarm
-from mxtrain.train.checkpoint import Checkpoint
-from mxtrain.train.diagnose import diverged
+from mxtrain.train.checkpoint import Checkpoint, Snapshot
+from mxtrain.train.diagnose import diverged, diverged_in_evaluation, lost_weights
 from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.saving import Saver
@@ -69,7 +69,7 @@ def run(
             wish, is_time = signals.agreed(group, wishes, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
-                saver.save(state.snapshot(run, parts, progress, data) if group.writes else None)
+                saver.save(_snapshot(run, parts, progress, data) if group.writes else None)
                 saved = progress
             unscored = ended and val is not None and progress.score is None
             over = early_stop.is_over(progress.best, run.optim.early_stop)
@@ -95,6 +95,13 @@ def run(
         )
 
 
+def _snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Snapshot:
+    try:
+        return state.snapshot(run, parts, progress, data)
+    except Diverged:
+        raise lost_weights(parts, progress, Path(run.keep.out)) from None
+
+
 def _scored(
     run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, wishes: list[Stop], write: Any
 ) -> Progress:
@@ -104,10 +111,11 @@ def _scored(
         found = evaluate(
             run, parts.net, parts.plain_loss, val, parts.contexts, wishes, parts.group, progress.step
         )
-    if found is None:
-        return progress
-    write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
-    _refuse_no_loss(found["val_loss"], progress.step)
+        if found is None:
+            return progress
+        write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
+        if not math.isfinite(found["val_loss"]):
+            raise diverged_in_evaluation(run, parts, val, progress, found["val_loss"], Path(run.keep.out))
     return progress.scored(found["val_accuracy"])
 
 
@@ -163,8 +171,3 @@ def _tell_or_end(
     else:
         scale = outcome.scale.scale
         logger.info("step %d skipped: gradients overflow; the loss scale is now %g", progress.step, scale)
-
-
-def _refuse_no_loss(loss: float, step: int) -> None:
-    if not math.isfinite(loss):
-        raise Diverged(f"step {step}: the validation loss is {loss}; lower --lr, and give another --out")

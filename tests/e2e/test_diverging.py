@@ -35,6 +35,41 @@ def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -
     assert [record.get("skipped_steps", 0) for record in steps(tmp_path / "run")] == [0, 1, 2]
 
 
+def test_weights_that_are_lost_before_a_step_shows_it(command: Command, shapes: Path, tmp_path: Path) -> None:
+    train = ["--train", shapes / "train.rec", "--out", tmp_path / "run", *SMALL, "--log", "none"]
+    done = command("mxtrain.fit", *train, "--lr", "1e6")
+    assert done.returncode == DIVERGED and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    found = json.loads((tmp_path / "run" / "logs" / "diverged.json").read_text())
+    for word in (
+        "step 4: weights are",
+        found["layer"],
+        str(tmp_path / "run" / "logs" / "diverged.json"),
+        "--lr",
+    ):
+        assert word in last, last
+    assert found["way"] == "update" and found["layer"].startswith("layer ") and found["step"] == 4
+
+
+def test_a_validation_loss_that_is_no_number(command: Command, shapes: Path, tmp_path: Path) -> None:
+    """The weights are numbers yet, and make infinities of the very first pictures that are judged."""
+    train = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", "--out", tmp_path / "run", *SMALL]
+    wild = ["--model", "small_resnet", "--optimizer", "adam", "--lr", "1e6", "--batch-size", "64"]
+    done = command("mxtrain.fit", *train, *wild, "--log", "none")
+    assert done.returncode == DIVERGED and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    found = json.loads((tmp_path / "run" / "logs" / "diverged.json").read_text())
+    for word in (
+        "step 1: the validation loss is nan; it begins in",
+        found["layer"],
+        "samples 0, 1, 2 and",
+        "--lr",
+    ):
+        assert word in last, last
+    assert found["way"] == "forward" and (found["step"], found["loss"]) == (1, "nan")
+    assert "val.rec: record 0" in found["records"][0]
+
+
 def test_a_loss_scale_that_is_not_needed(command: Command, shapes: Path, tmp_path: Path) -> None:
     """Nothing overflows in float32: every step is applied, and says so."""
     train = ["--train", shapes / "train.rec", "--out", tmp_path / "run"]

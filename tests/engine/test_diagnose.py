@@ -134,6 +134,28 @@ def test_a_loss_whose_gradients_are_finite(tmp_path: Path) -> None:
     assert record["samples"] == [104, 106]
 
 
+def lost(parts: state.Parts, out: Path) -> tuple[str, dict[str, Any]]:
+    """How the run ends that would save these weights."""
+    error = diagnose.lost_weights(parts, state.Progress(5, precision.LossScale()), out)
+    return str(error), json.loads((out / "logs" / "diverged.json").read_text())
+
+
+def test_weights_that_are_lost(tmp_path: Path) -> None:
+    parts = parts_of(FLAGS + "--model small_resnet --remat --devices cpu:0,1")
+    named = weights.parameters(parts.net)
+    named["5.body.3.weight"].data(mx.cpu(0))[0, 0, 0, 0] = 3e20
+    line, _ = lost(parts, tmp_path)
+    assert (
+        "weights are longer than 1.8e19" in line and "in layer 5.body.3 (Conv2D), which reaches 3e+20" in line
+    )
+    named["5.body.4.gamma"].data(mx.cpu(0))[0] = np.nan
+    line, record = lost(parts, tmp_path)
+    assert (
+        record["layer"] == "layer 5.body.4 (BatchNorm), whose gamma is not finite" and record["layer"] in line
+    )
+    assert (record["step"], record["way"], record["samples"]) == (5, "update", [])
+
+
 def test_only_the_sum(tmp_path: Path) -> None:
     """Every number is finite; the length of the gradient is not."""
     error, record = end(parts_of(FLAGS), numbered(16, 4), tmp_path, scale=1e25)
