@@ -18,8 +18,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import time
+from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import mxtrain
@@ -29,7 +32,8 @@ from mxtrain.data import native
 from mxtrain.errors import Stop, UsageError, one_line
 from mxtrain.launch.tether import SUPERVISOR_PID
 
-PROBE_SECONDS = 120
+PROBE_SECONDS = 120  # in which it may get no CPU time at all
+PROBE_PATIENCE = 8  # times as long, for a machine on which others have most of it
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 TABLE_COLUMNS, NAME_COLUMNS = 100, 14
 
@@ -102,6 +106,7 @@ def examine() -> dict[str, Any]:
         "shared_memory": machine.shared_memory(),
         "native_decoder": native.crop is not None,
         "c_compiler": shutil.which("cc") is not None or shutil.which("gcc") is not None,
+        "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         "ports": ports(),
         "wheel_conflicts": machine.wheel_conflicts(),
         "missing_libraries": machine.missing_libraries(),
@@ -112,21 +117,41 @@ def examine() -> dict[str, Any]:
 
 
 def ask_mxnet(seconds: float = PROBE_SECONDS) -> dict[str, Any]:
-    """`probe_mxnet` in a child process; `error` is None, or one sentence why there is no training here."""
+    """`probe_mxnet` in a child process; `error` is None, or one sentence why there is no training here.
+
+    It hangs where it gets no CPU time for so many seconds; that it takes as long as that may be the fault of others.
+    """
     code = "import json; from mxtrain.doctor import probe_mxnet; print(json.dumps(probe_mxnet()))"
     tethered = f"from mxtrain.launch import tether; tether.tether(); {code}"
     environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
-    try:
-        child = subprocess.run(
-            [sys.executable, "-c", tethered], capture_output=True, text=True, timeout=seconds, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"mxnet did not import and train one step within {seconds:g} s"}
+    line, deadline = [sys.executable, "-c", tethered], time.monotonic() + PROBE_PATIENCE * seconds
+    with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True, env=environment) as child:
+        said = _output(child, seconds, deadline)
+    if said is None:
+        late, load = time.monotonic() > deadline, os.getloadavg()[0]
+        busy = f", on a machine with a load of {load:.0f}: try again when it is less busy" if late else ""
+        limit = PROBE_PATIENCE * seconds if late else seconds
+        return {"error": f"mxnet did not import and train one step within {limit:g} s{busy}"}
+    stdout, stderr = said
     if child.returncode == 0:
-        found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
         return found
-    last = (child.stderr.strip().splitlines() or ["no message"])[-1]
+    last = (stderr.strip().splitlines() or ["no message"])[-1]
     return {"error": f"importing mxnet and training one step ended with exit code {child.returncode}: {last}"}
+
+
+def _output(child: subprocess.Popen[str], seconds: float, deadline: float) -> tuple[str, str] | None:
+    """What the child printed until its end; None where it was ended, for using no CPU time or for the deadline."""
+    used, since = -1.0, time.monotonic()
+    while True:
+        try:
+            return child.communicate(timeout=min(seconds / 10, 1))
+        except subprocess.TimeoutExpired:
+            now, before, used = time.monotonic(), used, machine.cpu_seconds(child.pid)
+        since = now if used > before else since
+        if now - since > seconds or now > deadline:
+            child.kill()
+            return None
 
 
 def probe_mxnet() -> dict[str, Any]:
@@ -203,9 +228,9 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
     if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
-        cure = (
-            "install mxtrain again" if facts["c_compiler"] else "apt-get install gcc, install mxtrain again"
-        )
+        needed = {"c_compiler": "gcc", "python_headers": "python3-dev"}
+        lacking = [package for fact, package in needed.items() if not facts[fact]]
+        cure = (f"apt-get install {' '.join(lacking)}, " if lacking else "") + "install mxtrain again"
         advice.append(f"pictures load 1.5 times as fast with the decoder that a C compiler builds: {cure}")
     for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
         if facts["threads"][name]:

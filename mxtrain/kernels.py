@@ -106,19 +106,19 @@ def lend_quadmath() -> None:
     copy with its old, shorter name put back; the file may go as soon as it is mapped.
     """
     try:
-        ctypes.CDLL("libquadmath.so.0")
+        ctypes.CDLL(machine.QUADMATH)
         return
     except OSError:
         bundled = machine.bundled_quadmath()
     if bundled is None:
         return
-    renamed, original = bundled.name.encode(), b"libquadmath.so.0"
+    renamed, original = bundled.name.encode(), machine.QUADMATH.encode()
     library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
     with tempfile.NamedTemporaryFile(suffix=".so") as copy:
         copy.write(library)
         copy.flush()
         ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
-    logger.debug("libquadmath.so.0 taken from %s", bundled)
+    logger.debug("%s taken from %s", machine.QUADMATH, bundled)
 
 
 def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:

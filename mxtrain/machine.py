@@ -34,10 +34,11 @@ OPENCV_WHEELS = (
 )
 WHEELS = ("mxnet", "mxnet-cu112", "gluoncv", "numpy", *OPENCV_WHEELS, "simplejpeg", "nvidia-cudnn-cu11")
 
+QUADMATH = "libquadmath.so.0"
 # What a slim Debian lacks: the library, the package that has it, and who needs it.
 SHARED_LIBRARIES = (
     ("libgomp.so.1", "libgomp1", "mxnet"),
-    ("libquadmath.so.0", "libquadmath0", "mxnet"),
+    (QUADMATH, "libquadmath0", "mxnet"),
     ("libGL.so.1", "libgl1", "opencv-python"),
     ("libgthread-2.0.so.0", "libglib2.0-0", "opencv-python"),
 )
@@ -123,6 +124,12 @@ def _cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in lines}
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that all threads of a process have used; 0 where there is no such process."""
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
 def shared_memory() -> dict[str, int]:
     """Size and free space in bytes of /dev/shm, where Gluon's DataLoader workers pass batches; zeros without one."""
     try:
@@ -133,7 +140,10 @@ def shared_memory() -> dict[str, int]:
 
 
 def missing_libraries() -> list[dict[str, str]]:
-    """The shared libraries that mxnet and OpenCV need and this machine lacks, with their Debian packages."""
+    """The shared libraries that mxnet and OpenCV need and this machine lacks, with their Debian packages.
+
+    libquadmath.so.0 is not missing where NumPy's wheel has it: `kernels` lends mxnet that.
+    """
     import ctypes
 
     missing = []
@@ -141,12 +151,14 @@ def missing_libraries() -> list[dict[str, str]]:
         try:
             ctypes.CDLL(library)
         except OSError:
+            if library == QUADMATH and bundled_quadmath() is not None:
+                continue
             missing.append({"library": library, "package": package, "needed_by": needed_by})
     return missing
 
 
 def bundled_quadmath() -> Path | None:
-    """The copy of libquadmath.so.0 in NumPy's wheel."""
+    """The copy of QUADMATH in NumPy's wheel."""
     from importlib.util import find_spec
 
     numpy = find_spec("numpy")

@@ -260,6 +260,16 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
     assert (done.stderr, done.returncode) == (stderr, 2 if stderr else 0)
 
 
+@pytest.mark.system
+def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
+    code = "from mxtrain import kernels, machine; print(machine.missing_libraries(), kernels.openblas().used)"
+    script = WITHOUT_LIBRARIES.replace("$2)", "libquadmath.so*)")
+    line = ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), "", sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"[] {kernels.openblas().used}\n", done.stderr
+
+
 def test_an_exit_waits_for_what_is_under_way() -> None:
     """MXNet's threads would give back NumPy's memory through a Python that is no more, and abort: half the time."""
     code = """

@@ -32,6 +32,7 @@ FACTS: dict[str, Any] = {
     "shared_memory": {"total_bytes": 8 << 30, "free_bytes": 8 << 30},
     "native_decoder": True,
     "c_compiler": False,
+    "python_headers": True,
     "ports": {"loopback": True, "free_port": 40000, "error": None, "variables": {}},
     "wheel_conflicts": [],
     "missing_libraries": [],
@@ -74,6 +75,14 @@ def test_gpus_that_can_train_are_recommended() -> None:
         ({"wheel_conflicts": ["a and b overwrite each other"]}, "a and b overwrite each other"),
         ({"missing_libraries": [{"library": "libGL.so.1", "package": "libgl1"}]}, "apt-get install libgl1"),
         ({"native_decoder": False}, "apt-get install gcc, install mxtrain again"),
+        (
+            {"native_decoder": False, "python_headers": False},
+            "apt-get install gcc python3-dev, install mxtrain again",
+        ),
+        (
+            {"native_decoder": False, "c_compiler": True, "python_headers": False},
+            ": apt-get install python3-dev, install mxtrain again",
+        ),
         ({"native_decoder": False, "c_compiler": True}, "C compiler builds: install mxtrain again"),
     ],
 )
