@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; tests/e2e/test_pack_command.py has more."""
+"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; tests/e2e/test_pack_stopped.py has more."""
 
 from __future__ import annotations
 
