@@ -50,6 +50,7 @@ class Policy:
     settled_seconds: float = 120.0  # a server alone may see no checkpoints: so long a life has come further
     patience: Patience = dataclasses.field(default_factory=Patience)
     out: Path | None = None  # the run folder, which has to stay what it was from life to life
+    resume: str = "auto"  # where the job itself begins
 
 
 def policy(run: Run) -> Policy:
@@ -63,6 +64,7 @@ def policy(run: Run) -> Policy:
             stopped_seconds=run.layout.silence_timeout + Patience.death_seconds,
         ),
         out=Path(run.keep.out),
+        resume=run.keep.resume,
     )
 
 
@@ -91,7 +93,7 @@ def supervise(group: Group, policy: Policy) -> int:
                 code = _give_up(endings, policy, is_last)
                 break
             num_restarts += 1
-            _tell(endings, num_restarts, policy)
+            _tell(endings, num_restarts, policy, newest)
             code = _paused(num_restarts, policy, wished)
             if code is None and not is_there():
                 code = _without_folder(policy)
@@ -211,11 +213,18 @@ def pause_seconds(num_restarts: int, policy: Policy) -> float:
     return min(policy.first_pause_seconds * 2.0 ** (num_restarts - 1), LONGEST_PAUSE_SECONDS)
 
 
-def _tell(endings: list[Ending], num_restarts: int, policy: Policy) -> None:
+def next_start(policy: Policy, newest: int) -> str:
+    """Where the next life goes on, after one with checkpoints up to step `newest`, -1 for none of this job's own."""
+    if policy.resume != "auto" and newest < 0:
+        return "the beginning" if policy.resume == "never" else policy.resume
+    step = newest if policy.resume != "auto" else max(policy.checkpoints(), default=None)
+    return "the newest checkpoint, if there is one" if step is None else f"step {step}"
+
+
+def _tell(endings: list[Ending], num_restarts: int, policy: Policy, newest: int) -> None:
     ending = cause(endings)
     _repeat(ending)
-    step = max(policy.checkpoints(), default=None)
-    where = "the newest checkpoint, if there is one" if step is None else f"step {step}"
+    where = next_start(policy, newest)
     when = time.strftime("%H:%M:%S")
     logs.say(
         f"at {when} {describe(ending)}; restart {num_restarts} of {policy.max_restarts} in "

@@ -266,6 +266,25 @@ def test_the_cause_is_who_died_and_not_who_left_for_it() -> None:
     assert supervise.cause([done, pushed]) is pushed
 
 
+@pytest.mark.parametrize(
+    ("resume", "newest", "there", "said"),
+    [
+        ("auto", -1, {}, "the newest checkpoint, if there is one"),
+        ("auto", -1, {40: (1, 1)}, "step 40"),
+        ("auto", 60, {40: (1, 1), 60: (2, 2)}, "step 60"),
+        ("never", -1, {40: (1, 1)}, "the beginning"),
+        ("never", 20, {20: (2, 2)}, "step 20"),
+        ("runs/a/checkpoints/step-40", -1, {80: (1, 1)}, "runs/a/checkpoints/step-40"),
+        ("runs/a/checkpoints/step-40", 50, {80: (1, 1), 50: (2, 2)}, "step 50"),
+    ],
+)
+def test_where_the_next_life_goes_on_is_where_the_workers_will(
+    resume: str, newest: int, there: dict[int, tuple[int, int]], said: str
+) -> None:
+    """--resume never and PATH are for a job's beginning; an older run's checkpoints are none of its own."""
+    assert supervise.next_start(supervise.Policy(lambda: there, resume=resume), newest) == said
+
+
 def test_pauses_double_up_to_a_minute() -> None:
     policy = supervise.Policy(dict)
     assert [supervise.pause_seconds(n, policy) for n in (1, 2, 3, 6, 7, 8, 99)] == [1, 2, 4, 32, 60, 60, 60]
