@@ -33,7 +33,7 @@ WHO = re.compile(
     r"^.* exit code \d+: |\bmxtrain[.\w]*: |\b(?:scheduler|server|worker)(?:-\d+)?: |0x[0-9a-f]+"
 )
 CHANCE = re.compile(
-    r", at step [1-9]|was killed by SIG|did not end by itself|OSError|Connection|Timeout|[Mm]emory"
+    r", at step [1-9]|was killed by SIG|did not end by itself|OSError|\[Errno|Connection|Timeout|[Mm]emory|new thread"
 )
 
 Group = Callable[[int], List[Process]]  # the processes of a life, from its number

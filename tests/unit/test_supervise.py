@@ -122,6 +122,9 @@ def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
         f"{MISSING}, at step 7 (step)",
         "TypeError: of life {life}",
         "ConnectionRefusedError: [Errno 111] Connection refused",
+        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/not/mounted/yet'",
+        "RuntimeError: can't start new thread",
     ],
 )
 def test_what_may_go_well_another_time_is_tried_again(start: Callable[..., Job], words: str) -> None:
