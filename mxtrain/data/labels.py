@@ -78,7 +78,7 @@ def _refuse_measurements(records: AnyRecords, labels: Any) -> None:
 
 def _num_classes(records: AnyRecords, labels: Any) -> int:
     """As many as the largest label numbers; one label that is damaged must not ask for memory without end."""
-    wrong = np.flatnonzero(labels >= MOST_CLASSES)
+    wrong = np.flatnonzero((labels < 0) | (labels >= MOST_CLASSES))
     if len(wrong):
         first = int(wrong[0])
         raise DataError(

@@ -47,6 +47,13 @@ def test_one_wild_label_is_named_and_takes_no_memory(tmp_path: Path, label: floa
         labels.class_names(sound, found, 0)
 
 
+@pytest.mark.parametrize("given", [[-1.0, -5.0], [float("-inf")] * 3, [-1.0, 0.0, 1.0]])
+def test_a_label_below_0_is_named_whatever_the_others_are(tmp_path: Path, given: list[float]) -> None:
+    found = write(tmp_path / "a.rec", given)
+    with pytest.raises(DataError, match=rf"record 0 \(key 0\) has label {given[0]:g}, which is no class"):
+        labels.class_names(found, None, 0)
+
+
 def test_very_many_classes_are_still_classes(tmp_path: Path) -> None:
     assert len(labels.class_names(write(tmp_path / "a.rec", [0.0, 2.0**20]), None, 0)) == 2**20 + 1
 
