@@ -204,7 +204,8 @@ def as_it_was(found: Checkpoint | None) -> str:
         return "done: there was nothing to do"
     path, state = found
     evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
-    score = f"{scores(evaluations)}, on {state['config']['val']}" if evaluations else "no evaluation"
+    judged = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
+    score = f"{scores(evaluations)}, on {judged}" if evaluations else "no evaluation"
     return f"done before, nothing is written: {score}; {path}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from mxtrain import fit
@@ -22,3 +25,15 @@ def test_the_last_score_and_the_best(accuracies: list[float], end: str) -> None:
         for number, accuracy in enumerate(accuracies, start=1)
     ]
     assert fit.scores(evaluations) == end
+
+
+@pytest.mark.parametrize(("overfit", "judged"), [(0, "/data/val.rec"), (2, "the samples of --overfit")])
+def test_a_run_with_nothing_left_names_what_it_was_judged_on(
+    tmp_path: Path, overfit: int, judged: str
+) -> None:
+    found = tmp_path / "checkpoints" / "step-00000010"
+    found.mkdir(parents=True)
+    evaluation = {"kind": "eval", "step": 10, "val_accuracy": 0.5, "val_loss": 0.3}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(evaluation) + "\n")
+    state = {"step": 10, "config": {"val": "/data/val.rec", "overfit": overfit}}
+    assert f", the best, on {judged}; {found}" in fit.as_it_was((found, state))
