@@ -7,6 +7,7 @@ cuts at more than line breaks: at form feeds, at U+0085 and U+2028, which may st
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)  # how programs write what is none
@@ -26,8 +27,12 @@ def lines(text: str) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """The text on one line of UTF-8, whatever a file system allows in a name."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    """The text on one line of UTF-8, whatever a file system allows in a name; spaces of any script stay as they are."""
+    return "".join(each if each.isprintable() or _is_space(each) else repr(each)[1:-1] for each in text)
+
+
+def _is_space(character: str) -> bool:
+    return unicodedata.category(character) == "Zs"  # which Python does not call printable
 
 
 def whole(text: str) -> int | None:

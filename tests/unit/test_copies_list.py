@@ -91,6 +91,16 @@ def test_copies_are_listed_looked_at_and_accepted(rec, images, tmp_path):
     assert "was packed again" in done.stderr
 
 
+def test_pictures_are_found_again_where_folders_have_wide_spaces_in_their_names(images, tmp_path):
+    """As input methods for Chinese and Japanese write them, and macOS with the option key."""
+    folder = tmp_path / "データ\u3000セット\xa02"
+    folder.mkdir()
+    pack(images, folder / "all.rec", Options())
+    im2rec_wrapper("check", folder / "all.rec", "--copies", tmp_path / "copies.tsv")
+    done = im2rec_wrapper("show", "--copies", tmp_path / "copies.tsv")
+    assert done.returncode == 0 and "4 of 4 pairs" in done.stdout, done.stderr
+
+
 def test_a_line_of_three_columns_and_remarks_will_do(rec, tmp_path):
     copies = tmp_path / "copies.tsv"
     im2rec_wrapper("check", rec, "--copies", copies)

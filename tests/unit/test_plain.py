@@ -58,3 +58,15 @@ def test_whole_numbers(text: str, number: int | None) -> None:
 )
 def test_lines(text: str, lines: list[str]) -> None:
     assert plain.lines(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a b\xa0c\u3000d/ä.jpg", "a b\xa0c\u3000d/ä.jpg"),
+        ("a\tb\nc\x85d\u2028e", r"a\tb\nc\x85d\u2028e"),
+        ("\udcff", r"\udcff"),
+    ],
+)
+def test_what_is_shown_on_one_line(text: str, shown: str) -> None:
+    assert plain.printable(text) == shown
