@@ -112,9 +112,8 @@ def _kept(out: Path | None) -> Iterator[Callable[[], bool]]:
         return
     with durable.written(out):
         out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(
-            out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        )  # its number is not given anew meanwhile
+        # As long as it is open, its inode's number is not given to another one.
+        handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def is_there() -> bool:
         with contextlib.suppress(OSError):
@@ -151,12 +150,13 @@ def judge(endings: list[Ending], wished: int | None) -> int | None:
 
 
 def cause(endings: list[Ending]) -> Ending:
-    """Whose ending ended the life: others leave because of it, saying "restart me", or have to be pushed."""
+    """The ending that ended the life: others leave for it, saying "restart me" or its words, or have to be pushed."""
 
-    def rank(ending: Ending) -> int:
+    def rank(ending: Ending) -> tuple[int, bool]:
+        own = ending.last_lines and ending.last_lines[-1].startswith(f"mxtrain.fit: {ending.process.name}: ")
         if ending.was_pushed:
-            return 3
-        return 0 if ending.code in FINAL else {RESTART_ME: 2, DONE: 4}.get(ending.code, 1)
+            return 3, not own
+        return 0 if ending.code in FINAL else {RESTART_ME: 2, DONE: 4}.get(ending.code, 1), not own
 
     return min(endings, key=rank)
 
@@ -168,7 +168,7 @@ def describe(ending: Ending) -> str:
     if ending.code < 0:
         return f"{name} was killed by {signal.Signals(-ending.code).name}"
     last = f": {ending.last_lines[-1]}" if ending.last_lines else ""
-    last = last.replace(": mxtrain.fit: ", ": ", 1)
+    last = last.replace(": mxtrain.fit: ", ": ", 1).replace(f": {name}: ", ": ", 1)
     return (
         f"{name} left{last}"
         if ending.code == RESTART_ME

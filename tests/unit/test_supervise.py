@@ -256,8 +256,8 @@ def test_a_process_whose_supervisor_has_gone_leaves() -> None:
         assert (done.returncode, done.stdout) == (code, said)
 
 
-def ending(name: str, code: int, was_pushed: bool = False) -> Ending:
-    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_pushed, False, ("why",))
+def ending(name: str, code: int, was_pushed: bool = False, last: str = "why") -> Ending:
+    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_pushed, False, (last,))
 
 
 def test_the_cause_is_who_died_and_not_who_left_for_it() -> None:
@@ -286,6 +286,16 @@ def test_where_the_next_life_goes_on_is_where_the_workers_will(
 ) -> None:
     """--resume never and PATH are for a job's beginning; an older run's checkpoints are none of its own."""
     assert supervise.next_start(supervise.Policy(lambda: there, resume=resume), newest) == said
+
+
+def test_the_cause_is_who_failed_and_not_who_was_first_to_say_so() -> None:
+    """All end with the same code and words, and only the log of who failed has the traceback."""
+    heard, own = (
+        ending(name, 1, last="mxtrain.fit: worker-1: KeyError: 'a'") for name in ("server-0", "worker-1")
+    )
+    assert supervise.cause([heard, own]) is own
+    assert supervise.describe(own) == "worker-1 ended with exit code 1: KeyError: 'a'"
+    assert supervise.describe(heard) == "server-0 ended with exit code 1: worker-1: KeyError: 'a'"
 
 
 def test_pauses_double_up_to_a_minute() -> None:
