@@ -78,7 +78,7 @@ def place(phase: str, step: int) -> str:
     """The end of a sentence: what a process was at."""
     if step >= 0:
         return f", at step {step} ({phase})"
-    return f", in {phase}" if phase else ""
+    return ", before its first step" if phase else ""
 
 
 def readable(reason: str) -> str:

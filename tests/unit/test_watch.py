@@ -185,6 +185,18 @@ def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: P
         assert found and float(found.group(1)) >= times.start
 
 
+def test_a_worker_that_hangs_before_its_first_step_is_said_to(tmp_path: Path) -> None:
+    def builds(me: Member) -> None:
+        me.tell("start", -1)
+        time.sleep(60)
+
+    times = Times(start=1.0, silence=10, stall=0.5)
+    job = jobs.start(tmp_path, {"worker-0": lambda me: me.sum([1.0]), "worker-1": builds}, times=times)
+    assert set(jobs.codes(job).values()) == {75}
+    for node in job.values():
+        assert re.search(r"worker-1 \(.*\) made no progress for [\d.]+ s, before its first step", node.said)
+
+
 def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
     tmp_path: Path,
 ) -> None:
