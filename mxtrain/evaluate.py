@@ -11,7 +11,7 @@ import json
 from typing import Sequence
 
 from mxtrain import config, trained, whereabouts
-from mxtrain.errors import UsageError, one_line
+from mxtrain.errors import DataError, UsageError, one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,7 +33,12 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
     whereabouts.need(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
-    records = open_source("--val", path, run)
+    try:
+        records = open_source("--val", path, run)
+    except DataError as error:
+        if options.val:
+            raise
+        raise DataError(f"{error} (this is the run's own --val; if that has moved, give --val)") from None
     labels.check(records, state["class_names"])
     net, contexts = trained.open_net(checkpoint, options.devices)
 

@@ -85,6 +85,22 @@ def test_a_teacher_brings_its_module(project: Path, tmp_path: Path) -> None:
     checked("mxtrain.fit", tmp_path, *flags, "--teacher", project / "runs" / "a")
 
 
+def test_where_the_data_have_moved_evaluate_says_to_give_them(project: Path, tmp_path: Path) -> None:
+    data, out = project / "data", project / "runs" / "a"
+    data.rename(project / "moved")
+    try:
+        done = run("mxtrain.evaluate", project, "--run", out)
+        assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+        assert (
+            f"{data}/val.rec does not exist" in done.stderr and "if that has moved, give --val" in done.stderr
+        )
+        checked("mxtrain.evaluate", project, "--run", out, "--val", "moved/val.rec")
+        done = run("mxtrain.evaluate", project, "--run", out, "--val", "gone.rec")
+        assert "gone.rec does not exist" in done.stderr and "the run's own" not in done.stderr
+    finally:
+        (project / "moved").rename(data)
+
+
 def test_a_module_that_has_gone_is_one_line(project: Path, tmp_path: Path) -> None:
     gone = project / "nets_of_own.py"
     gone.rename(tmp_path / "kept")
