@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain import config, trained, whereabouts
+from mxtrain import config, regular, trained, whereabouts
 from mxtrain.errors import DataError, UsageError, one_line
 
 
@@ -27,8 +27,9 @@ def predict(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if options.top < 1:
         raise UsageError(f"--top {options.top}: give 1 or more")
-    if not any(image.is_file() for image in options.images):
-        raise DataError(_not_there(options.images[0]))
+    problems = [_problem(image) for image in options.images]
+    if all(problems):
+        raise DataError(f"{options.images[0]}: {problems[0]}")
 
     checkpoint = trained.find(options)
     run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
@@ -56,8 +57,17 @@ def predict(argv: Sequence[str] | None = None) -> None:
         )
 
 
-def _not_there(image: Path) -> str:
-    return f"{image}: {'is a folder, give its pictures' if image.is_dir() else 'no such file'}"
+def _problem(image: Path) -> str | None:
+    """Why there is nothing to read under this name; None where there is a file."""
+    try:
+        regular.require(image)
+    except FileNotFoundError:
+        return "no such file"
+    except IsADirectoryError:
+        return "is a folder, give its pictures"
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _read(image: Path, run: Any) -> Any:
@@ -68,15 +78,13 @@ def _read(image: Path, run: Any) -> Any:
     from mxtrain.data.augment import eval_transform
     from mxtrain.train.evaluate import resize_of
 
-    if not image.is_file():
-        raise DataError(_not_there(image))
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)
     try:
-        content = image.read_bytes()
+        content = regular.read(image)
         eval_transform(size, resize_of(run))(content, None, picture[0])
     except OSError as error:
-        raise DataError(f"{image}: {error.strerror}") from None
+        raise DataError(f"{image}: {_problem(image) or error.strerror}") from None
     except ValueError as error:
         raise DataError(f"{image}: {error}") from None
     if tiff.num_pages(content) > 1:

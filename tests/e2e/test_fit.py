@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,14 @@ def test_predict_says_of_one_bad_picture_in_one_line_what_it_is(
     assert done.returncode == 3 and done.stdout == ""
     assert "Traceback" not in done.stderr and "of 1 pictures" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"mxtrain.predict: {tmp_path / 'text.png'}: ")
+
+
+def test_predict_says_what_else_has_the_name_of_a_picture(command: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, words in (("pipe.png", "a named pipe, not a file"), ("a" * 300, "File name too long")):
+        done = command("mxtrain.predict", "--run", tmp_path / "none", tmp_path / name)
+        assert done.returncode == 3
+        assert done.stderr == f"mxtrain.predict: {tmp_path / name}: {words}\n"
 
 
 def test_predict_asks_no_net_about_files_that_are_not_there(command: Command, tmp_path: Path) -> None:
