@@ -32,6 +32,22 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def places(page: Path) -> set[str]:
+    """What a link may lead to on a page: its headings, as GitHub makes anchors of them, and its own anchors."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    names = (re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)
+    return {*names, *re.findall(r'<a id="([\w-]+)"', text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
+    for target, place in re.findall(r"\]\(([^)#]*)#([^)]+)\)", page.read_text()):
+        if "://" not in target:
+            other = page.parent / target if target else page
+            assert place in places(other), f"{page.name} links to {target}#{place}"
+
+
 def test_architecture_names_only_what_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     named = re.findall(r"`((?:mxtrain|tools|tests|benchmarks|examples|docs)/[\w./-]+)`", text)
