@@ -70,7 +70,10 @@ def load_gluoncv() -> types.ModuleType:
 def _imported(name: str) -> types.ModuleType:
     """Import through the finder below, which Python's lock on each module makes safe among threads."""
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
+        if getattr(module, "__file__", None) is None:
+            raise ImportError(f"there is a folder called {name}, but no package in it")
+        return module
     except NotHere as error:
         raise UsageError(str(error)) from error
     except ImportError as error:

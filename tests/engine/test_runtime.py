@@ -71,6 +71,16 @@ def test_an_import_without_docstrings_is_refused() -> None:
     assert "python -OO strips the docstrings" in done.stderr.splitlines()[-1]
 
 
+def test_a_mere_folder_called_mxnet_is_none(tmp_path: Path) -> None:
+    """A clone of its sources, say: Python imports an empty module from there if no mxnet is installed."""
+    (tmp_path / "mxnet").mkdir()
+    code = (
+        "import sys; sys.path[:] = [each for each in sys.path if 'site-packages' not in each]\n"
+        f"sys.path.insert(0, {str(tmp_path)!r}); from mxtrain import runtime; runtime.load()"
+    )
+    assert "UsageError: no mxnet is installed: pip install" in run(code).stderr.splitlines()[-1]
+
+
 def test_both_names_load_once() -> None:
     code = (
         "import sys; from mxtrain import runtime; before = 'mxnet' in sys.modules\n"
