@@ -99,10 +99,13 @@ def _named(out: Path) -> Iterator[None]:
 
 
 def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
-    """Those in metrics.jsonl, in their order, up to `step` where that is given."""
+    """Those in metrics.jsonl, in their order, up to `step` where that is given; a spoilt line is none."""
     path = out / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    records: list[dict[str, Any]] = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # after a power cut, as long as no run goes on from there
+            records.append(json.loads(line))
     return [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
 
 

@@ -34,6 +34,6 @@ def test_a_run_with_nothing_left_names_what_it_was_judged_on(
     found = tmp_path / "checkpoints" / "step-00000010"
     found.mkdir(parents=True)
     evaluation = {"kind": "eval", "step": 10, "val_accuracy": 0.5, "val_loss": 0.3}
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(evaluation) + "\n")
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(evaluation) + '\n{"kind": "train", "st')
     state = {"step": 10, "config": {"val": "/data/val.rec", "overfit": overfit}}
     assert f", the best, on {judged}; {found}" in fit.as_it_was((found, state))
