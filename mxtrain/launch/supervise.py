@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -116,9 +117,10 @@ def _kept(out: Path | None) -> Iterator[Callable[[], bool]]:
         handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def is_there() -> bool:
-        with contextlib.suppress(OSError):
+        try:
             return os.path.samestat(os.fstat(handle), out.stat())
-        return False
+        except OSError as error:  # a disk that does not answer now may hold it all the same
+            return error.errno not in (*durable.GONE, errno.ENOTDIR)
 
     try:
         yield is_there
