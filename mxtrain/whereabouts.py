@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.util
 import logging
 import os
+import stat
 import sys
 import sysconfig
 from pathlib import Path
@@ -76,17 +77,28 @@ def _find_again(path: Path, text: str, folder: str, last: bool) -> None:
     here = _spec(_top(text)) is not None
     if here and last:
         return
-    is_there = importlib.machinery.PathFinder.find_spec(_top(text), [folder]) is not None
-    if is_there and not _is_inside(folder, path):
+    refusal = _refusal(path, _top(text), folder)
+    if not refusal:
         sys.path.insert(len(sys.path) if last else 0, folder)
     elif here:
         logger.warning("%s: not taken from %s, where its run had the module, but from here", text, folder)
     else:
-        why = "is the run's own, from which no code is taken" if is_there else "has it no more"
         raise UsageError(
-            f"{path}: its run takes {text} from a module in {folder}, which {why}; put the module on the Python path, "
-            "as in PYTHONPATH=FOLDER"
+            f"{path}: its run takes {text} from a module in {folder}, which {refusal}; put the module on the Python "
+            "path, as in PYTHONPATH=FOLDER"
         )
+
+
+def _refusal(checkpoint: Path, top: str, folder: str) -> str:
+    """Why a module is not taken from this folder, where it is not; a checkpoint may come from somebody else."""
+    if importlib.machinery.PathFinder.find_spec(top, [folder]) is None:
+        return "has it no more"
+    if _is_inside(folder, checkpoint):
+        return "is the run's own, from which no code is taken"
+    status = os.stat(folder)
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & stat.S_IWOTH:
+        return "others can write to, so that no code is taken from there"
+    return ""
 
 
 def _top(text: str) -> str:

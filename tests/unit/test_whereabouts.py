@@ -120,6 +120,19 @@ def test_a_run_folder_brings_no_code_along(here: Path, monkeypatch: pytest.Monke
     assert [entry for entry in sys.path if entry not in (*before, str(here))] == []
 
 
+def test_a_folder_that_others_can_write_to_brings_no_code(here: Path) -> None:
+    shared = here / "shared"
+    write(shared, "an attack")
+    shared.chmod(0o777)
+    found = here / "run" / "checkpoints" / "step-1", {"modules": {"parts_of_own": str(shared)}}
+    with pytest.raises(UsageError, match="which others can write to, so that no code is taken"):
+        whereabouts.need(found, "parts_of_own.nets:make")
+    assert str(shared) not in sys.path
+    shared.chmod(0o755)
+    whereabouts.need(found, "parts_of_own.nets:make")
+    assert str(shared) in sys.path
+
+
 @pytest.mark.parametrize("modules", [{}, None, ["parts_of_own"], {"parts_of_own": 3}, {"other": "/"}])
 def test_checkpoints_of_old_and_odd_ones_change_nothing(here: Path, modules: Any) -> None:
     names.look_here()
