@@ -6,6 +6,11 @@ import os
 from typing import Any, Generator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's affair, which may be busy; pytest's own timeout ends what hangs.
+settings.register_profile("patient", parent=settings(), deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.hookimpl(hookwrapper=True)
