@@ -7,12 +7,11 @@ mxnet itself does not start. It changes nothing: `runtime` acts on what is found
 
 from __future__ import annotations
 
+# Only the standard library: `gpus` runs this file by itself, where mxtrain is not to be found.
 import os
 import sys
 from pathlib import Path
 from typing import Any, Iterator
-
-from mxtrain import plain
 
 CPU_INSTRUCTIONS = (
     "avx2",
@@ -85,7 +84,7 @@ def _memory_left(folder: Path) -> int | None:
 
 def _cgroup_folders(controller: str, root: Path) -> Iterator[Path]:
     """Where this process's cgroup and its ancestors keep a controller's files, of either version."""
-    for line in plain.lines(_read(root / "proc/self/cgroup")):
+    for line in filter(None, _read(root / "proc/self/cgroup").split("\n")):
         _, controllers, group = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
