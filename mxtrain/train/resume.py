@@ -58,8 +58,8 @@ def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
         _warn_of_data_unknown(found, data)
         if not has_ended(run, data, found):
             _warn_of_another_length(run.optim, before.optim, data, step)
-        if not has_ended(run, data, found) and _is_scored_by_another(run.data, before.data, data, found[1]):
-            _warn_of_other_scores(run.data, before.data, step)
+            if _is_scored_by_another(run.data, before.data, data, found[1]):
+                _warn_of_other_scores(run.data, before.data, step)
     return found
 
 
