@@ -87,7 +87,7 @@ class Training:
 
 def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
     """Seconds, as medians or as all rounds in order of size."""
-    from mxtrain.train.saving import Saver
+    from mxtrain.checkpoint.saver import Saver
 
     out.mkdir()
     (out / "metrics.jsonl").touch()

@@ -201,8 +201,8 @@ def load_with_ours() -> None:
     import numpy as np
 
     from mxtrain.data import order
+    from mxtrain.data.assembly import Fill
     from mxtrain.data.augment import train_transform
-    from mxtrain.data.fill import Fill
     from mxtrain.data.loader import Loader, Request, Way
     from mxtrain.data.records import open_records
 

@@ -85,19 +85,19 @@ def measured(side: str, argv: list[str]) -> tuple[float, float]:
 def node(num_rows: int, width: int, num_ids: int) -> None:
     """One process of the cluster; does not return."""
     from mxtrain import fit, runtime
+    from mxtrain.cluster import environment
     from mxtrain.config import Keep, Layout, Run
-    from mxtrain.kv import cluster, membership
-    from mxtrain.train import card
+    from mxtrain.train import join, node_info
 
     def work() -> None:
         run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), keep=Keep(out=os.environ["OUT"]))
-        place = cluster.of_environment(os.environ, run)
+        place = environment.of_environment(os.environ, run)
         assert place is not None
         if place.role != "worker":
             fit.serve(run, place)
             return
         runtime.load(threads=1)
-        with membership.joined(run, place, {"versions": card.versions()}) as (_, group):
+        with join.joined(run, place, {"versions": node_info.versions()}) as (_, group):
             found = steps(group, num_rows, width, num_ids)
             if group.number == 0:
                 (Path(os.environ["OUT"]) / "found.json").write_text(json.dumps(found))
@@ -107,7 +107,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
 
 def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list[float]]:
     """Bytes and seconds of each, after the first ones."""
-    from mxtrain.kv.store import open_trainer
+    from mxtrain.kvstore.store import open_trainer
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx
 

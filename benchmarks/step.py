@@ -26,7 +26,8 @@ def main() -> None:
     parser.add_argument("--turns", default=8, type=int)
     options = parser.parse_args()
     runtime.load()
-    from mxtrain.train import precision, state
+    from mxtrain.optim import precision
+    from mxtrain.train import state
 
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
@@ -42,7 +43,8 @@ def main() -> None:
 
 
 def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
-    from mxtrain.train import precision, step
+    from mxtrain.optim import precision
+    from mxtrain.train import step
 
     rng = np.random.default_rng(0)
     shape = (options.batch_size, 3, options.image_size, options.image_size)
@@ -54,13 +56,14 @@ def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
-    from mxtrain.train import gradients, precision, statistics
+    from mxtrain.models import running_statistics
+    from mxtrain.optim import gradients, precision
 
     of_step = gradients.GradientSum(parts.trainer, parts.contexts)
     first_device = [parameter.grad(parts.contexts[0]) for parameter in of_step.parameters]
     return {
         "the norm, which tells finite": lambda: precision.norm(first_device),
-        "a copy of running statistics": lambda: statistics.RunningMean(parts),
+        "a copy of running statistics": lambda: running_statistics.RunningMean(parts),
         "--clip-value": lambda: of_step.clip(1.0),
         "--ema": parts.ema.update,
     }

@@ -124,7 +124,8 @@ def images_per_second(side: str, steps: int) -> float:
 
 def load_mxnet(side: str):
     if side != "plain":
-        from mxtrain import machine, runtime
+        from mxtrain import runtime
+        from mxtrain.core import machine
 
         return runtime.load(threads=machine.usable_cores() // 2 if side == "half" else None)
     import numpy

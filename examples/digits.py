@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mxtrain.errors import UsageError, one_line
+from mxtrain.core.errors import UsageError, one_line
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SIDE = 32

@@ -7,7 +7,7 @@ process with a deadline, so that one that hangs or crashes is a finding here and
 from __future__ import annotations
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     interrupts.leave("mxtrain.doctor")
 
@@ -26,11 +26,11 @@ from subprocess import PIPE
 from typing import Any
 
 import mxtrain
-from mxtrain import interrupts, kernels, machine
-from mxtrain.arguments import Parser
+from mxtrain.config.arguments import Parser
+from mxtrain.core import interrupts, kernels, machine
+from mxtrain.core.die_with_parent import SUPERVISOR_PID
+from mxtrain.core.errors import Stop, UsageError, one_line
 from mxtrain.data import native
-from mxtrain.errors import Stop, UsageError, one_line
-from mxtrain.launch.tether import SUPERVISOR_PID
 
 PROBE_SECONDS = 120  # in which it may get no CPU time at all
 PROBE_PATIENCE = 8  # times as long, for a machine on which others have most of it
@@ -77,12 +77,12 @@ def doctor(argv: list[str] | None = None) -> None:
 
 def communication(as_json: bool) -> None:
     """Print what sums over two workers cost here and what to set; a UsageError where not even one job worked."""
-    from mxtrain.kv import advice, probe
+    from mxtrain.probe import advice, jobs
 
     if not ports()["loopback"]:
         raise UsageError("no loopback port can be bound here, so no dist_* store works")
     with interrupts.heeded("mxtrain.doctor"):
-        measured = probe.measure()
+        measured = jobs.measure()
     measured["recommendations"] = advice.advise(measured)
     print(json.dumps(measured, indent=2) if as_json else aligned(advice.rows(measured)), flush=True)
     if all(job["error"] for job in measured["jobs"]):

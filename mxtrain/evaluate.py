@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     interrupts.leave("mxtrain.evaluate")
 
 import json
 from typing import Sequence
 
-from mxtrain import config, trained, whereabouts
-from mxtrain.errors import DataError, UsageError, one_line
+from mxtrain import config
+from mxtrain.checkpoint import locations
+from mxtrain.core.errors import DataError, UsageError, one_line
+from mxtrain.train import trained_run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,20 +21,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def evaluate(argv: Sequence[str] | None = None) -> None:
-    parser = trained.parser("python -m mxtrain.evaluate", "Evaluate a trained net.")
+    parser = trained_run.parser("python -m mxtrain.evaluate", "Evaluate a trained net.")
     parser.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
     options = parser.parse_args(argv)
 
     from mxtrain.data import labels
-    from mxtrain.train.given import open_source
+    from mxtrain.train.open_data import open_source
 
-    checkpoint = trained.find(options)
+    checkpoint = trained_run.find(options)
     state = checkpoint[1]
     run = config.from_flat(state["config"])
     path = options.val or run.data.val
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    whereabouts.need(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
+    locations.need(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
     try:
         records = open_source("--val", path, run)
     except DataError as error:
@@ -40,7 +42,7 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
             raise
         raise DataError(f"{error} (this is the run's own --val; if that has moved, give --val)") from None
     labels.check(records, state["class_names"])
-    net, contexts = trained.open_net(checkpoint, options.devices)
+    net, contexts = trained_run.open_net(checkpoint, options.devices)
 
     from mxtrain.models import losses
     from mxtrain.train import evaluate

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     if os.environ.get("DMLC_ROLE") == "worker":
         interrupts.keep("mxtrain.fit")
@@ -24,21 +24,22 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
 
-from mxtrain import bounds, config, layout, names
-from mxtrain.errors import Stop, one_line
-from mxtrain.kv import cluster as clusters
-from mxtrain.kv.cluster import Cluster
-from mxtrain.launch import tether
-from mxtrain.train import signals
+from mxtrain import config
+from mxtrain.cluster import environment as clusters
+from mxtrain.cluster.environment import Cluster
+from mxtrain.config import bounds, layout, names
+from mxtrain.core import die_with_parent
+from mxtrain.core.errors import Stop, one_line
+from mxtrain.train import stop_requests
 
 if TYPE_CHECKING:
-    from mxtrain.train.checkpoint import Checkpoint
+    from mxtrain.checkpoint.directory import Checkpoint
 
 logger = logging.getLogger("mxtrain.fit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    tether.tether()
+    die_with_parent.tether()
     if os.environ.get("DMLC_ROLE"):
         _as_node(lambda: command(argv))
     return one_line("mxtrain.fit", lambda: command(argv))
@@ -61,7 +62,7 @@ def command(argv: Sequence[str] | None) -> None:
     if cluster is not None:
         run = cluster.place(run)
     if cluster is None or cluster.role == "worker":
-        with signals.wishes() as wishes:
+        with stop_requests.wishes() as wishes:
             fit(run, wishes, cluster)
     else:
         serve(run, cluster)
@@ -93,10 +94,10 @@ def _code_of(end: SystemExit) -> int:
 
 def plot_schedule(run: config.Run) -> None:
     """Draw what the learning rate will do; without data, --max-steps are taken for all --epochs."""
-    from mxtrain import checks
+    from mxtrain.config import checks
+    from mxtrain.optim import schedules
     from mxtrain.report import plots
-    from mxtrain.train import schedules
-    from mxtrain.train.given import open_source
+    from mxtrain.train.open_data import open_source
 
     checks.check_description(run)
     steps_per_epoch, num_steps = run.optim.max_steps / run.optim.epochs, run.optim.max_steps
@@ -122,10 +123,10 @@ class Sources(NamedTuple):
 
 def opened(run: config.Run, begins: bool = True) -> Sources:
     """The run's data sets, once the run itself is known to be possible here."""
-    from mxtrain import checks
+    from mxtrain.checkpoint import initial_weights, resume
+    from mxtrain.config import checks
     from mxtrain.data import labels
-    from mxtrain.train import origins, resume
-    from mxtrain.train.given import open_source
+    from mxtrain.train.open_data import open_source
 
     checks.check(run, begins)
     train = open_source("--train", str(run.data.train), run)
@@ -133,13 +134,13 @@ def opened(run: config.Run, begins: bool = True) -> Sources:
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     class_names = labels.class_names(train, val, run.data.num_classes)
     return Sources(
-        train, val, {**resume.describe(train, val, class_names), **origins.describe(run, class_names)}
+        train, val, {**resume.describe(train, val, class_names), **initial_weights.describe(run, class_names)}
     )
 
 
 def planned(run: config.Run, sources: Sources) -> list[str]:
     """What is going to happen, in lines."""
-    from mxtrain.train import schedules
+    from mxtrain.optim import schedules
 
     train = sources.train
     return [
@@ -151,16 +152,15 @@ def planned(run: config.Run, sources: Sources) -> list[str]:
 
 def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> None:
     """Train, as a worker of `cluster` if there is one; `wishes` fills when a signal asks for the end."""
-    from mxtrain import run_folder
-    from mxtrain.data import cache, visits
-    from mxtrain.kv import membership
-    from mxtrain.train import card, resume
+    from mxtrain.checkpoint import resume, run_folder
+    from mxtrain.data import cache, sample_requests
+    from mxtrain.train import join, node_info
 
-    with membership.told(run, cluster):
+    with join.told(run, cluster):
         sources = opened(run, begins=cluster is None or not cluster.has_lived)
-        words = card.of_worker(run, *sources) if cluster else {}
+        words = node_info.of_worker(run, *sources) if cluster else {}
     train, val, data = sources
-    joined = membership.joined(run, cluster, words, wishes)
+    joined = join.joined(run, cluster, words, wishes)
     with joined as (settled, group), run_folder.held(settled, group) as out:
         resume_from = resume.find(settled, data)
         if resume_from is None and cluster is not None and cluster.has_lived:
@@ -171,10 +171,10 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         beginning = run_folder.Beginning(run, resume_from, has_ended, group)
         for line in planned(settled, sources):
             logger.info("%s", line)
-        fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, wishes))
+        fill = functools.partial(cache.kept, run.data, out=out, look=stop_requests.heeding(group, wishes))
         kept_train, kept_val = fill(train), val and fill(val)
         if run.optim.overfit:
-            kept_val = visits.Overfitted(run, kept_train)
+            kept_val = sample_requests.Overfitted(run, kept_train)
 
         from mxtrain import runtime
 
@@ -189,7 +189,7 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
 
 def ended(out: Path) -> str:
     """The last line of a run, with its scores."""
-    from mxtrain import run_folder
+    from mxtrain.checkpoint import run_folder
 
     found = run_folder.evaluations(out)
     score = f"{scores(found)}; " if found else ""
@@ -198,7 +198,7 @@ def ended(out: Path) -> str:
 
 def as_it_was(found: Checkpoint | None) -> str:
     """The last line of a run that had nothing left to do: what the records of the ended one say, and of which set."""
-    from mxtrain import run_folder
+    from mxtrain.checkpoint import run_folder
 
     if found is None:
         return "done: there was nothing to do"
@@ -218,29 +218,31 @@ def scores(evaluations: Sequence[dict[str, Any]]) -> str:
 
 def serve(run: config.Run, cluster: Cluster) -> None:
     """Be the scheduler or a server of `cluster`, until its workers have ended."""
-    from mxtrain import run_folder
-    from mxtrain.kv import membership
+    from mxtrain.checkpoint import run_folder
+    from mxtrain.train import join
 
     run_folder.start_log(run.keep.log_level)
-    with membership.helping(run, cluster) as member:
+    with join.helping(run, cluster) as member:
         from mxtrain import runtime
 
         runtime.load(threads=1)
-        from mxtrain.kv import server
+        from mxtrain.kvstore import server
 
         server.serve(member)
 
 
 def dry_run(run: config.Run) -> None:
     """What would be trained, or why it would be refused; no run folder is made."""
-    from mxtrain.train import resume, schedules
+    from mxtrain.checkpoint import resume
+    from mxtrain.optim import schedules
 
     sources = opened(run)
     resume_from = resume.find(run, sources.data)
     rate_of = schedules.of_run(run.optim, *schedules.length(run.optim, len(sources.train)))
     rate_of(0)  # the user's own is tried
 
-    from mxtrain import run_folder, runtime
+    from mxtrain import runtime
+    from mxtrain.checkpoint import run_folder
 
     run_folder.start_log(run.keep.log_level)
     runtime.load(threads=run.layout.threads or None)

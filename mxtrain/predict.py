@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     interrupts.leave("mxtrain.predict")
 
@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain import config, regular, trained, whereabouts
-from mxtrain.errors import DataError, UsageError, one_line
+from mxtrain import config
+from mxtrain.checkpoint import locations
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, UsageError, one_line
+from mxtrain.train import trained_run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def predict(argv: Sequence[str] | None = None) -> None:
-    parser = trained.parser("python -m mxtrain.predict", "Name what is in pictures.")
+    parser = trained_run.parser("python -m mxtrain.predict", "Name what is in pictures.")
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
     parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
     options = parser.parse_args(argv)
@@ -31,10 +34,10 @@ def predict(argv: Sequence[str] | None = None) -> None:
     if all(problems):
         raise DataError(f"{options.images[0]}: {problems[0]}")
 
-    checkpoint = trained.find(options)
+    checkpoint = trained_run.find(options)
     run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
-    whereabouts.need(checkpoint, run.model.model)
-    net, contexts = trained.open_net(checkpoint, options.devices)
+    locations.need(checkpoint, run.model.model)
+    net, contexts = trained_run.open_net(checkpoint, options.devices)
     num_bad = 0
     for image in options.images:
         try:
@@ -60,7 +63,7 @@ def predict(argv: Sequence[str] | None = None) -> None:
 def _problem(image: Path) -> str | None:
     """Why there is nothing to read under this name; None where there is a file."""
     try:
-        regular.require(image)
+        regular_files.require(image)
     except FileNotFoundError:
         return "no such file"
     except IsADirectoryError:
@@ -81,7 +84,7 @@ def _read(image: Path, run: Any) -> Any:
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)
     try:
-        content = regular.read(image)
+        content = regular_files.read(image)
         eval_transform(size, resize_of(run))(content, None, picture[0])
     except OSError as error:
         raise DataError(f"{image}: {_problem(image) or error.strerror}") from None
@@ -96,7 +99,7 @@ def _classes(net: Any, context: Any, picture: Any, class_names: list[str]) -> li
     """Every class with its probability, the likeliest first."""
     import numpy as np
 
-    from mxtrain.train.handover import to_context
+    from mxtrain.train.to_device import to_context
 
     output = net(to_context(picture, context)).astype("float32", copy=False)
     probabilities = output.softmax(axis=1).asnumpy()[0]

@@ -28,8 +28,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain import kernels, machine
-from mxtrain.errors import UsageError
+from mxtrain.core import kernels, machine
+from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1

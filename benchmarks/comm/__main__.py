@@ -26,7 +26,7 @@ from benchmarks.comm import processes
 from benchmarks.comm.measure import Taken, slowest
 from benchmarks.comm.processes import Group, Process
 from benchmarks.loader import environments
-from mxtrain.kv import unix_sockets
+from mxtrain.cluster import unix_sockets
 from mxtrain.launch.plan import KEEP_MEMORY
 
 OURS, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (

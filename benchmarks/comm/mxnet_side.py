@@ -10,7 +10,7 @@ from benchmarks.comm.resnet50 import shapes
 from mxtrain import runtime
 
 mx = runtime.load()
-from mxtrain.kv.buckets import Buckets  # noqa: E402
+from mxtrain.kvstore.buckets import Buckets  # noqa: E402
 
 THRESHOLD = 0.5
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.data.images import decode
-from mxtrain.data.sets import open_set
+from mxtrain.data.record_sets import open_set
 
 Array = npt.NDArray[Any]
 SIDE = 24  # more pixels than that only help it to learn the training pictures by heart

@@ -7,13 +7,14 @@ import sys
 import numpy as np
 
 from mxtrain import config
-from mxtrain.train import nets, weights
+from mxtrain.models import weights
+from mxtrain.train import build_net
 
 
 def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
-    net = nets.to_train(run, int(num_classes), nets.contexts(run.layout.devices))
+    net = build_net.to_train(run, int(num_classes), build_net.contexts(run.layout.devices))
     np.savez(path, **weights.of_net(net))
 
 

@@ -19,17 +19,17 @@ from torch import nn
 from benchmarks import curves
 from benchmarks.learn.torch_nets import NETS
 from mxtrain import config
-from mxtrain.data import visits
+from mxtrain.checkpoint import directory
+from mxtrain.data import sample_requests
+from mxtrain.data.assembly import Fill
 from mxtrain.data.augment import eval_transform, train_transform
-from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Batch, Loader, Request, way_of
-from mxtrain.data.sets import open_set
-from mxtrain.train import checkpoint
+from mxtrain.data.record_sets import open_set
 
 
 def main() -> None:
     theirs, weights, out = map(Path, sys.argv[1:])
-    found = checkpoint.newest(theirs / "checkpoints")
+    found = directory.newest(theirs / "checkpoints")
     assert found is not None
     run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["class_names"])
     net = NETS[run.model.model](num_classes)
@@ -50,7 +50,7 @@ def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float
     fill = Fill(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    with _open(run, fill, visits.requests(run, records, 0, len(rates))) as loader:
+    with _open(run, fill, sample_requests.requests(run, records, 0, len(rates))) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()
             loss, num_samples = backward(net, loader, batches)
@@ -79,7 +79,7 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
     records = open_set(str(run.data.val))
     fill = Fill(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
     net.eval()
-    with torch.no_grad(), _open(run, fill, visits.once(len(records), 64)) as loader:
+    with torch.no_grad(), _open(run, fill, sample_requests.once(len(records), 64)) as loader:
         correct = 0
         for batch in loader:
             correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import commands, curves
 from benchmarks.curves import Curve, Panel
-from mxtrain.arguments import picture
+from mxtrain.config.arguments import picture
 
 BAR = 1e-5
 NUM_STEPS = 60  # two epochs of 1,797 digits, each with a short step at its end, and a little

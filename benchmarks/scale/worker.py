@@ -80,19 +80,19 @@ class Watch:
 def main(name: str, core: int) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     from mxtrain import config, runtime
-    from mxtrain.kv import cluster, membership
-    from mxtrain.train import card
+    from mxtrain.cluster import environment
+    from mxtrain.train import join, node_info
 
     net = NETS[name]
     runtime.load(threads=1)
     with tempfile.TemporaryDirectory() as out:
         run = config.parse([*net.flags(1), *CLUSTER, "--out", out])
-        place = cluster.of_environment(os.environ, run)
+        place = environment.of_environment(os.environ, run)
         if place is None:
             run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
         else:
             run = place.place(config.parse([*net.flags(place.num_workers), *CLUSTER, "--out", out]))
-        with membership.joined(run, place, {"versions": card.versions()}) as (settled, group):
+        with join.joined(run, place, {"versions": node_info.versions()}) as (settled, group):
             take_turns(settled, group, net)
     if place is not None:
         os._exit(0)  # ps-lite's own end waits for the scheduler
@@ -102,7 +102,8 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     """Answer each line that comes in with a list of steps; the first of them all is not told."""
     import numpy as np
 
-    from mxtrain.train import precision, state, step
+    from mxtrain.optim import precision
+    from mxtrain.train import state, step
 
     parts = state.build(run, CLASSES, group)
     rng = np.random.default_rng(group.number)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Callable
 
-from mxtrain import names
-from mxtrain.errors import UsageError, naming
-from mxtrain.spec import Number, Spec
-from mxtrain.spec import parse as parse_spec
+from mxtrain.config import names
+from mxtrain.config.spec import Number, Spec
+from mxtrain.config.spec import parse as parse_spec
+from mxtrain.core.errors import UsageError, naming
 
 if TYPE_CHECKING:
     from mxtrain.data.pixels import Transform

@@ -26,15 +26,16 @@ from typing import IO, Callable, NamedTuple
 
 import numpy as np
 
-from mxtrain import config, machine
+from mxtrain import config
+from mxtrain.core import machine
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import images, jpeg, record_writer
-from mxtrain.data.fill import Array
+from mxtrain.data.assembly import Array
 from mxtrain.data.jpeg import BadPicture, Pixels
+from mxtrain.data.record_sets import AnyRecords
 from mxtrain.data.record_writer import open_alone
 from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.records import Record
-from mxtrain.data.sets import AnyRecords
-from mxtrain.errors import DataError, UsageError
 
 logger = logging.getLogger(__name__)
 

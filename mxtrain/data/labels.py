@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.bounds import MOST_CLASSES
-from mxtrain.data.sets import AnyRecords
-from mxtrain.errors import DataError
+from mxtrain.config.bounds import MOST_CLASSES
+from mxtrain.core.errors import DataError
+from mxtrain.data.record_sets import AnyRecords
 
 
 def class_names(train: AnyRecords, val: AnyRecords | None, num_classes: int) -> list[str]:

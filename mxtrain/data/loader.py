@@ -20,11 +20,13 @@ from typing import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain import config, machine, names
-from mxtrain.data import order, processes, tuning
-from mxtrain.data.crew import Crew, Job, Memory, Run, Shape
-from mxtrain.data.fill import Array, Bad, Fill, Piece
-from mxtrain.errors import DataError
+from mxtrain import config
+from mxtrain.config import names
+from mxtrain.core import machine
+from mxtrain.core.errors import DataError
+from mxtrain.data import order, tuning, worker_processes
+from mxtrain.data.assembly import Array, Bad, Fill, Piece
+from mxtrain.data.worker_pool import Crew, Job, Memory, Run, Shape
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +106,7 @@ class Loader:
         self._under_way: collections.deque[tuple[Batch, list[Future[list[Bad]]]]] = collections.deque()
         self._free: list[Memory] = []
         self._closed = False
-        self._shared = processes.SharedMemory() if way.in_processes() else None
+        self._shared = worker_processes.SharedMemory() if way.in_processes() else None
         self._crew = Crew(self._worker)
         self._tuner = tuning.Tuner(way.most_workers(), grows=way.workers == "auto")
         self._crew.grow(self._tuner.num_workers)
@@ -151,7 +153,7 @@ class Loader:
 
     def _worker(self, closed: threading.Event) -> contextlib.AbstractContextManager[Run]:
         if self._shared:
-            return processes.worker(self._fill, self._shared, closed)
+            return worker_processes.worker(self._fill, self._shared, closed)
         return contextlib.nullcontext(functools.partial(_run_here, self._fill, closed))
 
     def _look_ahead(self) -> None:

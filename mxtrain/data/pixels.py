@@ -15,10 +15,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.errors import UsageError
 from mxtrain.data import images, native
 from mxtrain.data.images import Payload
 from mxtrain.data.jpeg import Box, Pixels
-from mxtrain.errors import UsageError
 
 Rng = Any  # np.random.Generator; None where nothing is drawn
 

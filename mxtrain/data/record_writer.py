@@ -14,10 +14,10 @@ import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from mxtrain.core.errors import CURES, DataError, Scarce, Stopped, UsageError
 from mxtrain.data import recordio
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import RecordFile, index_path, scan
-from mxtrain.errors import CURES, DataError, Scarce, Stopped, UsageError
 
 
 def rebuild_index(path: str | Path) -> int:

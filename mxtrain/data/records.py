@@ -17,11 +17,11 @@ from typing import Any, Callable, NamedTuple, NoReturn
 
 import numpy as np
 
-from mxtrain import regular
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, nearest
 from mxtrain.data import recordio
 from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
 from mxtrain.data.source_names import SourceNames, read_names
-from mxtrain.errors import DataError, nearest
 
 # An .idx is held against its .rec at this many records. Each look costs a disk read while the file is cold,
 # and `read` checks its own record anyway: an even sample, the last record in it, is enough to notice an .idx
@@ -177,7 +177,7 @@ class RecordFile:
         try:
             if path.is_dir():
                 raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
-            self._descriptor = regular.descriptor(path)
+            self._descriptor = regular_files.descriptor(path)
             weakref.finalize(self, os.close, self._descriptor)
             self.num_bytes = os.fstat(self._descriptor).st_size
             start = os.pread(self._descriptor, 512, 0)
@@ -262,7 +262,7 @@ def scan(file: RecordFile) -> Index:
 def _read_index(file: RecordFile) -> Index:
     path = index_path(file.path)
     try:
-        keys, offsets = recordio.parse_index(regular.read(path))
+        keys, offsets = recordio.parse_index(regular_files.read(path))
         return Index(keys, offsets, _hold_against(file, np.sort(offsets)))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
@@ -298,7 +298,7 @@ def _hold_against(file: RecordFile, offsets: Ints) -> bool:
 
 def _read_class_names(path: Path) -> list[str] | None:
     try:
-        return recordio.parse_classes(regular.read(path))
+        return recordio.parse_classes(regular_files.read(path))
     except FileNotFoundError:
         return None
     except OSError as error:

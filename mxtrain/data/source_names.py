@@ -15,7 +15,7 @@ from typing import Iterable, Iterator
 
 import numpy as np
 
-from mxtrain import plain, regular
+from mxtrain.core import plain_text, regular_files
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Ints
 
@@ -35,7 +35,7 @@ def first_line(index: Iterable[bytes]) -> bytes:
 
 
 def line(key: int, name: str) -> bytes:
-    return f"{key}\t{plain.printable(name)}\n".encode()
+    return f"{key}\t{plain_text.printable(name)}\n".encode()
 
 
 class SourceNames:
@@ -61,7 +61,7 @@ class SourceNames:
 def read_names(path: Path, index: Path, keys: Ints, offsets: Ints) -> SourceNames:
     """The names for a .rec with these records, none where there are none; BadRecord if they are another pack's."""
     try:
-        text = regular.read(sources_path(path))
+        text = regular_files.read(sources_path(path))
     except FileNotFoundError:
         return SourceNames()
     except OSError as error:
@@ -74,5 +74,5 @@ def read_names(path: Path, index: Path, keys: Ints, offsets: Ints) -> SourceName
 def _indexes(index: Path, keys: Ints, offsets: Ints) -> Iterator[bytes]:
     """The .idx, which tells even of damaged records; and as it is written again, where itself is lost or damaged."""
     with contextlib.suppress(OSError):
-        yield regular.read(index)
+        yield regular_files.read(index)
     yield recordio.format_index(keys, offsets)

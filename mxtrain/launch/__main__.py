@@ -6,7 +6,7 @@ Parse, then late import, then one call: --help is there at once.
 from __future__ import annotations
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     interrupts.leave("launch/ps.sh")
 
@@ -17,8 +17,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, NoReturn, Sequence
 
-from mxtrain.arguments import Parser
-from mxtrain.errors import UsageError, one_line
+from mxtrain.config.arguments import Parser
+from mxtrain.core.errors import UsageError, one_line
 from mxtrain.launch.fit_flags import add_counts, counted, described
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     from pathlib import Path
 
     from mxtrain.launch import plan
-    from mxtrain.launch.supervise import policy, supervise
+    from mxtrain.launch.supervisor import policy, supervise
 
     run, flags = described(flags, PROGRAM)
     cluster = placed(given, run)
@@ -100,10 +100,10 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
 
 def across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:
     """Each has a parser of its own; reach and share are what the others start, here and there."""
-    from mxtrain.launch import k8s, reach, share, slurm, ssh
+    from mxtrain.launch import host_agent, host_proxy, k8s, slurm, ssh
 
     if what in ("reach", "share"):
-        return reach.reach(words) if what == "reach" else share.live_share()
+        return host_proxy.reach(words) if what == "reach" else host_agent.live_share()
     if what in ("ssh", "srun"):
         return ssh.launch(words, flags) if what == "ssh" else slurm.launch(words, flags)
     print(k8s.render(words, flags) if what == "k8s" else slurm.render(words, flags), end="")

@@ -6,10 +6,10 @@ import argparse
 import dataclasses
 from typing import Sequence
 
-from mxtrain import bounds, config, names
-from mxtrain.arguments import Parser
-from mxtrain.config import Run
-from mxtrain.errors import UsageError
+from mxtrain import config
+from mxtrain.config import Run, bounds, names
+from mxtrain.config.arguments import Parser
+from mxtrain.core.errors import UsageError
 
 
 def described(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]:

@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from mxtrain import config, plain
-from mxtrain.errors import UsageError
+from mxtrain import config
+from mxtrain.core import plain_text
+from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import GENERATION, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
 
@@ -62,7 +63,7 @@ class Job:
 def parse(text: str, path: str) -> list[Host]:
     """The hosts of a file with lines such as `user@host slots=2`; # begins a comment."""
     found: list[Host] = []
-    for number, line in enumerate(plain.lines(text), 1):
+    for number, line in enumerate(plain_text.lines(text), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

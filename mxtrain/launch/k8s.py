@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, Sequence
 
 from mxtrain import config
-from mxtrain.arguments import Parser
-from mxtrain.errors import DATA, DIVERGED, USAGE
+from mxtrain.config.arguments import Parser
+from mxtrain.core.errors import DATA, DIVERGED, USAGE
 from mxtrain.launch import logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.plan import GENERATION, RESTARTS

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain import checks
-from mxtrain.config import Run
-from mxtrain.errors import UsageError
+from mxtrain.config import Run, checks
+from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import LOOPBACK
-from mxtrain.launch.supervise import policy, supervise
+from mxtrain.launch.supervisor import policy, supervise
 
 # Below what Linux gives to outgoing connections, which would take a port between our look and its use.
 PORTS = range(20000, 32000)

@@ -10,7 +10,7 @@ import os
 import time
 from typing import BinaryIO, Sequence
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from mxtrain.launch.plan import Process
 from mxtrain.launch.terminal import Terminal
 

@@ -17,14 +17,14 @@ import sys
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from mxtrain import checks
-from mxtrain.arguments import Parser
-from mxtrain.errors import RESTART_ME, USAGE, UsageError
+from mxtrain.config import checks
+from mxtrain.config.arguments import Parser
+from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, Job
 from mxtrain.launch.plan import JOB_ID, RESTARTS
-from mxtrain.launch.supervise import policy, supervise
+from mxtrain.launch.supervisor import policy, supervise
 
 PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
 PORTS = range(20000, 32000)

@@ -15,14 +15,14 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain import checks
-from mxtrain.arguments import Parser
-from mxtrain.errors import UsageError
+from mxtrain.config import checks
+from mxtrain.config.arguments import Parser
+from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, logs, plan
 from mxtrain.launch.fit_flags import add_counts, counted, described
 from mxtrain.launch.hosts import Host, Job
 from mxtrain.launch.plan import Process
-from mxtrain.launch.supervise import policy, supervise
+from mxtrain.launch.supervisor import policy, supervise
 
 PROGRAM = "launch/ssh"
 # No question that nobody would answer, and no waiting for a host that has gone.

@@ -10,9 +10,9 @@ import logging
 import warnings
 from typing import Any, Callable, Sequence
 
-from mxtrain import names
-from mxtrain.errors import UsageError, naming
-from mxtrain.models import graph, known
+from mxtrain.config import known, names
+from mxtrain.core.errors import UsageError, naming
+from mxtrain.models import graph
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,8 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from mxtrain import names
-from mxtrain.errors import UsageError, naming
-from mxtrain.models import known
+from mxtrain.config import known, names
+from mxtrain.core.errors import UsageError, naming
 from mxtrain.runtime import mx
 
 Loss = Callable[[Any, Any], Any]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.models import graph, segments
+from mxtrain.models.running_statistics import parameters as running_statistics
 from mxtrain.runtime import mx
-from mxtrain.train.statistics import parameters as running_statistics
 
 LARGEST_SEED = 2**31 - 1
 RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)

@@ -10,7 +10,7 @@ import functools
 import itertools
 from typing import Any, Sequence
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from mxtrain.models import graph
 from mxtrain.runtime import mx
 

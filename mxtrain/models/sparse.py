@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.errors import DataError, UsageError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.runtime import mx
 
 LARGEST_IN_FLOAT32 = 1 << 24

@@ -10,9 +10,9 @@ import logging
 import math
 from typing import Any, Sequence
 
-from mxtrain import names
-from mxtrain.bounds import LARGEST_ARRAY
-from mxtrain.errors import UsageError, naming
+from mxtrain.config import names
+from mxtrain.config.bounds import LARGEST_ARRAY
+from mxtrain.core.errors import UsageError, naming
 from mxtrain.models import concats, prelu, small
 from mxtrain.runtime import mx
 

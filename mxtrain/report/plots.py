@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any, Sequence
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 
 BLUE = "#1f5fa8"
 

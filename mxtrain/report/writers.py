@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
-from mxtrain import durable
-from mxtrain.kv.group import ALONE, Group
+from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.core import durable
 from mxtrain.report import progress
 
 logger = logging.getLogger(__name__)

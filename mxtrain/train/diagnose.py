@@ -15,16 +15,16 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
-from mxtrain import durable
+from mxtrain.cluster.worker_group import Group
 from mxtrain.config import Run
-from mxtrain.errors import Diverged
-from mxtrain.kv.group import Group
+from mxtrain.core import durable
+from mxtrain.core.errors import Diverged
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train import evaluate
-from mxtrain.train.handover import to_context
 from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, forward
+from mxtrain.train.to_device import to_context
 
 SAMPLES_IN_LINE = 3
 

@@ -7,7 +7,9 @@ from typing import Any, Iterator
 import numpy as np
 
 from mxtrain.config import Run
-from mxtrain.train import optimizers, state, statistics, weights
+from mxtrain.models import running_statistics, weights
+from mxtrain.optim import optimizers
+from mxtrain.train import state
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
 
@@ -16,7 +18,7 @@ def describe(run: Run, num_classes: int, is_fresh: bool = True) -> str:
     """A line for each parameter of the run's net, and two with the sums, once all that a step needs could be made."""
     parts = state.build(run, num_classes, is_fresh=is_fresh, is_trial=True)
     named = weights.parameters(parts.net)
-    running = {parameter.name for parameter in statistics.parameters(parts.net)}
+    running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -11,16 +11,15 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mxtrain import layout
-from mxtrain.config import Run
-from mxtrain.data import visits
+from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.config import Run, layout
+from mxtrain.core.errors import Stop
+from mxtrain.data import sample_requests
+from mxtrain.data.assembly import Fill
 from mxtrain.data.augment import eval_transform
-from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, way_of
-from mxtrain.errors import Stop
-from mxtrain.kv.group import ALONE, Group
 from mxtrain.models.losses import Loss
-from mxtrain.train.handover import dtype_of, to_context
+from mxtrain.train.to_device import dtype_of, to_context
 
 
 def resize_of(run: Run) -> int:
@@ -74,7 +73,9 @@ def evaluate(
 
 def opened(run: Run, records: Any, group: Group = ALONE) -> Loader:
     """This worker's share of every sample once, in micro-batches of training's size."""
-    requests = visits.once(len(records), layout.batch_plan(run).micro_batch, group.number, group.count)
+    requests = sample_requests.once(
+        len(records), layout.batch_plan(run).micro_batch, group.number, group.count
+    )
     size = run.data.image_size
     fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))

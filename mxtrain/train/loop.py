@@ -12,18 +12,19 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
+from mxtrain.checkpoint.directory import Checkpoint, Snapshot
+from mxtrain.checkpoint.saver import Saver
+from mxtrain.cluster.worker_group import ALONE, Group
 from mxtrain.config import Run
-from mxtrain.errors import Diverged, Stop
-from mxtrain.kv.group import ALONE, Group
+from mxtrain.core.errors import Diverged, Stop
+from mxtrain.optim import early_stop, schedules
+from mxtrain.optim.ema import averaged
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import alarm as alarms
-from mxtrain.train import early_stop, feed, schedules, signals, state
-from mxtrain.train.alarm import Alarm
-from mxtrain.train.checkpoint import Checkpoint, Snapshot
+from mxtrain.train import input_pipeline, state, stop_requests
+from mxtrain.train import loss_alarm as alarms
 from mxtrain.train.diagnose import diverged, diverged_in_evaluation, lost_weights
-from mxtrain.train.ema import averaged
 from mxtrain.train.evaluate import evaluate
-from mxtrain.train.saving import Saver
+from mxtrain.train.loss_alarm import Alarm
 from mxtrain.train.state import Parts, Progress
 from mxtrain.train.step import Outcome, train_step
 
@@ -57,7 +58,9 @@ def run(
 
     is_scored = progress.score is not None
     sinks = open_sinks(run.keep.log, out, num_steps, progress.step, is_scored, group, begin)
-    feeding = feed.opened(run, train, num_classes, progress.step, num_steps, group, progress.bad_records)
+    feeding = input_pipeline.opened(
+        run, train, num_classes, progress.step, num_steps, group, progress.bad_records
+    )
     with sinks as write, Saver(run.keep, group.advance) as saver, feeding as fed:
         saved, alarm = progress, Alarm()
         while True:
@@ -66,7 +69,7 @@ def run(
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
             looks = ended or parts.together is group or progress.step % STEPS_APART == 0
-            wish, is_time = signals.agreed(group, wishes, saver.is_time()) if looks else (None, False)
+            wish, is_time = stop_requests.agreed(group, wishes, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
                 saver.save(_snapshot(run, parts, progress, data) if group.writes else None)
@@ -163,7 +166,9 @@ def _tell_or_end(
     bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad >= most:
         step, out = progress.step - 1, Path(run.keep.out)
-        with feed.opened(run, train, len(data["class_names"]), step, progress.step, parts.group) as again:
+        with input_pipeline.opened(
+            run, train, len(data["class_names"]), step, progress.step, parts.group
+        ) as again:
             batches = again.batches(step)
             raise diverged(parts, batches, again.release, train.where, progress, outcome, out)
     if bad:

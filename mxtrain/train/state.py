@@ -14,23 +14,24 @@ import zlib
 from typing import Any, Sequence
 
 import mxtrain
-from mxtrain import config, layout, whereabouts
-from mxtrain.config import Run
+from mxtrain import config
+from mxtrain.checkpoint import locations
+from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
+from mxtrain.cluster.worker_group import ALONE, Group, gather, together
+from mxtrain.config import Run, compressions, layout, server_checks
+from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
-from mxtrain.errors import Diverged, RestartMe
-from mxtrain.kv import compressions, limits, rows
-from mxtrain.kv.group import ALONE, Group, gather, together
-from mxtrain.kv.store import open_trainer
-from mxtrain.models import losses
+from mxtrain.kvstore.store import open_trainer
+from mxtrain.models import losses, running_statistics, sparse_rows, weights
+from mxtrain.optim import early_stop, optimizers, precision
+from mxtrain.optim.early_stop import Best
+from mxtrain.optim.ema import Ema
+from mxtrain.optim.optimizers import OwnNumbers
+from mxtrain.optim.precision import LossScale
+from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
-from mxtrain.train import early_stop, nets, optimizers, precision, statistics, teacher, weights
-from mxtrain.train.checkpoint import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
-from mxtrain.train.decay import exempt_from_decay
-from mxtrain.train.early_stop import Best
-from mxtrain.train.ema import Ema
-from mxtrain.train.optimizers import OwnNumbers
-from mxtrain.train.precision import LossScale
-from mxtrain.train.teacher import Teacher
+from mxtrain.train import build_net, distillation
+from mxtrain.train.distillation import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Parts:
     ema: Ema | None
     teacher: Teacher | None
     to_pictures: bool  # gradients go back to the pictures, for the statistics of norms that train nothing
-    seen: statistics.Seen
+    seen: running_statistics.Seen
     group: Group  # all workers
     together: Group  # those that make a step together: all, or where nobody waits for others this one alone
 
@@ -86,14 +87,14 @@ def build(
 
     A trial takes no step, and so no store of a cluster, which would wait for the others.
     """
-    optim, places = run.optim, nets.contexts(run.layout.devices)
-    net = nets.to_train(run, num_classes, places, is_fresh)
+    optim, places = run.optim, build_net.contexts(run.layout.devices)
+    net = build_net.to_train(run, num_classes, places, is_fresh)
     trained = list(weights.parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
-    tables = [parameter for parameter in trained if rows.is_table(parameter)]
+    tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
     if tables:
-        limits.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+        server_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
     own_numbers = OwnNumbers(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
@@ -101,7 +102,7 @@ def build(
         trained,
         optimizer,
         "device" if is_trial else run.layout.kvstore,
-        statistics.parameters(net),
+        running_statistics.parameters(net),
         compressions.threshold(optim.compress),
         group,
     )
@@ -118,9 +119,9 @@ def build(
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
         ema=Ema(net, optim.ema) if optim.ema else None,
-        teacher=teacher.build(run, places),
-        to_pictures=statistics.need_gradient_of_pictures(net),
-        seen=statistics.Seen(),
+        teacher=distillation.build(run, places),
+        to_pictures=running_statistics.need_gradient_of_pictures(net),
+        seen=running_statistics.Seen(),
         group=group,
         together=together(group, run.layout.kvstore),
     )
@@ -136,7 +137,7 @@ def meet(parts: Parts, step: int) -> None:
     if group.count == 1:
         return
     if parts.together is not group:
-        statistics.average(parts.net, parts.seen, group)
+        running_statistics.average(parts.net, parts.seen, group)
     checksum = 0
     for array in weights.of_net(parts.net).values():
         checksum = zlib.crc32(array, checksum)
@@ -165,8 +166,8 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
         **dataclasses.asdict(progress),
         "update_counts": update_counts,
         "optimizer_numbers": parts.own_numbers.moved(),
-        "config": config.to_flat(whereabouts.absolute(run)),
-        "modules": whereabouts.modules(run),
+        "config": config.to_flat(locations.absolute(run)),
+        "modules": locations.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         "job": parts.group.job,
         **data,

@@ -12,12 +12,12 @@ import math
 from typing import Any, Callable, Iterator, Protocol, Sequence
 
 from mxtrain.models import remat
+from mxtrain.models.running_statistics import RunningMean
+from mxtrain.optim.gradients import GradientSum
+from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
-from mxtrain.train.gradients import GradientSum
-from mxtrain.train.handover import to_context
-from mxtrain.train.precision import LossScale
 from mxtrain.train.state import Parts
-from mxtrain.train.statistics import RunningMean
+from mxtrain.train.to_device import to_context
 
 
 class Batches(Protocol):

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.jobs import ended, job
+from tests.support.cluster_jobs import ended, job
 
 NUM_STEPS = 12
 
 
 def net(seed: int = 7) -> Any:
     """With weights large enough to be cut among servers here, and biases that one of them has."""
+    from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
-    from mxtrain.train.decay import exempt_from_decay
 
     mx.random.seed(seed)
     layers = mx.gluon.nn.HybridSequential()
@@ -65,7 +65,7 @@ def weights(layers: Any) -> list[np.ndarray[Any, Any]]:
 
 def built(name: str) -> Any:
     from mxtrain.config import Optim
-    from mxtrain.train import optimizers
+    from mxtrain.optim import optimizers
 
     return optimizers.build(Optim(optimizer=name, lr=0.02, weight_decay=0.1))
 
@@ -76,7 +76,7 @@ def train(servers: Any, layers: Any, first: int, last: int) -> list[int]:
 
 def compare(name: str, group: Any, folder: Path) -> None:
     """One worker alone is synchronous: its curve is that of a trainer without a store, also across save and load."""
-    from mxtrain.kv.remote import Servers
+    from mxtrain.kvstore.remote import Servers
 
     layers = net()
     servers = Servers(list(layers.collect_params().values()), built(name), "dist_async", group)
@@ -116,16 +116,16 @@ def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
 
 def average(group: Any, folder: Path) -> None:
     """Of statistics of 1, 2 and 4 by worker, three times: by uneven samples, by those of one worker, by none."""
-    from mxtrain.train import statistics
+    from mxtrain.models import running_statistics
 
     layers = net()
     running = layers[1].running_mean
-    found, seen = [], statistics.Seen()
+    found, seen = [], running_statistics.Seen()
     for shares in ([8, 0, 24], [0, 5, 0], [0, 0, 0]):
         if any(shares):
             running.set_data(running.data() * 0 + 2**group.number)
         seen.num_samples += shares[group.number]
-        statistics.average(layers, seen, group)
+        running_statistics.average(layers, seen, group)
         found.append(running.data().asnumpy().tolist())
     (folder / f"{group.number}.json").write_text(json.dumps(found))
 
@@ -140,7 +140,7 @@ def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path
 
 
 def learn(group: Any, folder: Path) -> None:
-    from mxtrain.kv.remote import Servers
+    from mxtrain.kvstore.remote import Servers
 
     layers = net(seed=group.number)  # the servers' are the first one's
     servers = Servers(list(layers.collect_params().values()), built("sgd"), "dist_async", group)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mxtrain.runtime import mx
-from tests.cluster.processes import roles
 from tests.cluster.test_fit import FLAGS, records
 from tests.e2e.conftest import Command
-from tests.e2e.runs import has_step, started, wait_until
+from tests.support.processes import roles
+from tests.support.runs import has_step, started, wait_until
 
 ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "4"]
 TWO_WORKERS = ["--num-workers", "2"]

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from benchmarks.comm import processes
-from mxtrain.kv.buckets import TOO_LARGE, Piece, lay
+from mxtrain.kvstore.buckets import TOO_LARGE, Piece, lay
 
-SUMMING = [sys.executable, "-m", "tests.cluster.summing"]
+SUMMING = [sys.executable, "-m", "tests.support.summing_worker"]
 pytestmark = pytest.mark.timeout(300)
 CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
 

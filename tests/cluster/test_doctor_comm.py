@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import doctor
-from mxtrain.kv import advice, probe
+from mxtrain.probe import advice, jobs
 from tests.e2e.conftest import ROOT
 
 
@@ -22,13 +22,13 @@ def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
     before = set(os.listdir("/tmp"))
-    found = probe.job(1, unix=True, deadline=time.monotonic() + 100)
+    found = jobs.job(1, unix=True, deadline=time.monotonic() + 100)
     assert found["error"] is None
     assert list(found["milliseconds"]) == ["1", "4", "16"]
     assert all(0.1 < ms < 60_000 for ms in found["milliseconds"].values())
     assert not {name for name in set(os.listdir("/tmp")) - before if name.isdigit()}, "sockets left behind"
     same_over_tcp = {**found, "unix_sockets": False}
-    measured = {"megabytes": probe.MEGABYTES, "sockets": {"tcp": 1.0}, "jobs": [same_over_tcp, found]}
+    measured = {"megabytes": jobs.MEGABYTES, "sockets": {"tcp": 1.0}, "jobs": [same_over_tcp, found]}
     assert any("leave DMLC_LOCAL unset" in sentence for sentence in advice.advise(measured))
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.processes import children
 from tests.cluster.test_fit import BAR, flags, losses
 from tests.e2e.conftest import ROOT, Command
-from tests.e2e.runs import has_step, wait_until
+from tests.support.processes import children
+from tests.support.runs import has_step, wait_until
 
 START_SECONDS = 8  # and as long as it takes for a node to be given up
 

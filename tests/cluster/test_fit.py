@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data import sets, visits
-from tests.cluster import overflowing, slow
-from tests.cluster.processes import roles
-from tests.e2e import damaged
+from mxtrain.data import record_sets, sample_requests
 from tests.e2e.conftest import Command
-from tests.e2e.runs import has_step, started, wait_until
+from tests.support import damaged_data, overflowing_loss, slow_loss
+from tests.support.processes import roles
+from tests.support.runs import has_step, started, wait_until
 
 FLAGS = [
     *("--model", "benchmarks.same_curve.nets:with_both", "--image-size", "16", "--val-resize", "16"),
@@ -86,8 +85,8 @@ def test_workers_make_the_curve_of_one_process(
     digits: Path, tmp_path: Path, command: Command, optimizer: str
 ) -> None:
     """And count its bad records, whoever meets them."""
-    damaged.copy(digits / "train.rec", tmp_path / "train.rec", {100, 400, 900})
-    damaged.copy(digits / "val.rec", tmp_path / "val.rec", set())
+    damaged_data.copy(digits / "train.rec", tmp_path / "train.rec", {100, 400, 900})
+    damaged_data.copy(digits / "val.rec", tmp_path / "val.rec", set())
     more = [*OPTIMIZERS[optimizer], "--skip-bad", "3"]
     alone = tmp_path / "one"
     done = command("mxtrain.fit", *flags(tmp_path, alone, *more, "--log", "none"))
@@ -131,8 +130,8 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
     digits: Path, tmp_path: Path, command: Command
 ) -> None:
     seconds, num_each = 8, 9
-    assert num_each * slow.MICRO_BATCH_SECONDS > seconds
-    more = ["--loss", "tests.cluster.slow:loss", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    assert num_each * slow_loss.MICRO_BATCH_SECONDS > seconds
+    more = ["--loss", "tests.support.slow_loss:loss", "--stall-timeout", str(seconds), "--max-restarts", "0"]
     more += ["--batch-size", str(2 * num_each), "--micro-batch", "1", "--max-steps", "1"]
     done = command("mxtrain.fit", *flags(digits, tmp_path / "run", *CLUSTER, *more))
     assert done.returncode == 0, done.stderr
@@ -142,8 +141,8 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
 @pytest.mark.timeout(200)
 def test_so_may_an_evaluation(shapes: Path, tmp_path: Path, command: Command) -> None:
     seconds, num_each = 8, 8
-    assert num_each * slow.SAMPLE_SECONDS > seconds
-    more = ["--model", "tests.cluster.slow:Net", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    assert num_each * slow_loss.SAMPLE_SECONDS > seconds
+    more = ["--model", "tests.support.slow_loss:Net", "--stall-timeout", str(seconds), "--max-restarts", "0"]
     more += ["--batch-size", "2", "--micro-batch", "1", "--max-steps", "1"]
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "run", *CLUSTER, *more))
     assert done.returncode == 0, done.stderr
@@ -226,14 +225,14 @@ def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Pat
     from mxtrain.runtime import mx
 
     more = ["--batch-size", "16", "--micro-batch", "4", "--max-steps", "16", "--clip-norm", "1"]
-    more += ["--loss", "tests.cluster.overflowing:loss", "--loss-scale", "dynamic", "--lr", "0.01"]
+    more += ["--loss", "tests.support.overflowing_loss:loss", "--loss-scale", "dynamic", "--lr", "0.01"]
     for name, cluster in (("one", []), ("two", CLUSTER)):
         done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
         assert done.returncode == 0, done.stderr
     one, two = records(tmp_path / "one", "train"), records(tmp_path / "two", "train")
     for name in ("applied", "loss_scale", "skipped_steps"):
         assert [record[name] for record in one] == [record[name] for record in two], name
-    assert one[-1]["loss_scale"] == overflowing.LARGEST_SCALE
+    assert one[-1]["loss_scale"] == overflowing_loss.LARGEST_SCALE
     np.testing.assert_allclose([r["loss"] for r in one], [r["loss"] for r in two], rtol=BAR)
     alone, shared = (
         mx.nd.load(str(tmp_path / name / "checkpoints" / "step-00000016" / "weights.params"))
@@ -243,10 +242,10 @@ def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Pat
         np.testing.assert_allclose(shared[name].asnumpy(), array.asnumpy(), atol=BAR, err_msg=name)
 
     run = config.read(tmp_path / "two" / "config.yaml")
-    labels = sets.open_set(str(digits / "train.rec")).labels()
+    labels = record_sets.open_set(str(digits / "train.rec")).labels()
     hit = [
-        {request.step for request in requests if overflowing.RARE_LABEL in labels[request.samples]}
-        for requests in (list(visits.requests(run, labels, 0, 16, worker)) for worker in (0, 1))
+        {request.step for request in requests if overflowing_loss.RARE_LABEL in labels[request.samples]}
+        for requests in (list(sample_requests.requests(run, labels, 0, 16, worker)) for worker in (0, 1))
     ]
     skipped = {record["step"] - 1 for record in two if not record["applied"]}
     assert skipped & (hit[0] - hit[1]) and skipped & (hit[1] - hit[0]), "each worker alone made all skip"

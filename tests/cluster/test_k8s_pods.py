@@ -19,10 +19,10 @@ import pytest
 import yaml
 
 from mxtrain.launch import k8s
-from tests.cluster.short_run import FLAGS, assert_same_weights
-from tests.cluster.two_hosts import Host, need, two_hosts
 from tests.e2e.conftest import ROOT
-from tests.e2e.runs import has_step, wait_until
+from tests.support.runs import has_step, wait_until
+from tests.support.short_run import FLAGS, assert_same_weights
+from tests.support.two_hosts import Host, need, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

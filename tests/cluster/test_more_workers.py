@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cluster import noting
-from tests.cluster.processes import roles
 from tests.cluster.test_fit import BAR, FLAGS, flags, losses
 from tests.e2e.conftest import Command
-from tests.e2e.runs import has_step, started, wait_until
+from tests.support import noting_loss
+from tests.support.processes import roles
+from tests.support.runs import has_step, started, wait_until
 
 
 def cluster(num_workers: int) -> list[str]:
@@ -35,15 +35,15 @@ def test_every_sample_of_an_epoch_is_trained_on_by_one_worker(
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    monkeypatch.setenv(noting.FOLDER, str(notes))
-    own = ["--train", "tests.cluster.noting:data", "--loss", "tests.cluster.noting:loss"]
+    monkeypatch.setenv(noting_loss.FOLDER, str(notes))
+    own = ["--train", "tests.support.noting_loss:data", "--loss", "tests.support.noting_loss:loss"]
     one_epoch = ["--max-steps", "3", "--epochs", "1", "--augment", "none"]
     done = command("mxtrain.fit", *FLAGS, *own, "--out", tmp_path / "run", *one_epoch, *cluster(num_workers))
     assert done.returncode == 0, done.stderr
     trained_on = {path.name: [int(line) for line in path.read_text().split()] for path in notes.iterdir()}
     of_workers = [trained_on.get(f"worker-{number}", []) for number in range(num_workers)]
     assert list(map(len, of_workers)) == counts
-    assert sorted(itertools.chain(*of_workers)) == list(range(noting.NUM_SAMPLES))
+    assert sorted(itertools.chain(*of_workers)) == list(range(noting_loss.NUM_SAMPLES))
 
 
 @pytest.mark.timeout(300)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import children
 from tests.cluster.test_elastic import free_port
 from tests.cluster.test_ps_sh import ROLES, all_started
 from tests.e2e.conftest import ROOT
-from tests.e2e.runs import curve, newest, wait_until
+from tests.support.processes import children
+from tests.support.runs import curve, newest, wait_until
 
 FLAGS = [
     *(

@@ -13,10 +13,10 @@ from typing import Iterator
 
 import pytest
 
-from tests.cluster.processes import children
 from tests.cluster.test_fit import flags, losses, weights
 from tests.e2e.conftest import ROOT
-from tests.e2e.runs import has_step, wait_until
+from tests.support.processes import children
+from tests.support.runs import has_step, wait_until
 
 ROLES = ["scheduler", "server", "worker", "worker"]
 Run = subprocess.Popen

@@ -14,8 +14,8 @@ from typing import Any, Iterator
 
 import pytest
 
-from tests.cluster.jobs import ended, job, wait_for
-from tests.cluster.sockets import listeners, unix_paths
+from tests.support.cluster_jobs import ended, job, wait_for
+from tests.support.sockets import listeners, unix_paths
 
 LOOPBACK = "127.0.0.1"
 TERMINATE = 1
@@ -25,7 +25,7 @@ SETTLED_SECONDS = 3  # in which a server has seen its threads twice
 
 def train_on(group: Any, folder: Path) -> None:
     """A worker whose optimizer is on the servers, at work until it is ended."""
-    from mxtrain.kv.opening import open_store
+    from mxtrain.kvstore.opening import open_store
     from mxtrain.runtime import mx
 
     store = open_store("dist_async")
@@ -44,7 +44,7 @@ def train_on(group: Any, folder: Path) -> None:
 
 
 def fail_to_update(group: Any, folder: Path) -> None:
-    from mxtrain.kv.opening import open_store
+    from mxtrain.kvstore.opening import open_store
     from mxtrain.runtime import mx
 
     store = open_store("dist_async")

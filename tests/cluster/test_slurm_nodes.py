@@ -13,11 +13,11 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
-from tests.cluster.processes import command_line
-from tests.cluster.short_run import ENDLESS, FLAGS, assert_same_weights
-from tests.cluster.slurm_cluster import Slurm, slurm
 from tests.e2e.conftest import ROOT
-from tests.e2e.runs import has_step
+from tests.support.processes import command_line
+from tests.support.runs import has_step
+from tests.support.short_run import ENDLESS, FLAGS, assert_same_weights
+from tests.support.slurm_cluster import Slurm, slurm
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster import tables
-from tests.cluster.jobs import ended, job
-from tests.cluster.processes import roles
 from tests.cluster.test_fit import records
 from tests.e2e.conftest import Command
-from tests.e2e.runs import has_step, started, wait_until
+from tests.support import table_nets
+from tests.support.cluster_jobs import ended, job
+from tests.support.processes import roles
+from tests.support.runs import has_step, started, wait_until
 
 NUM_STEPS = 30
 FLAGS = [
@@ -31,7 +31,7 @@ BAR = 1e-5
 
 def line(digits: Path, out: Path, net: str, *more: str) -> list[str]:
     data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec")]
-    return [*data, "--out", str(out), "--model", f"tests.cluster.tables:{net}", *FLAGS, *more]
+    return [*data, "--out", str(out), "--model", f"tests.support.table_nets:{net}", *FLAGS, *more]
 
 
 def losses(out: Path) -> np.ndarray[Any, Any]:
@@ -52,7 +52,9 @@ def compare(one: Path, two: Path) -> None:
         mx.nd.load(str(out / "checkpoints" / f"step-{NUM_STEPS:08d}" / "weights.params"))
         for out in (one, two)
     )
-    assert first["table.weight"].shape == (tables.NUM_ROWS, tables.WIDTH) == second["table.weight"].shape
+    assert (
+        first["table.weight"].shape == (table_nets.NUM_ROWS, table_nets.WIDTH) == second["table.weight"].shape
+    )
     for name, array in first.items():
         np.testing.assert_allclose(second[name].asnumpy(), array.asnumpy(), atol=BAR)
 
@@ -123,7 +125,7 @@ def test_what_cannot_work_ends_the_job_with_its_reason(
 def push_rows(group: Any, folder: Path) -> None:
     """Three steps with 10 rows of a table of 20000, and what they have moved over the network."""
     from benchmarks.comm.wire import num_bytes
-    from mxtrain.kv.remote import Servers
+    from mxtrain.kvstore.remote import Servers
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx
 

@@ -13,11 +13,11 @@ from typing import Callable, Iterator
 
 import pytest
 
-from tests.cluster.processes import command_line
-from tests.cluster.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights
-from tests.cluster.two_hosts import Host, reached_by_ssh, two_hosts
 from tests.e2e.conftest import ROOT
-from tests.e2e.runs import has_step, newest, records, wait_until
+from tests.support.processes import command_line
+from tests.support.runs import has_step, newest, records, wait_until
+from tests.support.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights
+from tests.support.two_hosts import Host, reached_by_ssh, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.jobs import ended, job
+from tests.support.cluster_jobs import ended, job
 
 WIDTH = 2100  # a square of them is cut into buckets of its own
 
@@ -37,7 +37,7 @@ def backward(layers: Any, pictures: Any, place: Any) -> None:
 
 def sum_gradients(group: Any, folder: Path) -> None:
     """Three steps on two devices of every worker, against a net that is alone with all their pictures."""
-    from mxtrain.kv.store import open_trainer
+    from mxtrain.kvstore.store import open_trainer
     from mxtrain.runtime import mx
 
     mx.random.seed(group.number)

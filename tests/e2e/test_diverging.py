@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mxtrain.errors import DIVERGED, DONE
+from mxtrain.core.errors import DIVERGED, DONE
 from tests.e2e.conftest import Command
 
 SMALL = ["--model", "small_cnn", "--image-size", "16", "--batch-size", "16", "--epochs", "2"]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mxtrain import kernels
-from tests.amp import needs_bf16
+from mxtrain.core import kernels
 from tests.e2e.conftest import ROOT, Command
-from tests.e2e.runs import has_step, started, wait_until
+from tests.support.amp import needs_bf16
+from tests.support.runs import has_step, started, wait_until
 
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--augment", "pad_crop:pad=2+flip"),
@@ -221,7 +221,7 @@ def test_elsewhere_mixed_precision_is_refused_and_its_runs_can_be_used(
 
 
 def test_a_net_of_ones_own(shapes: Path, tmp_path: Path, command: Command) -> None:
-    own = ["--model", "tests.e2e.own_net:imperative_net"]
+    own = ["--model", "tests.support.user_net:imperative_net"]
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "run"), *own)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("runs imperatively") == 1

@@ -10,9 +10,9 @@ from typing import Callable
 
 import pytest
 
-from mxtrain.errors import USAGE
-from tests.e2e.runs import has_step, started, wait_until
+from mxtrain.core.errors import USAGE
 from tests.e2e.test_fit import flags
+from tests.support.runs import has_step, started, wait_until
 
 LONG = ["--epochs", "500", "--checkpoint-steps", "7", "--log", "none"]
 

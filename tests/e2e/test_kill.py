@@ -14,11 +14,11 @@ from typing import Any, Callable
 
 import pytest
 
-from mxtrain.errors import DATA, RESTART_ME, SIGINT, SIGTERM
-from tests.amp import MIXED, needs_bf16
-from tests.e2e import damaged, runs
+from mxtrain.core.errors import DATA, RESTART_ME, SIGINT, SIGTERM
 from tests.e2e.conftest import ROOT, Command
-from tests.e2e.runs import assert_same_end, has_step, is_writing, started, wait_until
+from tests.support import damaged_data, runs
+from tests.support.amp import MIXED, needs_bf16
+from tests.support.runs import assert_same_end, has_step, is_writing, started, wait_until
 
 NUM_STEPS = 40
 # Eleven steps an epoch, the last one short; the end is in the middle of one.
@@ -242,8 +242,8 @@ def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Comm
 def some_bad(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same data with three bad records."""
     folder = tmp_path_factory.mktemp("damaged")
-    damaged.copy(shapes / "train.rec", folder / "train.rec", {7, 8, 30})
-    damaged.copy(shapes / "val.rec", folder / "val.rec", set())
+    damaged_data.copy(shapes / "train.rec", folder / "train.rec", {7, 8, 30})
+    damaged_data.copy(shapes / "val.rec", folder / "val.rec", set())
     return folder
 
 

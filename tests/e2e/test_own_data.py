@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import FLAGS, curve, records
 
-OWN = "tests.e2e.own_data"
+OWN = "tests.support.user_data"
 FLAGS_OF_TWO_EPOCHS = [*FLAGS, "--epochs", "2", "--schedule", "constant"]
 
 

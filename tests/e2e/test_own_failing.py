@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.errors import BUG, RESTART_ME
+from mxtrain.core.errors import BUG, RESTART_ME
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import FLAGS
 
-OWN = "tests.e2e.own_failing"
+OWN = "tests.support.user_failing"
 WORDS = 'KeyError: "the user\'s own mistake"'
 
 

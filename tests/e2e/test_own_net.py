@@ -17,7 +17,7 @@ def test_all_commands_warn_in_the_same_words(shapes: Path, tmp_path: Path, comma
         "--max-steps",
         "1",
         "--model",
-        "tests.e2e.own_net:logging_net",
+        "tests.support.user_net:logging_net",
         "--out",
         out,
     ]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mxtrain import interrupts
+from mxtrain.core import interrupts
 from tests.e2e.test_pack_command import ENVIRONMENT, ROOT, TIMEOUT_SECONDS, assert_one_line, im2rec_wrapper
 
 WAITING = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.train import schedules
+from mxtrain.optim import schedules
 from tests.e2e.conftest import Command
 
 FLAGS = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import machine
-from mxtrain.errors import DATA, USAGE
+from mxtrain.core import machine
+from mxtrain.core.errors import DATA, USAGE
 from tests.e2e.conftest import ROOT, Command
 
 

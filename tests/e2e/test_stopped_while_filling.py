@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
 from mxtrain.data import cache, record_writer
 from mxtrain.data.record_writer import RecordWriter, open_alone
 from mxtrain.data.records import open_records
-from mxtrain.errors import RESTART_ME, SIGINT, SIGTERM
-from tests.cluster.processes import roles
-from tests.e2e.runs import started, wait_until
+from tests.support.processes import roles
+from tests.support.runs import started, wait_until
 
 NUM_PICTURES = 2000  # small files that take some ms each to decode
 SOON_SECONDS = 10

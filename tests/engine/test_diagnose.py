@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.errors import Diverged
+from mxtrain.core.errors import Diverged
+from mxtrain.models import weights
 from mxtrain.models.small import Residual
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import diagnose, precision, state, step, weights
-from tests.amp import needs_bf16
+from mxtrain.train import diagnose, state, step
 from tests.engine.test_step import FLAGS, batches, parts_of
+from tests.support.amp import needs_bf16
 
 nn = mx.gluon.nn
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import doctor, machine
+from mxtrain import doctor
+from mxtrain.core import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.errors import UsageError
-from mxtrain.train import dry_run, weights
+from mxtrain.core.errors import UsageError
+from mxtrain.models import weights
+from mxtrain.train import dry_run
 from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, parts_of, train
 
 
@@ -53,7 +54,7 @@ def test_the_sums() -> None:
 
 
 def test_what_only_a_cluster_refuses_is_refused_without_one() -> None:
-    line = "--kvstore dist_sync --num-workers 2 --ema 0.9 --model tests.cluster.tables:sparse"
+    line = "--kvstore dist_sync --num-workers 2 --ema 0.9 --model tests.support.table_nets:sparse"
     with pytest.raises(UsageError, match=r"--ema 0\.9 with --kvstore dist_sync with a row-sparse table"):
         told_of(line)
     assert told_of(line.replace("--ema 0.9", ""))

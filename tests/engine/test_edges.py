@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import bounds, checks, config
+from mxtrain import config
+from mxtrain.config import bounds, checks
+from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
-from mxtrain.train import precision, schedules, state, step
-from mxtrain.train.optimizer_names import OPTIMIZERS
+from mxtrain.train import state, step
 from tests.engine.test_step import CLASSES, batches
 
 FEW, MANY = 4, bounds.MOST_SAMPLES

@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mxtrain.checkpoint import directory
+from mxtrain.models import weights
+from mxtrain.optim import ema, precision
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, ema, nets, precision, state, step, weights
+from mxtrain.train import build_net, state, step
 from tests.engine.test_state import CLASSES, DATA, advance, run_of
 from tests.engine.test_step import arrays, batches
 
 
 def save(run: object, parts: state.Parts, progress: state.Progress, out: Path) -> None:
-    checkpoint.write(out / "checkpoints", state.snapshot(run, parts, progress, DATA))
+    directory.write(out / "checkpoints", state.snapshot(run, parts, progress, DATA))
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
@@ -74,7 +77,7 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
     _, expected = advance(parts, progress, 3)
 
     again = state.build(run, len(CLASSES))
-    restored = state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints"))
+    restored = state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
     assert (restored.skipped_steps, restored.bad_steps_in_a_row) == (1, 1)
     assert again.ema.num_updates == 2
     _, losses = advance(again, restored, 3)
@@ -92,6 +95,6 @@ def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> No
     data = mx.nd.array(batches(8, 8, 9)[0].data)
     with ema.averaged(parts.ema):
         expected = parts.net(data).asnumpy()
-    found = nets.trained(checkpoint.newest(tmp_path / "checkpoints"), [mx.cpu()])
+    found = build_net.trained(directory.newest(tmp_path / "checkpoints"), [mx.cpu()])
     np.testing.assert_array_equal(found(data).asnumpy(), expected)
     assert np.array_equal(parts.net(data).asnumpy(), expected) is (decay == "0")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data.given import GivenDataset
-from mxtrain.kv.group import Alone
+from mxtrain.cluster.worker_group import Alone
+from mxtrain.data.user_datasets import GivenDataset
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.train import nets
+from mxtrain.train import build_net
 from mxtrain.train.evaluate import evaluate
-from tests.e2e import own_data, own_net
+from tests.support import user_data, user_net
 
 NUM_SAMPLES, STEP = 32, 7
 FLAGS = "--image-size 16 --batch-size 48"
@@ -38,7 +38,7 @@ class Seeing(mx.gluon.Block):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.sizes = own_net.plain(2), []
+        self.body, self.sizes = user_net.plain(2), []
 
     def forward(self, pictures: Any) -> Any:
         self.sizes.append(len(pictures))
@@ -50,13 +50,13 @@ def evaluated(
 ) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
     """What is found, how many pictures the net saw at a time, and what was told of it."""
     run = config.parse([*FLAGS.split(), *flags.split()])
-    contexts = nets.contexts(run.layout.devices)
+    contexts = build_net.contexts(run.layout.devices)
     mx.random.seed(0)
     net, group = Seeing(), Listening()
     net.initialize(ctx=contexts)
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
-    records = GivenDataset("own", own_data.dataset(NUM_SAMPLES))
+    records = GivenDataset("own", user_data.dataset(NUM_SAMPLES))
     found = evaluate(run, net, loss, records, contexts, group=group, step=STEP)
     assert found is not None
     return found, net.sizes, group.told

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
+from mxtrain.models import weights
+from mxtrain.optim import freeze
 from mxtrain.runtime import mx
-from mxtrain.train import freeze, weights
-from tests.e2e.own_net import plain
 from tests.engine.test_step import FLAGS, SIZE, arrays, parts_of, train
+from tests.support.user_net import plain
 
 BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 

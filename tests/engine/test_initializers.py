@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from mxtrain.models import graph, initializers, zoo
+from mxtrain.optim import freeze
 from mxtrain.runtime import mx
-from mxtrain.train import freeze
 
 nn = mx.gluon.nn
 CPU = [mx.cpu()]
@@ -69,12 +69,12 @@ def test_a_weight_of_one_dimension_is_named_where_two_are_needed(text: str, name
     with pytest.raises(
         UsageError, match=rf"--init {text}: needs two dimensions, and scaled\d+_scale has the shape"
     ):
-        built(f"tests.e2e.own_net:{name}", text)
+        built(f"tests.support.user_net:{name}", text)
 
 
 @pytest.mark.parametrize("text", ["normal", "uniform", "mxnet.initializer:One"])
 def test_others_take_any_shape(text: str) -> None:
-    assert built("tests.e2e.own_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
+    assert built("tests.support.user_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
 
 
 def built(name: str, text: str) -> Any:
@@ -164,7 +164,7 @@ def test_branches_that_could_never_leave_zero_are_refused() -> None:
 
 
 def test_a_net_that_is_no_graph_is_refused() -> None:
-    name = "tests.e2e.own_net:imperative_net"
+    name = "tests.support.user_net:imperative_net"
     with pytest.raises(UsageError, match="cannot be read as a graph"):
         initializers.zero_gamma(zoo.build(name, 2), name)
 

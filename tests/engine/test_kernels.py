@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import kernels, machine
+from mxtrain.core import kernels, machine
 from tests.engine.test_runtime import answer, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 LOADED = """
 import ctypes, os
-from mxtrain import kernels
+from mxtrain.core import kernels
 from mxtrain.runtime import mx
 mx.nd.dot(mx.nd.ones((9, 9)), mx.nd.ones((9, 9))).wait_to_read()
 mapped = {line.split()[-1] for line in open("/proc/self/maps") if "libopenblas.so.0" in line}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from mxtrain.models import losses
 from mxtrain.runtime import mx
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, step
+from mxtrain.train import state, step
 from tests.engine.test_losses import log_softmax
 from tests.engine.test_step import CLASSES, SIZE, batches
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, step
-from tests.amp import needs_bf16
+from mxtrain.train import state, step
 from tests.engine.test_step import CLASSES, arrays, batches, parts_of
+from tests.support.amp import needs_bf16
 
 nn = mx.gluon.nn
 SAMPLES = 24

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.checkpoint import resume
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import open_records
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import loop, precision, resume, state, step
+from mxtrain.train import loop, state, step
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain import names
-from mxtrain.errors import UsageError
+from mxtrain.config import names
+from mxtrain.core.errors import UsageError
 from mxtrain.models import initializers, zoo
 from mxtrain.runtime import gluoncv, mx
 
@@ -96,7 +96,7 @@ def test_every_classifier_trains(name: str) -> None:
 
 
 def test_a_layer_that_is_never_called_is_refused() -> None:
-    name = "tests.e2e.own_net:one_too_many"
+    name = "tests.support.user_net:one_too_many"
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=f"--model {name}: has a layer that it never calls .*spare_weight"):
@@ -138,7 +138,7 @@ def test_a_net_of_more_than_mxnet_can_count_is_refused() -> None:
 
 
 def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    name = "tests.e2e.own_net:imperative_net"
+    name = "tests.support.user_net:imperative_net"
     net = zoo.build(name, 2)
     initializers.initialize(net, "msra", CPU, seed=0)
     with caplog.at_level(logging.WARNING):
@@ -156,7 +156,7 @@ def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFix
     ],
 )
 def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str) -> None:
-    name = f"tests.e2e.own_net:{path}"
+    name = f"tests.support.user_net:{path}"
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=words):
@@ -164,10 +164,10 @@ def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str)
 
 
 def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
-    net = zoo.build("tests.e2e.own_net:buggy", 5)
+    net = zoo.build("tests.support.user_net:buggy", 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(NameError):
-        zoo.compile(net, "tests.e2e.own_net:buggy", CPU, 24, 5)
+        zoo.compile(net, "tests.support.user_net:buggy", CPU, 24, 5)
 
 
 def test_a_path_that_gives_no_net() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.errors import UsageError
-from mxtrain.kv.store import open_trainer
+from mxtrain.config.optimizer_names import LEFT_OUT, OPTIMIZERS, resolve
+from mxtrain.core.errors import UsageError
+from mxtrain.kvstore.store import open_trainer
+from mxtrain.optim import extra_optimizers, optimizers
+from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm
 from mxtrain.runtime import mx
-from mxtrain.train import optimizers, own_optimizers
-from mxtrain.train.decay import exempt_from_decay, is_bias_or_norm
-from mxtrain.train.optimizer_names import LEFT_OUT, OPTIMIZERS, resolve
-from tests.engine.reference_optimizers import REFERENCES
+from tests.support.reference_optimizers import REFERENCES
 
 DECAY, RATES = 0.1, [0.003, 0.03, 0.03, 0.02, 0.0007]
 SHAPES = [(1,), (5,), (3, 4), (1, 1), (8, 2, 3, 3), (2, 1, 3), (30, 7), (6,), (4, 5)]
@@ -144,13 +144,13 @@ def test_only_matrices_and_kernels_decay() -> None:
 def test_norms_hold_for_large_layers() -> None:
     """In float32 one by one, sums of squares stand still at 2**24."""
     ones = mx.nd.ones((5000, 5000))
-    assert own_optimizers._norm(ones).asscalar() == pytest.approx(5000, rel=1e-3)
+    assert extra_optimizers._norm(ones).asscalar() == pytest.approx(5000, rel=1e-3)
 
 
 def test_nadam_s_momenta_multiply_without_end() -> None:
-    product = np.prod([own_optimizers.momentum_at(0.9, 0.004, number) for number in range(1, 31)])
-    assert own_optimizers.momentum_product(0.9, 0.004, 30) == pytest.approx(product)
-    assert own_optimizers.momentum_product(0.9, 0.004, 10**9) == 0.0
+    product = np.prod([extra_optimizers.momentum_at(0.9, 0.004, number) for number in range(1, 31)])
+    assert extra_optimizers.momentum_product(0.9, 0.004, 30) == pytest.approx(product)
+    assert extra_optimizers.momentum_product(0.9, 0.004, 10**9) == 0.0
 
 
 def test_an_optimizer_of_the_user_s_own() -> None:

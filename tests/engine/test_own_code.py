@@ -7,11 +7,11 @@ from typing import Any, Callable
 import pytest
 
 from mxtrain.config import Optim
-from mxtrain.errors import told
+from mxtrain.core.errors import told
 from mxtrain.models import initializers, losses, zoo
-from mxtrain.train import optimizers, schedules
+from mxtrain.optim import optimizers, schedules
 
-FAIL = "tests.e2e.own_failing:fail"
+FAIL = "tests.support.user_failing:fail"
 
 
 @pytest.mark.parametrize(

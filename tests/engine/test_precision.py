@@ -11,11 +11,13 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
+from mxtrain.checkpoint import directory
 from mxtrain.models import prelu
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, nets, precision, state
-from tests.amp import MIXED, needs_bf16
+from mxtrain.train import build_net, state
 from tests.engine.test_state import CLASSES, DATA, run_of
+from tests.support.amp import MIXED, needs_bf16
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,13 +231,13 @@ def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     """There it computes in float32, as its weights are, and patches nothing."""
     run = run_of(tmp_path)
     parts = state.build(run, len(CLASSES))
-    path = checkpoint.write(
+    path = directory.write(
         tmp_path, state.snapshot(run, parts, state.Progress(1, precision.LossScale()), DATA)
     )
-    saved = checkpoint.read_state(path)
+    saved = directory.read_state(path)
     saved["config"]["amp"] = "fp16"
     data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
-    net = nets.trained((path, saved), [mx.cpu()])
+    net = build_net.trained((path, saved), [mx.cpu()])
     np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
     assert [precision.usable(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
     assert [precision.usable(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.errors import DataError
-from mxtrain.models import initializers, zoo
+from mxtrain.core.errors import DataError
+from mxtrain.models import initializers, pretrained, weights, zoo
 from mxtrain.runtime import gluoncv, mx
-from mxtrain.train import pretrained, weights
 
 CPU = [mx.cpu(0), mx.cpu(1)]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.errors import UsageError
-from mxtrain.models import initializers, remat, segments, zoo
+from mxtrain.core.errors import UsageError
+from mxtrain.models import initializers, remat, running_statistics, segments, weights, zoo
 from mxtrain.runtime import mx
-from mxtrain.train import diagnose, state, statistics, weights
+from mxtrain.train import diagnose, state
 from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 nn = mx.gluon.nn
@@ -56,10 +56,10 @@ def test_running_statistics_are_the_same_to_the_bit(flags: str) -> None:
     plain, again = parts_of(flags), parts_of(flags + " --remat")
     for parts in (plain, again):
         train(parts, 1)
-    moved = statistics.parameters(plain.net)
+    moved = running_statistics.parameters(plain.net)
     assert moved
     for name, value in arrays(plain).items():
-        if name.endswith(statistics.RUNNING):
+        if name.endswith(running_statistics.RUNNING):
             np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
@@ -144,7 +144,7 @@ def test_cuts_are_near_the_best_there_are() -> None:
         assert best <= segments._peak(kept, handed_on, segments.cuts(kept, handed_on)) <= 1.3 * best
 
 
-@pytest.mark.parametrize("name", ["darknet53", "googlenet", "tests.e2e.own_net:imperative_net"])
+@pytest.mark.parametrize("name", ["darknet53", "googlenet", "tests.support.user_net:imperative_net"])
 def test_nets_that_cannot_be_cut_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--remat: {name}"):
         segments.split(zoo.build(name, 5), name, (1, 3, 64, 64))

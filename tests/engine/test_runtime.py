@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain import kernels, machine
+from mxtrain.core import kernels, machine
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = machine.usable_cores()

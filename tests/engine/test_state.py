@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.errors import DataError, Diverged
+from mxtrain.checkpoint import directory
+from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.core.errors import DataError, Diverged
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, precision, state, step
-from mxtrain.train.optimizer_names import OPTIMIZERS
+from mxtrain.train import state, step
 from tests.engine.test_step import arrays, batches
 
 CLASSES = ["a", "b", "c", "d"]
@@ -51,7 +53,7 @@ def advance(
 
 
 def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
-    return checkpoint.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
+    return directory.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
     _, expected = advance(parts, progress, 3)
 
     again = state.build(run, len(CLASSES))
-    _, losses = advance(again, state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints")), 3)
+    _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 3)
     assert losses == expected
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
@@ -80,7 +82,7 @@ def test_a_checkpoint_without_what_younger_ones_have_is_read(tmp_path: Path) -> 
     parts = state.build(run, len(CLASSES))
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
-    found = checkpoint.newest(tmp_path / "checkpoints")
+    found = directory.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
     assert found[1].pop("bad_records") == []
     restored = state.restore(run, state.build(run, len(CLASSES)), found)
@@ -94,7 +96,7 @@ def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> N
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
     save(run, parts, progress)
     again = state.build(run, len(CLASSES))
-    state.restore(run, again, checkpoint.newest(tmp_path / "checkpoints"))
+    state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
@@ -116,7 +118,7 @@ def test_going_on_with_more_devices(tmp_path: Path) -> None:
     _, expected = advance(parts, progress, 3)
     wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
     more = state.build(wider, len(CLASSES))
-    _, losses = advance(more, state.restore(wider, more, checkpoint.newest(tmp_path / "checkpoints")), 3)
+    _, losses = advance(more, state.restore(wider, more, directory.newest(tmp_path / "checkpoints")), 3)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
@@ -147,7 +149,7 @@ def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None
     ):
         save(run, parts, mine)
         among = dataclasses.replace(parts, group=Two(*theirs))
-        assert state.restore(run, among, checkpoint.newest(tmp_path / "checkpoints")) == expected
+        assert state.restore(run, among, directory.newest(tmp_path / "checkpoints")) == expected
 
 
 def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
     progress, _ = advance(parts, state.Progress(0, scale, None), 1)
     save(run, parts, progress)
-    restored = state.restore(run, parts, checkpoint.newest(tmp_path / "checkpoints"))
+    restored = state.restore(run, parts, directory.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
 
 
@@ -166,11 +168,11 @@ def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     save(run, parts, state.Progress(1, precision.LossScale(), None))
     other = state.build(run_of(tmp_path, "--model", "small_resnet"), len(CLASSES))
     with pytest.raises(DataError, match=r"weights\.params"):
-        state.restore(run, other, checkpoint.newest(tmp_path / "checkpoints"))
+        state.restore(run, other, directory.newest(tmp_path / "checkpoints"))
 
 
 def test_a_shared_parameter_is_one() -> None:
-    from mxtrain.train import weights
+    from mxtrain.models import weights
 
     net = mx.gluon.nn.HybridSequential()
     first = mx.gluon.nn.Dense(4, in_units=4)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.checkpoint import directory
+from mxtrain.core.params_file import TYPE_NUMBERS, encoded
 from mxtrain.runtime import mx
-from mxtrain.train import checkpoint, state
-from mxtrain.train.arrays import TYPE_NUMBERS, encoded
+from mxtrain.train import state
 from tests.engine.test_state import CLASSES, DATA, advance, run_of
 
 
@@ -29,7 +30,7 @@ def test_no_arrays_are_a_file_too(tmp_path: Path) -> None:
     assert len(mx.nd.load(str(tmp_path / "empty"))) == 0
 
 
-def frozen(taken: checkpoint.Snapshot) -> dict[str, dict[str, Any]]:
+def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
     return {
         file: {name: array.copy() for name, array in named.items()} for file, named in taken.files.items()
     }

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.models import running_statistics, weights
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, statistics, step, weights
+from mxtrain.train import state, step
 
 CLASSES, SIZE = 4, 16
 
@@ -120,7 +122,7 @@ def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
     before, num_samples = arrays(parts), 16
     train(parts, 1, int(flags.split("--micro-batch ")[1]) if "--micro-batch" in flags else 4, num_samples)
     for name, value in arrays(parts).items():
-        if name.endswith(statistics.RUNNING):
+        if name.endswith(running_statistics.RUNNING):
             assert not np.array_equal(value, before[name]), name
     if "--freeze" not in flags:  # the first norm sees the pictures themselves
         pictures = batches(num_samples, num_samples, seed=0)[0].data
@@ -137,7 +139,7 @@ def test_elsewhere_no_gradient_goes_back_to_the_pictures(flags: str) -> None:
 
 def test_gradients_that_add_up_in_a_users_net_are_of_one_step_here() -> None:
     plain, adding = (
-        train(parts_of(FLAGS + f"--model tests.e2e.own_net:{name}"), 6) for name in ("plain", "adding")
+        train(parts_of(FLAGS + f"--model tests.support.user_net:{name}"), 6) for name in ("plain", "adding")
     )
     np.testing.assert_array_equal(adding, plain)
 

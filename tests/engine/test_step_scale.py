@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.models import weights
+from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import precision, state, step, weights
-from tests.amp import needs_bf16
+from mxtrain.train import state, step
 from tests.engine.test_mapping import AMP, again_in_bfloat16
 from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
+from tests.support.amp import needs_bf16
 
 Scale = precision.LossScale
 DYNAMIC = Scale(scale=1024.0, dynamic=True, growth_interval=3)

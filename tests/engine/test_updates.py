@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Optim
-from mxtrain.kv import unpickle
-from mxtrain.kv.commands import Assign, SetRate, Update
-from mxtrain.kv.server import known_classes
-from mxtrain.kv.updates import CLOCK, Updates
+from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.kvstore import unpickle
+from mxtrain.kvstore.commands import Assign, SetRate, Update
+from mxtrain.kvstore.server import known_classes
+from mxtrain.kvstore.updates import CLOCK, Updates
+from mxtrain.models.weights import flat
+from mxtrain.optim import optimizers
 from mxtrain.runtime import mx
-from mxtrain.train import optimizers
-from mxtrain.train.optimizer_names import OPTIMIZERS
-from mxtrain.train.weights import flat
 
 STRIDE = 4
 KEYS = (1, 2)

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Callable, List, Tuple
 
-from tests.e2e.runs import has_step, is_writing
 from tests.faults.job import (
     NUM_STEPS,
     STEPS_PER_EPOCH,
@@ -25,6 +24,7 @@ from tests.faults.job import (
     started,
     until,
 )
+from tests.support.runs import has_step, is_writing
 
 COME_SECONDS = 120  # until the moment is there
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from tests.cluster.processes import roles
-from tests.e2e.runs import curve, newest, text
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
+from tests.support.processes import roles
+from tests.support.runs import curve, newest, text
 
 STEPS_PER_EPOCH, NUM_STEPS = 8, 24
 FLAGS = [

@@ -10,10 +10,10 @@ from typing import Iterator
 
 import pytest
 
-from mxtrain.errors import USAGE
-from tests.e2e.runs import has_step
+from mxtrain.core.errors import USAGE
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, result, started, until
+from tests.support.runs import has_step
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

@@ -11,14 +11,14 @@ from typing import Iterator
 
 import pytest
 
-from mxtrain.errors import RESTART_ME
-from tests.cluster.two_hosts import Host, do, two_hosts
-from tests.e2e.runs import has_step
+from mxtrain.core.errors import RESTART_ME
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, until
 from tests.faults.nodes import free_port
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
+from tests.support.runs import has_step
+from tests.support.two_hosts import Host, do, two_hosts
 
 CUT_SECONDS = 5.0  # more than --silence-timeout
 

@@ -11,7 +11,7 @@ from typing import Iterator
 
 import pytest
 
-from mxtrain.errors import RESTART_ME, USAGE
+from mxtrain.core.errors import RESTART_ME, USAGE
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, started, until

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cluster.sockets import listeners
+from tests.support.sockets import listeners
 
 MARK = "MXTRAIN_FAULTS"
 LEAVE_SECONDS = 3.0

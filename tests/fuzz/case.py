@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from mxtrain.core.errors import DataError
 from mxtrain.data import images, order
+from mxtrain.data.assembly import Fill
 from mxtrain.data.augment import eval_transform
-from mxtrain.data.fill import Fill
 from mxtrain.data.jpeg import BadPicture, Box
 from mxtrain.data.loader import Loader, Request, Way
 from mxtrain.data.records import Records, index_path, open_records
-from mxtrain.errors import DataError
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
 from tools.im2rec_wrapper.check import check

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import config, names
+from mxtrain import config
+from mxtrain.config import names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":  # before the other imports, which take a while
-    from mxtrain import interrupts
+    from mxtrain.core import interrupts
 
     interrupts.leave("im2rec_wrapper")
 
@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
-from mxtrain import interrupts
-from mxtrain.arguments import LARGEST_SEED, Parser, picture
-from mxtrain.errors import DataError, UsageError, one_line
+from mxtrain.config.arguments import LARGEST_SEED, Parser, picture
+from mxtrain.core import interrupts
+from mxtrain.core.errors import DataError, UsageError, one_line
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.arguments import whole
 

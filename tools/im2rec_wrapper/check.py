@@ -15,9 +15,9 @@ from typing import Any, Collection, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain import regular
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.records import RecordFile
-from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper import classes, contents, structure, tokens
 from tools.im2rec_wrapper.contents import Content
 from tools.im2rec_wrapper.copies import Copies
@@ -91,7 +91,7 @@ def _documents(rec: Path) -> tuple[contents.Kind, dict[str, Any], list[Finding]]
     """How to look at records of token ids, as the .tokens.json beside says, and what else it says."""
     path = tokens.tokens_path(rec)
     try:
-        described = json.loads(regular.read(path))
+        described = json.loads(regular_files.read(path))
         dtype, vocab_size = described["dtype"], described["vocab_size"]
     except (OSError, ValueError, KeyError, TypeError):
         described = {}

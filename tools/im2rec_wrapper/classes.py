@@ -8,7 +8,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain import plain, regular
+from mxtrain.core import plain_text, regular_files
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Label
 from mxtrain.data.records import classes_path
@@ -59,7 +59,7 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
     """Names and numbers of images of the .classes.tsv; the latter are empty if it has none."""
     path = classes_path(table.path)
     try:
-        text = regular.read(path)
+        text = regular_files.read(path)
         names = recordio.parse_classes(text)
     except FileNotFoundError:
         return [], [], []
@@ -67,10 +67,10 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
         return [], [], [of_file("classes", path, f"cannot be read ({error.strerror})")]
     except BadRecord as bad:
         return [], [], [of_file("classes", path, str(bad))]
-    columns = [line.split("\t")[1:] for line in plain.lines(text.decode("utf-8"))]
+    columns = [line.split("\t")[1:] for line in plain_text.lines(text.decode("utf-8"))]
     if not any(columns):
         return names, [], []
-    counts = [plain.whole(column[0]) if len(column) == 1 else None for column in columns]
+    counts = [plain_text.whole(column[0]) if len(column) == 1 else None for column in columns]
     if None in counts:
         return names, [], [of_file("classes", path, "is not lines of `name<TAB>number of images`")]
     return names, [count for count in counts if count is not None], []

@@ -13,7 +13,7 @@ from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 
-from mxtrain import machine
+from mxtrain.core import machine
 from mxtrain.data import images, jpeg, recordio
 from mxtrain.data.jpeg import BadPicture, Payload, Pixels
 from mxtrain.data.recordio import BadRecord

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable, NamedTuple
 
-from mxtrain import plain, regular
+from mxtrain.core import plain_text, regular_files
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_writer import Replacement
-from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper.findings import Finding, Pair, pair_of
 
 _FIRST_LINE = "# copies found by im2rec_wrapper check: kind, two digests, twice .rec, key and source"
@@ -40,7 +40,7 @@ def write(path: Path, findings: Iterable[Finding]) -> int:
     for found in pairs:
         places = ((str(place.path), str(place.key), place.source or "") for place in found.places)
         columns = (found.kind, *found.digests, *(column for place in places for column in place))
-        lines.append("\t".join(map(plain.printable, columns)))
+        lines.append("\t".join(map(plain_text.printable, columns)))
     with Replacement(path) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
     return len(pairs)
@@ -49,7 +49,7 @@ def write(path: Path, findings: Iterable[Finding]) -> int:
 def refuse_other_files(flag: str, path: Path) -> None:
     """A file that is no list of copies is not written over."""
     try:
-        is_list = regular.read(path).startswith(_FIRST_LINE.encode())
+        is_list = regular_files.read(path).startswith(_FIRST_LINE.encode())
     except FileNotFoundError:
         return
     except OSError as error:
@@ -60,7 +60,7 @@ def refuse_other_files(flag: str, path: Path) -> None:
 
 def read(path: Path) -> list[Line]:
     try:
-        lines = plain.lines(regular.read(path).decode("utf-8"))
+        lines = plain_text.lines(regular_files.read(path).decode("utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -80,7 +80,7 @@ def _parse(line: str, where: str) -> Line:
     kind, *digests = columns[:3]
     pictures = []
     for digest, (path, key, _) in zip(digests, (columns[3:6], columns[6:9])) if columns[3:] else ():
-        number = plain.whole(key)
+        number = plain_text.whole(key)
         if number is None:
             raise DataError(f"{where} has the key {key!r}, which is no number: mend it")
         pictures.append(Picture(digest, Path(path), number))

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
+from mxtrain.core.errors import UsageError
 from mxtrain.data.record_writer import aside, cannot_write, open_alone
 from mxtrain.data.records import index_path
-from mxtrain.errors import UsageError
 
 Description = Dict[str, Any]  # as JSON brings it back
 

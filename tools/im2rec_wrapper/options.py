@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from tools.im2rec_wrapper.sources.item import Source
 
 

@@ -12,8 +12,8 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
+from mxtrain.core.machine import usable_cores
 from mxtrain.data.jpeg import BadPicture
-from mxtrain.machine import usable_cores
 from tools.im2rec_wrapper.images import Packed
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
 

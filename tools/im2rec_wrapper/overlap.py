@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.errors import UsageError
+from mxtrain.core.errors import UsageError
 from tools.im2rec_wrapper.sources.item import Source
 
 

@@ -17,11 +17,11 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator
 
+from mxtrain.core.errors import DataError, Scarce, Stopped, UsageError
 from mxtrain.data import recordio, source_names
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.records import classes_path, index_path
 from mxtrain.data.source_names import sources_path
-from mxtrain.errors import DataError, Scarce, Stopped, UsageError
 from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
 from tools.im2rec_wrapper import options as asked
 from tools.im2rec_wrapper.images import Packed, Wanted

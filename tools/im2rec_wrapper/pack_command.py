@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mxtrain.arguments import LARGEST_SEED
+from mxtrain.config.arguments import LARGEST_SEED
 from tools.im2rec_wrapper.arguments import share, whole
 
 # As in sources/kinds.py, which would bring in OpenCV to print a help text; a test holds them together.

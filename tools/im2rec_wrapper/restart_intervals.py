@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from mxtrain.core.errors import UsageError
 from mxtrain.data.jpeg import BadPicture
-from mxtrain.errors import UsageError
 
 _TIMEOUT_SECONDS = 60
 # A marker costs about 3 bytes: at 4 units (64 pixels) apart 1% of the file, at 2 2%, at 1 4%.

@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator, Sequence, Tuple
 
 import numpy as np
 
-from mxtrain import plain
+from mxtrain.core import plain_text
 from mxtrain.data.record_writer import RecordWriter
 from tools.im2rec_wrapper.journal import Checkpoint
 from tools.im2rec_wrapper.outcomes import Outcome
@@ -74,7 +74,7 @@ class Run:
         """Write what becomes of the further items; yields after each."""
         for outcome, (number, item) in zip(outcomes, self._planned):
             if outcome.packed is None:
-                self.bad.append((self.num_done, plain.printable(item.name), outcome.reason))
+                self.bad.append((self.num_done, plain_text.printable(item.name), outcome.reason))
             else:
                 file = self._file_for(number)
                 file.write(item, outcome.packed.payload)

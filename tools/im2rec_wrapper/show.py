@@ -8,12 +8,12 @@ from typing import Iterable
 import cv2
 import numpy as np
 
-from mxtrain import plain
+from mxtrain.core import plain_text
+from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Ints, Label
 from mxtrain.data.records import Records, open_records
-from mxtrain.errors import DataError, UsageError, nearest
 from tools.im2rec_wrapper import copies_list, drawing, fingerprints
 from tools.im2rec_wrapper.copies_list import Line, Picture
 from tools.im2rec_wrapper.drawing import Canvas
@@ -98,7 +98,7 @@ def _label_of(records: Records, class_name: str) -> int:
     names = records.class_names or []
     if class_name in names:
         return names.index(class_name)
-    number = plain.whole(class_name)
+    number = plain_text.whole(class_name)
     if number is not None:
         return number
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")

@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain import regular
+from mxtrain.core import regular_files
 from mxtrain.data import recordio
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.records import RecordFile, index_path
@@ -138,7 +138,7 @@ def _check_index(table: Table) -> list[Finding]:
     path = index_path(table.path)
     remedy = f"rebuild it with `python -m tools.im2rec_wrapper index {table.path}`"
     try:
-        keys, offsets = recordio.parse_index(regular.read(path))
+        keys, offsets = recordio.parse_index(regular_files.read(path))
     except FileNotFoundError:
         return [of_file("no-index", path, f"is missing; {remedy}")]
     except OSError as error:

@@ -13,8 +13,8 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.errors import UsageError, naming
-from mxtrain.names import load_path
+from mxtrain.config.names import load_path
+from mxtrain.core.errors import UsageError, naming
 from tools.im2rec_wrapper.images import Packed
 from tools.im2rec_wrapper.sources.item import BadItem
 

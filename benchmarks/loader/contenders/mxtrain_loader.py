@@ -8,8 +8,8 @@ import itertools
 from benchmarks.loader import protocol
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
 from mxtrain.data import order
+from mxtrain.data.assembly import Fill
 from mxtrain.data.augment import train_transform
-from mxtrain.data.fill import Fill
 from mxtrain.data.loader import Loader, Request, Way
 from mxtrain.data.records import open_records
 from mxtrain.runtime import mx

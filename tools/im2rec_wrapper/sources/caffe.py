@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain import regular
-from mxtrain.errors import DataError, UsageError
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
 from tools.im2rec_wrapper.sources.labels import Given, settle
@@ -24,7 +24,7 @@ _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 def read_lmdb(source: Path, multi_label: bool) -> Source:
     file = source / "data.mdb" if source.is_dir() else source
-    regular.require(file)
+    regular_files.require(file)
     database = _open(source)
     keys: list[bytes] = []
     given: list[Given] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mxtrain import regular
-from mxtrain.errors import DataError
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
 from tools.im2rec_wrapper.sources.labels import check_class_name
 from tools.im2rec_wrapper.sources.walk import Walk
@@ -58,7 +58,7 @@ def from_files(
     base = str(root)
     return Source(
         items,
-        lambda item: regular.read(os.path.join(base, item.name)),
+        lambda item: regular_files.read(os.path.join(base, item.name)),
         class_names,
         remarks,
         [listed_in] if listed_in else [],

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.errors import DataError, UsageError
+from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.item import Item, Source
 from tools.im2rec_wrapper.sources.labels import settle
 from tools.im2rec_wrapper.sources.raw_pixels import as_png

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
-from mxtrain import regular
-from mxtrain.errors import DataError
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif")
@@ -72,13 +72,13 @@ def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     entries = [entry for entry in visible(source) if entry.name.lower().endswith(suffixes)]
     paths = [Path(entry.path) for entry in entries if not is_folder(entry)]
     for path in paths:
-        regular.require(path)
+        regular_files.require(path)
     return paths
 
 
 def read_at(path: Path, offset: int, num_bytes: int) -> bytes:
     """These bytes of a file, opened for them alone, so that any number of files and threads will do."""
-    descriptor = regular.descriptor(path)
+    descriptor = regular_files.descriptor(path)
     try:
         data = os.pread(descriptor, num_bytes, offset)
     finally:

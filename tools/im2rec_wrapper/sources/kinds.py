@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Callable
 
-from mxtrain import regular
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import recordio
-from mxtrain.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.caffe import read_lmdb
 from tools.im2rec_wrapper.sources.folder import read_folder
 from tools.im2rec_wrapper.sources.hdf5 import read_hdf5
@@ -62,7 +62,7 @@ def open_source(
         raise DataError(f"{path} does not exist")
     try:
         if not path.is_dir():
-            regular.require(path)
+            regular_files.require(path)
         return _opened(path, kind or recognise(path), root, multi_label)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None

@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import List, Sequence, Tuple, Union
 
-from mxtrain import plain
-from mxtrain.errors import DataError, UsageError
+from mxtrain.core import plain_text
+from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.item import Label
 
 Given = Tuple[Union[str, float], ...]  # the labels of one item
@@ -51,7 +51,7 @@ def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
     """None where one of them is a word."""
     numbers: list[list[float]] = []
     for labels in given:
-        found = [plain.number(label) if isinstance(label, str) else _float(label) for label in labels]
+        found = [plain_text.number(label) if isinstance(label, str) else _float(label) for label in labels]
         numbers.append([number for number in found if number is not None])
         if None in found:
             return None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mxtrain.core.errors import DataError
 from mxtrain.data.records import Records, classes_path, index_path, open_records
-from mxtrain.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
 from tools.im2rec_wrapper.sources.labels import Given, settle
 

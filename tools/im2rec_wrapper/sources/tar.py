@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
-from mxtrain.errors import DataError
+from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
 from tools.im2rec_wrapper.sources.labels import Given, settle
 

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Iterator
 
-from mxtrain import regular
-from mxtrain.errors import DataError
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, read_at
 
 
@@ -38,7 +38,7 @@ def _folder(root: Path) -> Source:
     items = [Item(os.path.relpath(path, root), 0) for path in paths]
     return Source(
         items,
-        lambda item: regular.read(root / item.name),
+        lambda item: regular_files.read(root / item.name),
         path_of=lambda item: os.path.join(root, item.name),
         holds_text=True,
     )

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple
 
-from mxtrain.errors import DataError
+from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in, read_at

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Iterator, NamedTuple, NoReturn, Sequence
 
-from mxtrain.errors import DataError
+from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.item import is_folder, visible
 
 

@@ -1,0 +1,253 @@
+"""A checkpoint is a folder: arrays in MXNet's own format, everything else in state.json, checksums in a manifest.
+
+Owns writing one so that it is either whole or absent, finding the newest whole one, and keeping few. Holds no
+pickle. What the numbers mean is the loop's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import logging
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
+
+from mxtrain.cluster.worker_group import ALONE
+from mxtrain.core.durable import fsync, unwritable, written
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.core.params_file import Arrays, Chunk, encoded
+
+logger = logging.getLogger(__name__)
+
+VERSION = 2
+Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
+STATE, MANIFEST = "state.json", "manifest.json"
+WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
+WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
+NUM_READ = 2  # whole ones, before a cluster agrees on a step
+SYNC_BYTES = 64 << 20  # brought to disk at a time, so that a slow one is told from a dead one
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A moment of a run in host memory: files of named arrays, and what state.json holds besides."""
+
+    step: int
+    files: dict[str, Arrays]
+    state: dict[str, Any]
+
+
+def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = ALONE.advance) -> Path:
+    """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there.
+
+    `advance` is called with every piece that has come to disk.
+    """
+    final = path_of(folder, snapshot.step)
+    aside = folder / (WRITING + final.name)
+    state = {"version": VERSION, "step": snapshot.step, **snapshot.state}
+    try:
+        clean(folder)
+        aside.mkdir(parents=True)
+        sums = {
+            name: _write_file(aside / name, encoded(named), advance) for name, named in snapshot.files.items()
+        }
+        sums[STATE] = _write_file(aside / STATE, _json_text(state))
+        _write_file(aside / MANIFEST, _json_text(sums))
+        fsync(aside)
+        if final.exists():
+            final.rename(folder / (REPLACED + final.name))
+        aside.rename(final)
+        fsync(folder)
+        clean(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            clean(folder)
+        raise unwritable(final, error) from None
+    return final
+
+
+def clean(folder: Path) -> None:
+    """Put right what a kill has left: drop what is half there, take back what was not yet replaced."""
+    for path in folder.glob(REPLACED + "*"):
+        final = folder / path.name[len(REPLACED) :]
+        if not final.exists():
+            path.rename(final)
+    for prefix in (WRITING, REPLACED, DELETING):
+        for path in folder.glob(prefix + "*"):
+            _delete(path)
+
+
+def set_aside_after(folder: Path, step: int) -> None:
+    """Rename checkpoints past `step`, damaged ones or another future's, so that none is taken for this run's."""
+    for path in _steps(folder):
+        if int(path.name[len("step-") :]) > step:
+            target = _free(folder / f"unused-{path.name}")
+            with written(target):
+                path.rename(target)
+            logger.warning(
+                "%s is past step %d, where this run goes on: renamed to %s", path, step, target.name
+            )
+
+
+def _free(path: Path) -> Path:
+    """That path, or with a number behind it where something is there already."""
+    others = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([path], others) if not each.exists())
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """state.json of a checkpoint whose checksums all hold; DataError names the file that fails."""
+    try:
+        sums = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        if not isinstance(sums, dict) or STATE not in sums or len(sums) < 2:
+            raise ValueError(f"{MANIFEST} does not list its files")
+        if isinstance(sums[STATE], str):
+            raise _of_another_version(checkpoint, 1)
+        for name, expected in sums.items():
+            if _sum_of_file(checkpoint / name) != expected:
+                raise DataError(f"{checkpoint / name}: damaged, it is not what {MANIFEST} says")
+        state: dict[str, Any] = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{checkpoint}: not a whole checkpoint ({error})") from None
+    if state["version"] != VERSION:
+        raise _of_another_version(checkpoint, state["version"])
+    return state
+
+
+def newest(folder: Path) -> Checkpoint | None:
+    """The newest whole checkpoint, None where there is none at all; only as many are read as it takes."""
+    return next(iter(_newest(folder, 1)), None)
+
+
+def whole_steps(folder: Path) -> dict[int, str]:
+    """Steps whose checkpoints others may choose from, oldest first, and whose they are.
+
+    The newest are read. Disks are one apart at most, so that the choice is among these; older ones have to look whole.
+    """
+    read = _newest(folder, NUM_READ)
+    states = [state for _, state in reversed(read)]
+    if len(read) == NUM_READ:  # else there are no others
+        glanced = [state for state in map(_glance, _steps(folder)) if state is not None]
+        states = [*(state for state in glanced if state["step"] < states[0]["step"]), *states]
+    return {state["step"]: str(state.get("job", "")) for state in states}
+
+
+def _newest(folder: Path, number: int) -> list[Checkpoint]:
+    """So many whole ones, newest first; DataError where there are some, but none that can be read."""
+    found = list(itertools.islice(_whole(folder), number))
+    if not found and _steps(folder):
+        raise DataError(
+            f"{folder}: holds checkpoints, but none that can be read; repair one, or give --resume never "
+            "(which keeps them) or another --out"
+        )
+    return found
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
+
+
+def best(folder: Path) -> Checkpoint | None:
+    """The whole checkpoint with the highest score, of equals the newest; the newest where none has one."""
+    found = list(_whole(folder))
+    scored = [each for each in found if each[1].get("score") is not None]
+    return max(scored, key=lambda each: each[1]["score"]) if scored else next(iter(found), None)
+
+
+def prune(folder: Path, keep_last: int, keep_best: int) -> None:
+    """Delete all but the newest and the best; one that has lost a file or the end of one is neither, and stays."""
+    states = [(path, _glance(path)) for path in _steps(folder)]
+    whole = [(path, state) for path, state in states if state is not None]
+    scored = sorted((state["score"], path) for path, state in whole if state.get("score") is not None)
+    best_of_all = scored[-keep_best:] if keep_best else []
+    kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in best_of_all}
+    for path, _ in whole:
+        if path not in kept:
+            _delete(path)
+
+
+def _delete(path: Path) -> None:
+    """What will not go now (a file that is open on NFS) is no reason to end a run; the next write tries again."""
+    # First out of the way: a deletion cut short leaves nothing that looks like a checkpoint.
+    doomed = path if path.name.startswith(".") else path.with_name(DELETING + path.name)
+    try:
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+    except OSError as error:
+        logger.warning("%s: cannot be deleted (%s)", path, error.strerror or error)
+
+
+def _whole(folder: Path) -> Iterator[Checkpoint]:
+    """Newest first; one that cannot be read is named and skipped."""
+    for path in reversed(_steps(folder)):
+        try:
+            yield path, read_state(path)
+        except DataError as error:
+            logger.warning("skipping a checkpoint: %s", error)
+
+
+def _steps(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
+
+
+def _glance(path: Path) -> dict[str, Any] | None:
+    """The state of a checkpoint whose files have the right lengths; their bytes are not read."""
+    try:
+        for name, expected in json.loads((path / MANIFEST).read_text(encoding="utf-8")).items():
+            if (path / name).stat().st_size != expected["bytes"]:
+                return None
+        state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return None
+    return state
+
+
+def _of_another_version(checkpoint: Path, version: int) -> UsageError:
+    return UsageError(
+        f"{checkpoint}: written in format {version}, this mxtrain reads {VERSION}; go on with the mxtrain that "
+        "wrote it, or give --resume never or another --out"
+    )
+
+
+def _json_text(content: Any) -> list[Chunk]:
+    return [json.dumps(content, indent=1).encode()]
+
+
+def _write_file(
+    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = ALONE.advance
+) -> dict[str, Any]:
+    """Bring a file to disk; its length and checksum, of what was meant rather than of what arrived."""
+    num_bytes, checksum, synced = 0, 0, 0
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            num_bytes += len(chunk)
+            checksum = zlib.crc32(chunk, checksum)
+            if num_bytes - synced >= SYNC_BYTES:
+                file.flush()
+                os.fdatasync(file.fileno())
+                synced = num_bytes
+                advance()
+        file.flush()
+        os.fsync(file.fileno())
+    advance()
+    return _sum(num_bytes, checksum)
+
+
+def _sum_of_file(path: Path) -> dict[str, Any]:
+    num_bytes, checksum = 0, 0
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            num_bytes += len(block)
+            checksum = zlib.crc32(block, checksum)
+    return _sum(num_bytes, checksum)
+
+
+def _sum(num_bytes: int, checksum: int) -> dict[str, Any]:
+    """CRC32 finds damage as well as SHA-256, which takes 3 to 30 times as long, from the cores that train."""
+    return {"bytes": num_bytes, "crc32": f"{checksum:08x}"}

@@ -1,0 +1,133 @@
+"""Where the files and modules of a run are, said so that it holds in any folder.
+
+Owns what a run folder keeps of that: absolute paths in its configs, and for each `module:callable` the folder that its
+module was imported from, so that `evaluate`, `predict` and `--teacher` find it again. Of what a checkpoint says only
+such a folder is put on the Python path, and only where the module is in it that the run has asked for by name anyway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import importlib.util
+import logging
+import os
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, names
+from mxtrain.core.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+MEAN_SOMETHING = set(",:*?[]")  # in the name of a file of --train and --val
+
+
+def absolute(run: Run) -> Run:
+    """The run with whole paths, for whoever reads of it in another folder."""
+    data, model, keep = run.data, run.model, run.keep
+    resume = keep.resume if keep.resume in ("auto", "never") else _whole(keep.resume)
+    train, val, cache_dir = listed(data.train), listed(data.val), _whole(data.cache_dir)
+    return dataclasses.replace(
+        run,
+        data=dataclasses.replace(data, train=train, val=val, cache_dir=cache_dir),
+        model=dataclasses.replace(model, pretrained=_whole(model.pretrained), teacher=_whole(model.teacher)),
+        keep=dataclasses.replace(keep, out=_whole(keep.out), resume=resume),
+    )
+
+
+def listed(files: str | None) -> str | None:
+    """--train or --val with whole paths; as it is where this folder's own name would be read as a list or a pattern."""
+    if not files or names.is_path(files) or MEAN_SOMETHING & set(os.getcwd()):
+        return files
+    return ",".join(os.path.abspath(part.strip()) for part in files.split(","))
+
+
+def _whole(path: str) -> str:
+    return os.path.abspath(path) if path else path
+
+
+def modules(run: Run) -> dict[str, str]:
+    """The folder of each module of the user's own that the run's net, loss or data come from; not what is installed."""
+    given = (run.model.model, run.model.loss, run.data.train, run.data.val)
+    tops = {_top(text) for text in given if text and ":" in text}
+    found = {top: _folder(_spec(top)) for top in sorted(tops)}
+    return {top: folder for top, folder in found.items() if folder and not _is_installed(top, folder)}
+
+
+def need(checkpoint: Checkpoint, *given: str, last: bool = False) -> None:
+    """Make sure that each of these `module:callable` of the checkpoint's run can be imported, from where it was then.
+
+    The folder comes first on the Python path, or `last` where modules of a run of its own go before.
+    """
+    path, state = checkpoint
+    folders = state.get("modules")
+    for text in given:
+        top = _top(text)
+        folder = folders.get(top) if isinstance(folders, dict) else None
+        if ":" in text and isinstance(folder, str) and _folder(_spec(top)) != folder:
+            _find_again(path, text, folder, last)
+
+
+def _find_again(path: Path, text: str, folder: str, last: bool) -> None:
+    here = _spec(_top(text)) is not None
+    if here and last:
+        return
+    refusal = _refusal(path, _top(text), folder)
+    if not refusal:
+        sys.path.insert(len(sys.path) if last else 0, folder)
+    elif here:
+        logger.warning("%s: not taken from %s, where its run had the module, but from here", text, folder)
+    else:
+        raise UsageError(
+            f"{path}: its run takes {text} from a module in {folder}, which {refusal}; put the module on the Python "
+            "path, as in PYTHONPATH=FOLDER"
+        )
+
+
+def _refusal(checkpoint: Path, top: str, folder: str) -> str:
+    """Why a module is not taken from this folder, where it is not; a checkpoint may come from somebody else."""
+    if importlib.machinery.PathFinder.find_spec(top, [folder]) is None:
+        return "has it no more"
+    if _is_inside(folder, checkpoint):
+        return "is the run's own, from which no code is taken"
+    status = os.stat(folder)
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & stat.S_IWOTH:
+        return "others can write to, so that no code is taken from there"
+    return ""
+
+
+def _top(text: str) -> str:
+    return text.partition(":")[0].partition(".")[0]
+
+
+def _spec(top: str) -> importlib.machinery.ModuleSpec | None:
+    names.look_here()
+    try:
+        return importlib.util.find_spec(top) if top.isidentifier() else None
+    except (ImportError, ValueError):
+        return None
+
+
+def _folder(spec: importlib.machinery.ModuleSpec | None) -> str:
+    """What has to be on the Python path for this module; an empty string where it is in no folder."""
+    if spec is None:
+        return ""
+    packages = list(spec.submodule_search_locations or ())
+    place = packages[0] if packages else spec.origin if spec.has_location else None
+    return os.path.dirname(os.path.abspath(place)) if place else ""
+
+
+def _is_installed(top: str, folder: str) -> bool:
+    parts = {"site-packages", "dist-packages"} & set(Path(folder).parts)
+    return bool(parts) or top == "mxtrain" or folder == sysconfig.get_paths()["stdlib"]
+
+
+def _is_inside(folder: str, checkpoint: Path) -> bool:
+    """Whether the folder came with the checkpoint: what is copied from elsewhere must not bring code along."""
+    own = checkpoint.resolve()
+    own = own.parent.parent if own.parent.name == "checkpoints" else own
+    return own in (Path(folder).resolve(), *Path(folder).resolve().parents)

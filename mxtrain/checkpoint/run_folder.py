@@ -1,0 +1,203 @@
+"""The run folder: what a run leaves on disk beside its checkpoints.
+
+Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, kernels, command line, git
+state), `logs/`, and setting an older run aside when one starts anew in its folder. What is there stays as it is
+until the run has its first record: one that fails before, or has nothing left to do, changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import logging.handlers
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import mxtrain
+from mxtrain import config
+from mxtrain.checkpoint import directory, locations
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.core import durable, kernels, machine, plain_text
+from mxtrain.core.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs/*")
+ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also at this moment
+
+
+@contextlib.contextmanager
+def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
+    """The run's folder, for this process alone; of workers on a disk one holds it."""
+    out = Path(run.keep.out)
+    start_log(run.keep.log_level)
+    if not group.writes:
+        yield out
+        return
+    logging.getLogger("mxtrain").addHandler(_Kept())
+    with _named(out):
+        handle = _lock(out)
+    try:
+        with _named(out):
+            directory.clean(out / "checkpoints")
+        yield out
+    finally:
+        os.close(handle)
+
+
+class Beginning:
+    """What becomes of the folder with a run's first record; `has_come` tells whether there was one."""
+
+    def __init__(self, run: config.Run, found: Checkpoint | None, has_ended: bool, group: Group = ALONE):
+        """`found` is what the run goes on from, None for anew, and `has_ended` that no step of it is left."""
+        self.has_come = False
+        self._run, self._found, self._writes = run, found, group.writes
+        self._out = Path(run.keep.out)
+        self._replaces = found is None and any((self._out / "checkpoints").glob("*"))
+        if not (self._replaces or has_ended):
+            self._log()
+
+    def __call__(self) -> None:
+        """Set the older run aside, if one is to be, and write down what is run now, and with what."""
+        self.has_come = True
+        if not self._writes:
+            return
+        with _named(self._out):
+            if self._replaces:
+                aside = _set_aside(self._out)
+                logger.warning(
+                    "%s: the run that was here is %s now, its checkpoints are in %s",
+                    *(self._out, aside, aside / "checkpoints"),
+                )
+            self._log()
+            if self._found is not None:
+                directory.set_aside_after(self._out / "checkpoints", self._found[1]["step"])
+            durable.replace(self._out / "config.yaml", config.to_yaml(locations.absolute(self._run)))
+            durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+
+    def _log(self) -> None:
+        """From here on the log goes to the folder too, with what was said before."""
+        if self._writes:
+            with _named(self._out):
+                log_to(self._out / "logs" / "fit.log")
+
+
+@contextlib.contextmanager
+def _named(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"--out {error.filename or out}: {error.strerror or error}; give another folder"
+        ) from None
+
+
+def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
+    """Those in metrics.jsonl, in their order, up to `step` where that is given; a spoilt line is none."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    records: list[dict[str, Any]] = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # after a power cut, as long as no run goes on from there
+            records.append(json.loads(line))
+    return [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
+
+
+def _lock(out: Path) -> int:
+    """A handle that keeps other runs out while it is open: two in one folder would spoil each other's files."""
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise UsageError(
+            f"--out {out}: another mxtrain.fit is running there; wait for it or give another"
+        ) from None
+    return handle
+
+
+def _set_aside(out: Path) -> Path:
+    """Move what an older run left to previous-N: starting anew deletes nothing."""
+    old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
+    numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
+    aside = out / f"previous-{max(numbers, default=0) + 1}"
+    (aside / "logs").mkdir(parents=True)
+    for path in old:
+        path.rename(aside / path.relative_to(out))
+    return aside
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "command": [sys.executable, *sys.argv],
+        "python": platform.python_version(),
+        "mxtrain": mxtrain.__version__,
+        "wheels": machine.installed_wheels(),
+        "kernels": kernels.used(),
+        "host": platform.node(),
+        "git": _git_state(),
+    }
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit and cleanliness of the folder that the command was given in; None outside a checkout."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "uncommitted": plain_text.lines(_git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
+
+
+class LogFile(logging.FileHandler):
+    """Silent about a full disk, which logging would tell in tracebacks: the run itself ends with one line on it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
+class _Kept(logging.handlers.MemoryHandler):
+    """What is said before it is known where to write it."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=1 << 16, flushLevel=logging.CRITICAL + 1)
+
+
+def start_log(level: str, path: Path | None = None) -> None:
+    """From here on the log goes to stderr, and whole to a file if one is given."""
+    root = logging.getLogger("mxtrain")
+    root.setLevel(logging.DEBUG)
+    to_terminal = logging.StreamHandler()
+    to_terminal.setFormatter(logging.Formatter("%(message)s"))
+    to_terminal.setLevel(level.upper())
+    root.handlers = [to_terminal]
+    root.propagate = False
+    if path is not None:
+        log_to(path)
+
+
+def log_to(path: Path) -> None:
+    """The log goes to this file too, first what was kept for it; once it does, nothing changes."""
+    root = logging.getLogger("mxtrain")
+    if any(isinstance(handler, LogFile) for handler in root.handlers):
+        return
+    path.parent.mkdir(exist_ok=True)
+    to_file = LogFile(str(path), encoding="utf-8")
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for kept in [handler for handler in root.handlers if isinstance(handler, _Kept)]:
+        root.removeHandler(kept)
+        kept.setTarget(to_file)
+        kept.flush()
+    root.addHandler(to_file)

@@ -1,0 +1,86 @@
+"""From where to where each number of a run may go.
+
+Owns the limits that a number has by itself. What depends on another flag, the data or this machine is `checks.py`'s.
+Most upper ones are far beyond use: a slip of the finger is refused in words, where further on it would be a process
+too many, an overflow, or a wait without end. MXNet reads only what float32 holds: that goes for products too, of rates
+with what schedules and optimizers make of them, and of clips with loss scales and batch sizes.
+"""
+
+from __future__ import annotations
+
+from mxtrain import config
+from mxtrain.config import Run
+from mxtrain.config.arguments import LARGEST_SEED
+from mxtrain.core.errors import UsageError
+
+WEEK_MINUTES = 7 * 24 * 60
+WEEK_SECONDS = 60 * WEEK_MINUTES
+MOST_PROCESSES = 1024
+MOST_SAMPLES = 1 << 20
+MOST_CLASSES = 1 << 22
+MOST_STEPS = 10**9
+MOST_TIMES = 10**6
+LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
+SMALLEST = 1e-30
+FAR, NEAR = 1e6, 1e-6
+LOSS_SCALE = (NEAR, 1e12)
+BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says
+
+RANGES: dict[str, tuple[float, float]] = {
+    "image_size": (1, 4096),
+    "val_resize": (0, 16384),
+    "mixup": (0, FAR),
+    "cutmix": (0, FAR),
+    "prefetch_mb": (1, 1 << 20),
+    "skip_bad": (0, MOST_STEPS),
+    "num_classes": (0, MOST_CLASSES),
+    "num_workers": (1, MOST_PROCESSES),
+    "num_servers": (1, MOST_PROCESSES),
+    "min_workers": (0, MOST_PROCESSES),
+    "start_timeout": (1, WEEK_SECONDS),
+    "silence_timeout": (1, WEEK_SECONDS),
+    "stall_timeout": (1, WEEK_SECONDS),
+    "max_restarts": (0, MOST_TIMES),
+    "threads": (0, 1024),
+    "batch_size": (1, MOST_SAMPLES),
+    "micro_batch": (0, MOST_SAMPLES),
+    "accumulate": (0, MOST_SAMPLES),
+    "lr": (SMALLEST, 1e12),
+    "momentum": (0, BELOW_ONE),
+    "weight_decay": (0, FAR),
+    "lr_base_batch": (0, MOST_SAMPLES),
+    "warmup_epochs": (0, MOST_TIMES),
+    "distill_weight": (0, 1),
+    "distill_temperature": (0.001, FAR),
+    "label_smoothing": (0, BELOW_ONE),
+    "clip_norm": (NEAR, FAR),
+    "clip_value": (NEAR, FAR),
+    "ema": (0, BELOW_ONE),
+    "max_bad_steps": (1, MOST_STEPS),
+    "overfit": (0, MOST_TIMES),
+    "early_stop": (0, MOST_TIMES),
+    "epochs": (1, MOST_TIMES),
+    "max_steps": (0, MOST_STEPS),
+    "seed": (0, LARGEST_SEED),
+    "checkpoint_steps": (0, MOST_STEPS),
+    "checkpoint_minutes": (0, WEEK_MINUTES),
+    "keep_last": (1, MOST_TIMES),
+    "keep_best": (0, MOST_TIMES),
+}
+OR_NONE = ("clip_norm", "clip_value")  # 0 stands for
+
+
+def check(run: Run) -> None:
+    """Raise UsageError for the first number out of its range."""
+    values = config.to_flat(run)
+    for name, (least, most) in RANGES.items():
+        value, flag = values[name], "--" + name.replace("_", "-")
+        if name in OR_NONE and value == 0:
+            continue
+        if not value >= least:  # as NaN is not
+            or_none = ", or 0 for none" if name in OR_NONE else ""
+            raise UsageError(f"{flag} {value}: give {least} or more{or_none}")
+        if value > most:
+            raise UsageError(f"{flag} {value}: give {most} or less")
+        if 0 < value < SMALLEST:
+            raise UsageError(f"{flag} {value}: give {SMALLEST} or more, or 0")

@@ -1,0 +1,315 @@
+"""What a run may not ask for: each refusal names the flag and the way out, before mxnet loads.
+
+Owns the judgement of a `Run` by itself and against this machine. What only the data or the built net can show is
+refused where it is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+
+from mxtrain.config import (
+    Keep,
+    Layout,
+    Optim,
+    Run,
+    arguments,
+    bounds,
+    compressions,
+    layout,
+    names,
+    optimizer_names,
+    server_checks,
+)
+from mxtrain.config import known as models
+from mxtrain.core import kernels, machine
+from mxtrain.core.errors import UsageError, nearest
+from mxtrain.optim import schedules
+
+OF_CLUSTERS = (
+    *("num_workers", "num_servers", "min_workers"),
+    *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
+)
+SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
+
+
+def check(run: Run, begins: bool = True) -> None:
+    """Raise UsageError for the first thing in `run` that cannot work here."""
+    check_description(run)
+    _check_store(run)
+    _check_devices(run)
+    _check_batch(run)
+    if "tensorboard" in run.keep.log.split(",") and not importlib.util.find_spec("tensorboardX"):
+        raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
+    if begins:  # else the job may have pruned what it once began with
+        _check_resume(run.keep.resume)
+        _check_origins(run)
+    if not run.keep.dry_run:
+        _check_out(Path(run.keep.out))
+
+
+def check_description(run: Run) -> None:
+    """The part of `check` that asks nothing of this machine but which files and modules of those named are here.
+
+    Each number by itself has been held against `bounds` where the flags were read.
+    """
+    _check_asked(run)
+    _check_numbers(run)
+    _check_step(run)
+    _check_model(run)
+    _check_names(run)
+    _check_loading(run)
+
+
+def _check_asked(run: Run) -> None:
+    """Something to read, somewhere to write, and one thing at a time."""
+    keep = run.keep
+    if keep.plot_schedule and keep.dry_run:
+        raise UsageError("--plot-schedule and --dry-run each tell something and stop; give one")
+    if keep.plot_schedule:
+        _check_picture(keep.plot_schedule)
+    if not run.data.train and not (keep.plot_schedule and run.optim.max_steps):
+        raise UsageError(
+            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
+        )
+    if not keep.out:
+        raise UsageError("--out is empty; give a folder, or . for this one")
+
+
+def _check_picture(name: str) -> None:
+    try:
+        arguments.picture(name)
+    except argparse.ArgumentTypeError as wrong:
+        raise UsageError(f"--plot-schedule {wrong}") from None
+
+
+def _check_numbers(run: Run) -> None:
+    data, optim = run.data, run.optim
+    for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
+        if 0 < alpha < SMALLEST_ALPHA:
+            raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")
+    if optim.momentum >= 1:
+        raise UsageError(f"--momentum {optim.momentum}: give a number from 0 to below 1")
+    if optim.warmup_epochs >= optim.epochs:
+        raise UsageError(
+            f"--warmup-epochs {optim.warmup_epochs:g} leaves nothing of --epochs {optim.epochs}; give less"
+        )
+    if 0 < data.val_resize < data.image_size:
+        raise UsageError(
+            f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {data.image_size} or more"
+        )
+
+
+def _check_step(run: Run) -> None:
+    optim, wanted, (least, most) = run.optim, run.model.loss_scale, bounds.LOSS_SCALE
+    if optim.clip_norm and optim.clip_value:
+        raise UsageError("--clip-norm and --clip-value are two ways to the same end; give one")
+    if optim.ema >= 1:
+        raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
+    try:
+        is_scale = wanted in names.LOSS_SCALES or least <= float(wanted) <= most
+    except ValueError:
+        is_scale = False
+    if not is_scale:
+        raise UsageError(
+            f"--loss-scale {wanted}: give a number from {least:g} to {most:g}, or one of {', '.join(names.LOSS_SCALES)}"
+        )
+
+
+def _check_model(run: Run) -> None:
+    models.initializer(run.model.init)
+    smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
+    if smoothing >= 1:
+        raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if run.optim.early_stop and not (run.data.val or run.optim.overfit):
+        raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
+    if run.keep.keep_best > Keep.keep_best and not (run.data.val or run.optim.overfit):
+        raise UsageError(
+            f"--keep-best {run.keep.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
+            "--keep-best out"
+        )
+    if run.optim.overfit and (run.data.mixup or run.data.cutmix):
+        raise UsageError(
+            f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
+        )
+    for flag, value, default in (
+        ("--distill-weight", run.optim.distill_weight, Optim.distill_weight),
+        ("--distill-temperature", run.optim.distill_temperature, Optim.distill_temperature),
+    ):
+        if value != default and not run.model.teacher:
+            raise UsageError(
+                f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
+            )
+    if smoothing and loss not in models.SMOOTHED:
+        raise UsageError(
+            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(models.SMOOTHED)}"
+        )
+
+
+def _check_batch(run: Run) -> None:
+    micro_batch = layout.batch_plan(run).micro_batch
+    if micro_batch == 1 and (run.data.mixup or run.data.cutmix):
+        flag = "--mixup" if run.data.mixup else "--cutmix"
+        raise UsageError(
+            f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
+        )
+    size = run.data.image_size
+    if not names.is_path(str(run.data.train)) and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY:
+        raise UsageError(
+            f"--micro-batch {micro_batch}: so many pictures of --image-size {size} are more than MXNet takes in one "
+            f"array; give {bounds.LARGEST_ARRAY // (3 * size**2)} or less"
+        )
+
+
+def _check_names(run: Run) -> None:
+    names.check_name("--model", run.model.model, names.MODELS)
+    optimizer_names.resolve(run.optim)
+    schedules.resolve(run.optim)
+    for flag, value, known in (
+        ("--task", run.model.task, names.TASKS),
+        ("--amp", run.model.amp, names.AMP),
+        ("--loader", run.data.loader, names.LOADERS),
+        ("--sampling", run.data.sampling, names.SAMPLINGS),
+        ("--verify", run.data.verify, names.VERIFY),
+        ("--normalize", run.data.normalize, names.NORMALIZE),
+        ("--cache", run.data.cache, names.CACHES),
+        ("--log-level", run.keep.log_level, names.LOG_LEVELS),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
+    for sink in run.keep.log.split(","):
+        _check_sink(sink, run.keep.out)
+    from mxtrain.data import augment
+
+    augment.check(run.data.augment)
+
+
+def _check_sink(sink: str, out: str) -> None:
+    if sink in names.SINKS:
+        return
+    known, metrics = ", ".join(names.SINKS), f"{out}/metrics.jsonl"
+    if sink in names.WITHOUT_SINK:
+        raise UsageError(
+            f"--log {sink}: no sink yet ({known}); leave it out: {metrics} holds every number of a run, one JSON "
+            f"object a line, and {names.WITHOUT_SINK[sink].format(metrics)}"
+        )
+    raise UsageError(
+        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({known}); {metrics} holds every number without it"
+    )
+
+
+def _check_loading(run: Run) -> None:
+    data = run.data
+    for flag, source in (("--train", data.train), ("--val", data.val)):
+        if source and names.is_path(source):
+            names.check_name(flag, source, ())
+            if data.loader == "processes":
+                raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
+    workers = data.loader_workers
+    if workers != "auto" and not (
+        workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES
+    ):
+        raise UsageError(
+            f"--loader-workers {workers}: give auto, or a number from 1 to {bounds.MOST_PROCESSES}"
+        )
+    if data.cache_dir and data.cache != "disk":
+        raise UsageError(
+            f"--cache-dir {data.cache_dir}: --cache is {data.cache}; give --cache disk, or no folder"
+        )
+
+
+def _check_store(run: Run) -> None:
+    store = run.layout.kvstore
+    if store in names.DIST_STORES:
+        _check_cluster(run)
+        return
+    if compressions.threshold(run.optim.compress):
+        raise UsageError(
+            f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
+        )
+    if store not in names.STORES:
+        raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
+    role = os.environ.get("DMLC_ROLE", "")
+    if role:
+        raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
+    for name in OF_CLUSTERS:
+        value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
+        if value != getattr(Layout, name):
+            raise UsageError(
+                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; add --kvstore dist_sync, or leave "
+                f"{flag} out"
+            )
+
+
+def _check_cluster(run: Run) -> None:
+    placed = run.layout
+    if "async" in placed.kvstore:
+        server_checks.check_async(run)
+    _check_compress(run)
+    if placed.min_workers > placed.num_workers:
+        raise UsageError(
+            f"--min-workers {placed.min_workers} is more than --num-workers {placed.num_workers}; give that or less"
+        )
+
+
+def _check_compress(run: Run) -> None:
+    if not compressions.threshold(run.optim.compress):
+        return
+    if run.model.loss_scale != "auto" or run.model.amp == "fp16":
+        raise UsageError(
+            f"--compress {run.optim.compress}: its threshold means another gradient with every loss scale; leave "
+            "--loss-scale and --amp fp16 out"
+        )
+
+
+def _check_devices(run: Run) -> None:
+    amp, kind = run.model.amp, layout.devices(run.layout.devices)[0][0]
+    if names.AMP_DEVICES.get(amp, kind) != kind:
+        other = {"bf16": "fp16", "fp16": "bf16"}[amp]
+        raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
+    problem = kernels.bf16_problem() if amp == "bf16" else None
+    if problem:
+        raise UsageError(f"--amp bf16 {problem}")
+    check_present(run.layout.devices)
+
+
+def check_present(devices: str) -> None:
+    """Refuse a GPU that this machine does not have or this MXNet cannot use."""
+    for kind, index in layout.devices(devices):
+        problem = machine.gpu_problem(index) if kind == "gpu" else None
+        if problem:
+            raise UsageError(f"--devices {devices}: {problem}")
+
+
+def _check_resume(resume: str) -> None:
+    if resume not in ("auto", "never") and not (Path(resume) / "manifest.json").is_file():
+        raise UsageError(
+            f"--resume {resume}: no checkpoint there; give auto, never or a folder in RUN/checkpoints"
+        )
+
+
+def _check_origins(run: Run) -> None:
+    """Starting anew sets the folder's checkpoints aside, before anything is read from them."""
+    checkpoints = Path(run.keep.out).resolve() / "checkpoints"
+    if run.keep.resume != "never" or not checkpoints.exists():
+        return
+    for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
+        path = Path(origin or "/").resolve()
+        if path == checkpoints.parent or checkpoints in (path, *path.parents):
+            raise UsageError(f"{flag} {origin}: --resume never would set it aside; give another --out")
+
+
+def _check_out(out: Path) -> None:
+    """Make the run folder and write to it: permission bits alone do not tell (root, read-only mounts)."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=str(out)):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: cannot be written ({error.strerror}); give a folder that can"
+        ) from None

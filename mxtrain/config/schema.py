@@ -1,0 +1,310 @@
+"""The whole description of a run: frozen dataclasses, their flags and their YAML.
+
+Owns the names and defaults of every flag of `mxtrain.fit` and how flags and `--config` become one `Run`. A field
+`batch_size` is the flag `--batch-size` and the YAML key `batch_size`; flags win over the file. What a run may not
+ask for is in `checks.py`. mxnet is never loaded here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+from typing import Any, Optional, Sequence, get_type_hints
+
+from mxtrain.config import yaml_file
+from mxtrain.core.errors import UsageError, nearest
+
+
+def flag(default: Any, help: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What is read, and how a picture becomes an array."""
+
+    train: Optional[str] = flag(
+        None,
+        "the .rec file to train on, several joined by commas, a pattern, or module:callable that gives a Gluon Dataset",
+    )
+    val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
+    sampling: str = flag(
+        "once",
+        "what makes an epoch: once (each sample once) | balanced (as many samples, each class as often)",
+    )
+    image_size: int = flag(224, "height and width of the pictures that the net sees")
+    val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
+    augment: str = flag(
+        "resized_crop+flip",
+        "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable",
+    )
+    mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
+    cutmix: float = flag(
+        0.0, "put a box of another picture into each, its area from Beta(ALPHA, ALPHA); 0: off"
+    )
+    normalize: str = flag(
+        "auto",
+        "who turns pixels into numbers: host (the loader) | device | auto (a GPU does, a CPU does not)",
+    )
+    loader: str = flag("auto", "who decodes: threads | processes | auto (threads, unless more than 8 cores)")
+    loader_workers: str = flag("auto", "how many decode at once: a number, or auto: as many as are of use")
+    prefetch_mb: int = flag(256, "megabytes of batches that may be ready or in the making")
+    verify: str = flag(
+        "always", "when records are held against their checksums: always | first-epoch | never"
+    )
+    skip_bad: int = flag(
+        0, "this many bad records are replaced by the next good one and counted; one more ends it"
+    )
+    cache: str = flag("none", "keep decoded pictures, before augmentation: none | ram | disk")
+    cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
+    num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What is trained."""
+
+    task: str = flag("classification", "what is learnt: classification")
+    model: str = flag(
+        "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
+    )
+    init: str = flag(
+        "msra",
+        "random weights at the start: msra | msra_out | xavier | xavier_normal | normal:sigma=0.01 | uniform | "
+        "orthogonal; or module:callable",
+    )
+    zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
+    pretrained: str = flag(
+        "",
+        "weights to begin with: a .params file, a run folder or a checkpoint; what does not fit is left out",
+    )
+    teacher: str = flag("", "a run folder or checkpoint whose net this one learns from too")
+    freeze: str = flag(
+        "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
+    )
+    remat: bool = flag(False, "less memory, more time: activations are computed again in the backward pass")
+    loss: str = flag(
+        "cross_entropy",
+        "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
+    )
+    amp: str = flag("off", "mixed precision: off | bf16 (CPU) | fp16 (GPU)")
+    loss_scale: str = flag(
+        "auto",
+        "factor on the loss, taken out of its gradients again: a number | dynamic | auto (dynamic for fp16, else none)",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Who computes what. None of these moves the loss curve."""
+
+    kvstore: str = flag("device", "where gradients are summed: local | device | dist_sync | dist_async")
+    devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
+    num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
+    num_servers: int = flag(1, "server processes of a dist_* kvstore")
+    min_workers: int = flag(
+        0, "go on with this many workers where others do not come (back) in time; 0: with all of them only"
+    )
+    start_timeout: float = flag(60.0, "seconds in which all processes of a cluster must have come")
+    silence_timeout: float = flag(10.0, "seconds without a sign of life after which a process is given up")
+    stall_timeout: float = flag(120.0, "seconds without progress after which a worker is given up")
+    max_restarts: int = flag(3, "times that a cluster starts again without having come further")
+    threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")
+
+
+@dataclasses.dataclass(frozen=True)
+class Optim:
+    """How the weights move."""
+
+    batch_size: int = flag(64, "samples in one optimizer update, over all devices and workers")
+    micro_batch: int = flag(
+        0, "samples in one forward/backward; 0: derived from batch_size alone, 32 at most"
+    )
+    accumulate: int = flag(
+        0, "micro-batches that each device sums up; alone, it sets micro_batch to fit; 0: derived"
+    )
+    optimizer: str = flag(
+        "sgd", "an optimizer and its numbers, as in adamw:beta2=0.95,epsilon=1e-6, or module:callable"
+    )
+    lr: float = flag(0.1, "peak learning rate, for the global batch")
+    momentum: float = flag(0.9, "momentum of sgd, nag and others that have one; beta1 of the adam family")
+    weight_decay: float = flag(1e-4, "weight decay; biases and norm parameters have none")
+    decay_all: bool = flag(False, "let weight decay act on biases and norm parameters too")
+    lr_base_batch: int = flag(0, "the peak is lr x batch_size / this, the linear rule; 0: it is lr")
+    schedule: str = flag(
+        "cosine",
+        "constant | cosine | linear | poly | sigmoid | one_cycle | step | multistep | exp | inv, with numbers as in "
+        "multistep:at=30/60/80 (epochs) or cosine:cycles=3,floor=0.01; or module:callable",
+    )
+    warmup_epochs: float = flag(0.0, "epochs in which the rate climbs to its peak")
+    distill_weight: float = flag(0.5, "the teacher's share of the loss, from 0 to 1")
+    distill_temperature: float = flag(4.0, "by this both nets' outputs are softened for the teacher's share")
+    label_smoothing: float = flag(0.0, "this share of each label is spread over all classes")
+    clip_norm: float = flag(
+        0.0, "shorten the gradient, all parameters as one vector, to this length at most; 0: off"
+    )
+    clip_value: float = flag(0.0, "cut every number of the gradient to this size at most; 0: off")
+    ema: float = flag(
+        0.0, "evaluate and keep a moving average of the weights with this decay, as in 0.9999; 0: off"
+    )
+    compress: str = flag(
+        "none", "gradients on their way to the servers of dist_sync: none | 2bit, or 2bit:threshold=0.5"
+    )
+    max_bad_steps: int = flag(
+        5, "this many steps in a row whose gradients are not finite end the run; fewer are skipped"
+    )
+    overfit: int = flag(
+        0, "train on this many batches again and again, without augmentation, and evaluate on them; 0: off"
+    )
+    early_stop: int = flag(0, "end after this many evaluations without a better score; 0: off; needs --val")
+    epochs: int = flag(90, "passes over the training set")
+    max_steps: int = flag(0, "stop after this many updates; 0: only epochs count")
+    seed: int = flag(0, "the one number that all randomness comes from")
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """What stays on disk and what is shown."""
+
+    out: str = flag("runs/latest", "the run folder")
+    resume: str = flag(
+        "auto", "auto: go on where the run folder's newest checkpoint ends | never | PATH of a checkpoint"
+    )
+    checkpoint_steps: int = flag(0, "save every so many updates, besides after each epoch; 0: off")
+    checkpoint_minutes: float = flag(0.0, "save every so many minutes, besides those; 0: off")
+    keep_last: int = flag(2, "how many of the newest checkpoints are kept")
+    keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
+    log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
+    dry_run: bool = flag(False, "print the plan and a table of the parameters, and stop")
+    plot_schedule: str = flag("", "draw the rate over all steps of the run into this PNG, and stop")
+    log_level: str = flag("info", "what is told on stderr: debug | info | warning")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All of it."""
+
+    data: Data = Data()
+    model: Model = Model()
+    layout: Layout = Layout()
+    optim: Optim = Optim()
+    keep: Keep = Keep()
+
+
+# What is not wanted is off for one flag and none for others; each takes both words.
+SAME_WORDS = {
+    ("amp", "none"): "off",
+    **{(name, "off"): "none" for name in ("augment", "cache", "compress", "log")},
+}
+
+SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Run)}
+
+
+def flag_names() -> list[str]:
+    """Every flag of fit, in the order of --help."""
+    fields = [field.name for section in SECTIONS.values() for field in dataclasses.fields(section)]
+    return ["--" + name.replace("_", "-") for name in fields] + ["--config", "--print-config"]
+
+
+def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.fit") -> Run:
+    """The run that these flags describe; ends the process after --help and --print-config."""
+    from jsonargparse import ArgumentError
+
+    parser = _parser(program)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        path = file_of(arguments)
+        of_file = {} if path is None else yaml_file.read(path, to_flat(Run()))
+        parser.parse_object(of_file)  # the file's own types, before flags hide them
+        parser.set_defaults(of_file)
+        flat = vars(parser.parse_args(arguments))
+    except ArgumentError as error:
+        raise UsageError(_one_line(str(error))) from None
+    run = from_flat(flat)
+    if flat["print_config"]:
+        sys.stdout.write(to_yaml(run))
+        raise SystemExit(0)
+    return run
+
+
+def file_of(arguments: Sequence[str]) -> str | None:
+    """What these flags give as --config."""
+    import argparse
+
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config", nargs="?")
+    path: str | None = finder.parse_known_args(arguments)[0].config
+    return path
+
+
+def from_flat(flat: dict[str, Any]) -> Run:
+    """The run of a flat {name: value}; other keys are left alone."""
+    words = {name: value for name, value in flat.items() if isinstance(value, str)}
+    flat = {**flat, **{name: SAME_WORDS.get((name, word), word) for name, word in words.items()}}
+    return Run(
+        **{
+            name: section(**{f.name: flat[f.name] for f in dataclasses.fields(section) if f.name in flat})
+            for name, section in SECTIONS.items()
+        }
+    )
+
+
+def to_flat(run: Run) -> dict[str, Any]:
+    return {name: value for section in dataclasses.asdict(run).values() for name, value in section.items()}
+
+
+def to_yaml(run: Run) -> str:
+    import yaml
+
+    return "".join(
+        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(run, name)), sort_keys=False)}"
+        for name, section in SECTIONS.items()
+    )
+
+
+def read(path: Path) -> Run:
+    """The run that a run folder's config.yaml describes."""
+    return parse(["--config", str(path)])
+
+
+def _parser(program: str) -> Any:
+    import jsonargparse
+
+    parser = jsonargparse.ArgumentParser(
+        prog=program,
+        exit_on_error=False,
+        allow_abbrev=False,
+        description="Train a Gluon net on RecordIO data.",
+    )
+    parser.add_argument("--config", type=str, help="a YAML file of these flags; flags win")
+    parser.add_argument("--print-config", action="store_true", help="print the run as YAML and stop")
+    for name, section in SECTIONS.items():
+        group = parser.add_argument_group(name, (section.__doc__ or "").strip())
+        hints = get_type_hints(section)
+        for field in dataclasses.fields(section):
+            # A switch alone is on; `--switch false` wins over a file where it is.
+            switch: dict[str, Any] = {"nargs": "?", "const": True} if hints[field.name] is bool else {}
+            group.add_argument(
+                "--" + field.name.replace("_", "-"),
+                type=hints[field.name],
+                default=field.default,
+                help=field.metadata["help"],
+                **switch,
+            )
+    return parser
+
+
+def _one_line(message: str) -> str:
+    """jsonargparse's complaint as one line that names the flag and the way out."""
+    unknown_flag = re.search(r"nrecognized arguments: (\S+)", message)
+    if unknown_flag:
+        name = unknown_flag.group(1).split("=")[0]
+        return f"unknown flag {name}{nearest(name, flag_names())}; --help lists them all"
+    wrong_type = re.search(r"Parser key \"(\w+)\":\s+Expected a <class '(\w+)'>. Got value: (.*)", message)
+    if wrong_type:
+        key, kind, value = wrong_type.groups()
+        kind = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(kind, kind)
+        return f"--{key.replace('_', '-')}: expected {kind}, got '{value}'"
+    return " ".join(message.split())

@@ -1,0 +1,79 @@
+"""What a run may not ask for where servers hold the weights: under dist_async, and with row-sparse tables.
+
+Clipping is not among it under dist_async: it shortens a worker's own gradient, which is what an update is made by.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mxtrain.config import Run, layout, names, optimizer_names
+from mxtrain.core.errors import UsageError
+
+OF_WHOLE_LAYERS = ("lamb", "lars")
+OF_ROWS = ("sgd", "adam")  # whose kernels in MXNet leave alone what has no gradient
+
+
+def check_async(run: Run) -> None:
+    store, optim = f"--kvstore {run.layout.kvstore}", run.optim
+    name = optimizer_names.resolve(optim).name
+    scale = run.model.loss_scale
+    scales = scale == "dynamic" or (scale == "auto" and run.model.amp == "fp16")
+    num_workers, num_micro_batches = run.layout.num_workers, layout.batch_plan(run).num_micro_batches
+    for refused, flag, why in (
+        (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update; leave it out"),
+        (optim.compress != "none", f"--compress {optim.compress}", "works with dist_sync only"),
+        (
+            optim.lr_base_batch,
+            f"--lr-base-batch {optim.lr_base_batch}",
+            "an update is made by one worker's part of the batch; give the --lr for that",
+        ),
+        (
+            scales,
+            f"--amp {run.model.amp} --loss-scale {scale}",
+            "each worker would have another scale; give a number as --loss-scale",
+        ),
+        (
+            name in OF_WHOLE_LAYERS,
+            f"--optimizer {name}",
+            "needs the length of whole layers, of which a server has a part; give sgd or adamw",
+        ),
+        (
+            name not in optimizer_names.OPTIMIZERS,
+            f"--optimizer {name}",
+            "servers run no code that a worker names; give a known one, as sgd or adamw",
+        ),
+        (
+            num_micro_batches < num_workers,
+            f"--num-workers {num_workers}",
+            f"a batch of {num_micro_batches} micro-batches leaves some without work; give a smaller --micro-batch",
+        ),
+    ):
+        if refused:
+            raise UsageError(f"{flag} with {store}: {why}")
+
+
+def check_tables(run: Run, unknown: Sequence[str]) -> None:
+    """For a net with tables, of which some are `unknown`: no SparseEmbedding's."""
+    optim, store = run.optim, run.layout.kvstore
+    name = optimizer_names.resolve(optim).name
+    tables = "with a row-sparse table in the net"
+    if name not in OF_ROWS:
+        raise UsageError(
+            f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(OF_ROWS)}"
+        )
+    if store in names.DIST_STORES and unknown:
+        raise UsageError(
+            f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
+            "a mxtrain.models.SparseEmbedding, which knows where its rows are"
+        )
+    if store not in names.DIST_STORES or "async" in store:  # refused there whatever the net
+        return
+    for refused, flag, why in (
+        (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update"),
+        (optim.clip_norm, f"--clip-norm {optim.clip_norm:g}", "no worker sees the whole gradient"),
+        (optim.clip_value, f"--clip-value {optim.clip_value:g}", "no worker sees the whole gradient"),
+        (optim.compress != "none", f"--compress {optim.compress}", "weights are what servers send back"),
+    ):
+        if refused:
+            raise UsageError(f"{flag} with --kvstore {store} {tables}: {why}; leave it out")

@@ -1,0 +1,161 @@
+"""Which kernels MXNet's two libraries compute with on this CPU: OpenBLAS (products of matrices, lengths) and oneDNN.
+
+Owns asking both, choosing for OpenBLAS where it does not know the CPU, and whether there are kernels for bfloat16.
+Needs no mxnet: a run is refused, and described, before that is loaded.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import importlib.util
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Mapping, NamedTuple
+
+from mxtrain.core import machine
+
+logger = logging.getLogger(__name__)
+
+CORETYPE, MAX_CPU_ISA = VARIABLES = "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA"
+UNKNOWN = "unknown"
+
+# What OpenBLAS takes on an Intel or AMD that is younger than itself: kernels of 2004 and 2007. It goes by the model,
+# and the one in MXNet's wheel, 0.3.13, does not know Ice Lake servers, Sapphire Rapids, Alder Lake and Zen 5.
+FALLBACKS = ("Prescott", "Barcelona")
+# What it takes on CPUs that it knows, with these instructions; it was built without those for AVX-512.
+BY_INSTRUCTIONS = (("Haswell", {"avx2", "fma"}), ("Sandybridge", {"avx"}))
+
+# oneDNN's, each with those before it: the name that DNNL_MAX_CPU_ISA gives them, and the instructions they add.
+AVX512 = "AVX512_CORE"
+ONEDNN = (
+    ("SSE41", {"sse4_1"}),
+    ("AVX", {"avx"}),
+    ("AVX2", {"avx2"}),
+    (AVX512, {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
+    ("AVX512_CORE_VNNI", {"avx512_vnni"}),
+    ("AVX512_CORE_BF16", {"avx512_bf16"}),
+    ("AVX512_CORE_AMX", {"amx_tile", "amx_int8", "amx_bf16"}),
+)
+ONEDNN_NAMES = [name for name, _ in ONEDNN]
+MOST_UNASKED = "AVX512_CORE_BF16"  # tiles are used only where the variable names them
+OF_OTHER_LINES = {"AVX2_VNNI": "AVX2", "AVX512_MIC": "AVX2", "AVX512_MIC_4OPS": "AVX2"}
+
+
+class OpenBlas(NamedTuple):
+    """The kernels that OpenBLAS computes with, and those of its own choice, as it names them."""
+
+    used: str
+    own: str
+
+
+def used() -> dict[str, str]:
+    """The kernels of both libraries, by their own names."""
+    return {"openblas": openblas().used, "onednn": onednn()}
+
+
+def openblas() -> OpenBlas:
+    """Ask the library in MXNet's wheel, which is loaded for that and unloaded again."""
+    try:
+        lend_quadmath()
+        library = ctypes.CDLL(str(_path()))
+    except OSError as error:
+        logger.debug("MXNet's OpenBLAS does not load: %s", error)
+        return OpenBlas(UNKNOWN, UNKNOWN)
+    own = _name(library)
+    _ctypes.dlclose(library._handle)
+    return OpenBlas(better(own, os.environ.get(CORETYPE, ""), machine.cpu_flags()), own)
+
+
+def better(own: str, asked: str, flags: set[str]) -> str:
+    """The kernels to take where OpenBLAS takes its `own`: others only if those are a fallback that nobody asked for.
+
+    What is asked for may be meant for another OpenBLAS in this process, a younger one; MXNet's then falls back too.
+    """
+    if own not in FALLBACKS or asked.lower() == own.lower():
+        return own
+    return next((name for name, needed in BY_INSTRUCTIONS if needed <= flags), own)
+
+
+def load_openblas() -> None:
+    """Load MXNet's OpenBLAS where its own choice is not right, with another; mxnet then takes the loaded one.
+
+    The variable that says it is set for this library alone. Those of NumPy, SciPy and OpenCV read it too, and a
+    process that is started from here makes the same choice, whoever starts it.
+    """
+    wanted, own = openblas()
+    if wanted != own:
+        kept = os.environ.get(CORETYPE)
+        os.environ[CORETYPE] = wanted
+        try:
+            wanted = _name(ctypes.CDLL(str(_path())))
+        finally:
+            del os.environ[CORETYPE]
+            if kept is not None:
+                os.environ[CORETYPE] = kept
+    logger.debug("OpenBLAS computes with its kernels for %s, by itself it takes %s", wanted, own)
+
+
+def lend_quadmath() -> None:
+    """Where the system has no libquadmath.so.0, which OpenBLAS is linked to, lend it the copy in NumPy's wheel.
+
+    The loader takes an already loaded library for the one it looks for only if the SONAME inside is the same,
+    and the wheel's copy was renamed (libquadmath-96973f99.so.0.0.0), inside as well as outside. So load a
+    copy with its old, shorter name put back; the file may go as soon as it is mapped.
+    """
+    try:
+        ctypes.CDLL(machine.QUADMATH)
+        return
+    except OSError:
+        bundled = machine.bundled_quadmath()
+    if bundled is None:
+        return
+    renamed, original = bundled.name.encode(), machine.QUADMATH.encode()
+    library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
+    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+        copy.write(library)
+        copy.flush()
+        ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
+    logger.debug("%s taken from %s", machine.QUADMATH, bundled)
+
+
+def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """The best of oneDNN's kernels that the CPU has instructions for and DNNL_MAX_CPU_ISA allows."""
+    flags = machine.cpu_flags() if flags is None else flags
+    asked = environ.get(MAX_CPU_ISA, "")
+    most = OF_OTHER_LINES.get(asked, asked if asked in ONEDNN_NAMES else MOST_UNASKED)
+    found = UNKNOWN
+    for name, needed in ONEDNN[: ONEDNN_NAMES.index(most) + 1]:
+        if not needed <= flags:
+            break
+        found = name
+    return found
+
+
+def bf16_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """What bfloat16 needs on a CPU that is not here and what to do, to follow a flag's name; None where it computes."""
+    flags = machine.cpu_flags() if flags is None else flags
+    if _has_avx512(onednn(flags, environ)):
+        return None
+    if _has_avx512(onednn(flags, {})):
+        cap = f"{MAX_CPU_ISA}={environ[MAX_CPU_ISA]}"
+        return f"needs AVX-512, which {cap} keeps MXNet from using: unset that, or leave --amp out"
+    return "needs AVX-512 (avx512f, avx512bw, avx512dq and avx512vl), which this CPU lacks: leave --amp out"
+
+
+def _has_avx512(name: str) -> bool:
+    return name != UNKNOWN and ONEDNN_NAMES.index(name) >= ONEDNN_NAMES.index(AVX512)
+
+
+def _path() -> Path:
+    """Of the library in MXNet's wheel, which a wheel of another kind may lack."""
+    spec = importlib.util.find_spec("mxnet")
+    return Path(spec.origin if spec and spec.origin else "/").parent / "libopenblas.so.0"
+
+
+def _name(library: ctypes.CDLL) -> str:
+    library.openblas_get_corename.restype = ctypes.c_char_p
+    name: bytes = library.openblas_get_corename()
+    return name.decode()

@@ -1,0 +1,45 @@
+"""Parameters that training leaves as they are: `--freeze 'layer1.*,conv1.*'`.
+
+A frozen parameter gets no gradient and therefore no update, no weight decay and no optimizer state. Running statistics
+are parameters like any other here: a BatchNorm whose own match normalises with them, as in evaluation, and they stay.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any, Sequence
+
+from mxtrain.core.errors import UsageError, nearest
+from mxtrain.models import weights
+from mxtrain.runtime import mx
+
+
+def freeze(net: Any, patterns: str) -> list[str]:
+    """Freeze what the patterns match, and name it; comes before the net is compiled."""
+    named = weights.parameters(net)
+    frozen = matching(patterns, list(named))
+    if all(name in frozen for name, parameter in named.items() if parameter.grad_req != "null"):
+        raise UsageError(f"--freeze {patterns}: leaves nothing to train; freeze less")
+    for name in frozen:
+        named[name].grad_req = "null"
+    for layer in weights.layers(net, mx.gluon.nn.Dense):
+        # There MXNet leaves the bias's gradient as it was.
+        if layer.bias is not None and layer.weight.grad_req == "null" != layer.bias.grad_req:
+            bias = next(name for name, parameter in named.items() if parameter is layer.bias)
+            raise UsageError(f"--freeze {patterns}: {bias} would train without its weight; freeze it too")
+    for layer in weights.layers(net, mx.gluon.nn.BatchNorm):
+        if any(named[name] in (layer.running_mean, layer.running_var) for name in frozen):
+            layer._kwargs["use_global_stats"] = True
+    return frozen
+
+
+def matching(patterns: str, names: Sequence[str]) -> list[str]:
+    """The names that any of the patterns matches; `*` stands for anything, `[12]` for one of these characters."""
+    found = set()
+    for pattern in patterns.split(","):
+        matched = fnmatch.filter(names, pattern.strip())
+        if not matched:
+            hint = nearest(pattern, names) or f"; they are called {names[0]} to {names[-1]}"
+            raise UsageError(f"--freeze {pattern}: matches no parameter{hint} (--dry-run lists them)")
+        found.update(matched)
+    return [name for name in names if name in found]

@@ -1,0 +1,98 @@
+"""From `--optimizer` to MXNet's optimizer.
+
+Names and numbers are `optimizer_names.py`'s, what MXNet lacks `own_optimizers.py`'s. The rate of each step comes from
+`schedules.py` through the trainer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from mxtrain.config import Optim, names
+from mxtrain.config.optimizer_names import OPTIMIZERS, resolve
+from mxtrain.core.errors import UsageError, in_code_of
+from mxtrain.optim import extra_optimizers
+from mxtrain.runtime import mx
+
+FACTORIES = {
+    "sgd": mx.optimizer.SGD,
+    "nag": extra_optimizers.Nag,
+    "signum": extra_optimizers.Signum,
+    "adam": mx.optimizer.Adam,
+    "adamw": extra_optimizers.AdamW,
+    "nadam": extra_optimizers.NAdam,
+    "adamax": extra_optimizers.AdaMax,
+    "adadelta": extra_optimizers.AdaDelta,
+    "adagrad": lambda epsilon, **others: mx.optimizer.AdaGrad(eps=epsilon, **others),
+    "rmsprop": mx.optimizer.RMSProp,
+    "ftml": mx.optimizer.FTML,
+    "ftrl": mx.optimizer.Ftrl,
+    "lamb": extra_optimizers.Lamb,
+    "lars": extra_optimizers.Lars,
+}
+
+
+# What the trainer sets in every step, or a checkpoint holds as update counts.
+SET_ANYWAY = ("lr", "rescale_grad", "num_update")
+
+
+class OwnNumbers:
+    """The numbers that an optimizer moves in attributes of its own, besides its arrays: Nadam's `m_schedule`."""
+
+    def __init__(self, optimizer: Any):
+        self._optimizer, self._first = optimizer, _numbers(optimizer)
+
+    def moved(self) -> dict[str, float]:
+        """Those that are not as in the beginning. Others may come from flags, which another start may change."""
+        now = _numbers(self._optimizer)
+        return {name: number for name, number in now.items() if number != self._first.get(name)}
+
+    def restore(self, numbers: dict[str, float]) -> None:
+        vars(self._optimizer).update(numbers)
+
+
+def _numbers(optimizer: Any) -> dict[str, float]:
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (bool, int, float)) and name not in SET_ANYWAY
+    }
+
+
+def build(optim: Optim) -> Any:
+    """The optimizer that `optim` names; one of the user's own gets --momentum where it takes that."""
+    name, numbers = resolve(optim)
+    if name in OPTIMIZERS:
+        factory = FACTORIES[name]
+    else:
+        factory = names.load_path("--optimizer", name)
+        numbers = _momentum(factory, optim)
+    with in_code_of(f"--optimizer {name}"):
+        optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
+    if not isinstance(optimizer, mx.optimizer.Optimizer):
+        raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")
+    if optimizer.lr_scheduler is not None:
+        raise UsageError(f"--optimizer {name}: has an lr_scheduler; leave it out, rates come from --schedule")
+    return optimizer
+
+
+def _momentum(factory: Any, optim: Optim) -> dict[str, float]:
+    """--momentum by the name that `factory`, of the user's own, has for it.
+
+    **kwargs are for the class that it extends, or for nobody knows whom: they get it only where it is not the default.
+    """
+    kinds = factory.__mro__ if inspect.isclass(factory) else ()
+    for maker in [kind.__init__ for kind in kinds if "__init__" in vars(kind)] or [factory]:
+        accepted = inspect.signature(maker).parameters
+        for key in ("momentum", "beta1"):
+            if key in accepted:
+                return {key: optim.momentum}
+        if optim.momentum == Optim.momentum:
+            return {}
+        if not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+            raise UsageError(
+                f"--momentum {optim.momentum:g}: --optimizer {optim.optimizer} takes neither momentum nor beta1; "
+                "leave --momentum out"
+            )
+    return {"momentum": optim.momentum}

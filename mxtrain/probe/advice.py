@@ -1,0 +1,89 @@
+"""What to set for a cluster on this machine, from what `probe.py` has measured. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# A probe of a minute cannot tell less from chance.
+WORTH = 1.15
+DEFAULT_BUCKET_MB = 4.0  # of mxtrain.kvstore.buckets
+
+
+def rows(measured: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The numbers and the advice, by name."""
+    sockets = measured["sockets"]
+    jobs = [
+        f"{name_of(job)}: "
+        + (job["error"] or ", ".join(f"{ms:.0f} ms at {size} MB" for size, ms in job["milliseconds"].items()))
+        for job in measured["jobs"]
+    ]
+    return [
+        ("sockets", [f"TCP {sockets['tcp']:.1f} GB/s, unix {sockets['unix']:.1f} GB/s, one connection"]),
+        (
+            "sums",
+            [f"{measured['megabytes']:g} MB over {measured['workers']} workers, by size of bucket:", *jobs],
+        ),
+        ("recommended", measured["recommendations"]),
+    ]
+
+
+def advise(measured: dict[str, Any]) -> list[str]:
+    """One sentence with its numbers for each choice: servers, buckets, unix sockets, compression."""
+    jobs = [job for job in measured["jobs"] if job["error"] is None]
+    failed = [f"{name_of(job)}: {job['error']}" for job in measured["jobs"] if job["error"] is not None]
+    over = {
+        unix: {job["servers"]: job["milliseconds"] for job in jobs if job["unix_sockets"] == unix}
+        for unix in (True, False)
+    }
+    if 1 not in over[True]:
+        return failed
+    advice = [
+        _servers({count: fastest(times) for count, times in over[True].items()}),
+        _buckets(over[True][1]),
+    ]
+    if 1 in over[False]:
+        advice.append(_unix(fastest(over[False][1]), fastest(over[True][1])))
+        advice.append(_network(measured["sockets"]["tcp"], over[False][1], measured["megabytes"]))
+    return advice + failed
+
+
+def name_of(job: dict[str, Any]) -> str:
+    servers = "1 server" if job["servers"] == 1 else f"{job['servers']} servers"
+    return f"{servers}, {'unix sockets' if job['unix_sockets'] else 'TCP'}"
+
+
+def fastest(times: dict[str, float]) -> float:
+    return min(times.values())
+
+
+def _servers(milliseconds: dict[int, float]) -> str:
+    one, best = milliseconds[1], min(milliseconds, key=lambda count: milliseconds[count])
+    measured = ", ".join(f"{ms:.0f} ms with {count}" for count, ms in sorted(milliseconds.items()))
+    if one < WORTH * milliseconds[best]:
+        return f"--num-servers 1: {measured}; more only take cores from the workers"
+    return f"--num-servers {best}: {measured}"
+
+
+def _buckets(milliseconds: dict[str, float]) -> str:
+    best = min(milliseconds, key=lambda size: milliseconds[size])
+    measured = ", ".join(f"{ms:.0f} ms at {size} MB" for size, ms in milliseconds.items())
+    default = milliseconds[f"{DEFAULT_BUCKET_MB:g}"]
+    if default < WORTH * milliseconds[best]:
+        return f"buckets of {DEFAULT_BUCKET_MB:g} MB, the default, are right: {measured}"
+    return f"buckets of {best} MB would be {default / milliseconds[best]:.1f} times as fast: {measured}"
+
+
+def _unix(tcp: float, unix: float) -> str:
+    measured = f"{unix:.0f} ms over unix sockets, {tcp:.0f} ms over TCP"
+    if unix >= WORTH * tcp:
+        return f"DMLC_LOCAL=0, which is TCP, where all of a job is on this machine: {measured}"
+    return f"leave DMLC_LOCAL unset, so that jobs on this machine alone use unix sockets: {measured}"
+
+
+def _network(tcp: float, milliseconds: dict[str, float], megabytes: float) -> str:
+    """What each worker's bytes both ways come to, beside what the wire itself can do."""
+    rate = 2 * megabytes / fastest(milliseconds)
+    return (
+        f"between hosts a network of {8 * rate:.0f} Gbit/s or more is not what limits two workers and one server like "
+        f"these ({rate:.1f} GB/s each; one loopback socket moves {tcp:.1f}); below it see --compress 2bit"
+    )

@@ -1,0 +1,145 @@
+"""What sums cost on this machine: a socket alone, then short jobs of two workers over each kind of cluster.
+
+Owns the jobs and their end, within seconds that the caller gives. What their workers do is `probe_worker.py`'s, what
+follows from the numbers `advice.py`'s. No mxnet here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from mxtrain.cluster import unix_sockets
+from mxtrain.core import die_with_parent
+from mxtrain.launch import plan
+
+SECONDS = 55.0
+LEAST_SECONDS = 3.0
+KINDS = ((1, True), (1, False), (2, True))  # number of servers, whether over unix sockets
+WORKERS = 2
+MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
+SOCKET_BYTES, CHUNK = 256 << 20, 1 << 20
+STEERING = ("DMLC_", "PS_", "MXTRAIN_")
+
+
+def measure(seconds: float = SECONDS) -> dict[str, Any]:
+    """Milliseconds in which two workers get the sum of MEGABYTES, as plain JSON values; jobs may hold an error."""
+    deadline = time.monotonic() + seconds
+    return {
+        "workers": WORKERS,
+        "megabytes": MEGABYTES,
+        "sockets": {"tcp": socket_rate(socket.AF_INET), "unix": socket_rate(socket.AF_UNIX)},
+        "jobs": [job(num_servers, unix, deadline) for num_servers, unix in KINDS],
+    }
+
+
+def socket_rate(family: int) -> float:
+    """GB/s that one thread hands another over this kind of socket."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(family) as listener:
+        listener.bind((plan.LOOPBACK, 0) if family == socket.AF_INET else f"{folder}/socket")
+        listener.listen(1)
+        with socket.socket(family) as sender:
+            sender.connect(listener.getsockname())
+            receiver, _ = listener.accept()
+            with receiver:
+                started = time.perf_counter()
+                thread = threading.Thread(target=sender.sendall, args=(memoryview(bytes(SOCKET_BYTES)),))
+                thread.start()
+                buffer, left = bytearray(CHUNK), SOCKET_BYTES
+                while left:
+                    left -= receiver.recv_into(buffer, min(left, CHUNK))
+                thread.join()
+                return round(SOCKET_BYTES / (time.perf_counter() - started) / 1e9, 2)
+
+
+def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
+    """One cluster of the real roles, from its start to its end."""
+    found: dict[str, Any] = {"servers": num_servers, "unix_sockets": unix, "milliseconds": {}, "error": None}
+    left = deadline - time.monotonic()
+    if left < LEAST_SECONDS:
+        return {**found, "error": "no time was left for it; the machine is busy"}
+    with tempfile.TemporaryDirectory() as folder:
+        group = processes(num_servers, unix, Path(folder), left)
+        try:
+            children = [_start(process) for process in group]
+            try:
+                error = _wait(group, children, deadline)
+            finally:
+                _end(children)
+                unix_sockets.sweep()
+        except OSError as problem:
+            error = str(problem)
+        printed = Path(folder, "worker-0.log").read_text(errors="replace").splitlines()
+    if error is not None:
+        return {**found, "error": error}
+    return {**found, "milliseconds": json.loads(next(line for line in printed if line.startswith("{")))}
+
+
+def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.Process]:
+    cluster = plan.Cluster(plan.LOOPBACK, _free_port(), WORKERS, num_servers)
+    flags = ("--kvstore", "dist_sync", "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
+    roles = plan.local(cluster, plan.fit(flags), folder, secrets.token_hex(16), generation=0)
+    worker = (sys.executable, "-m", "mxtrain.probe.worker", *flags)
+    return [
+        dataclasses.replace(
+            each,
+            argv=worker if each.role == plan.WORKER else each.argv,
+            environment={**each.environment, "DMLC_LOCAL": str(int(unix))},
+        )
+        for each in roles
+    ]
+
+
+def environment(process: plan.Process) -> dict[str, str]:
+    """Its own, and what of ours does not steer a cluster; it dies with us."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(STEERING) and k != "PORT"}
+    return {**inherited, **process.environment, die_with_parent.SUPERVISOR_PID: str(os.getpid())}
+
+
+def _start(process: plan.Process) -> subprocess.Popen[bytes]:
+    with process.log.open("wb") as log:
+        return subprocess.Popen(
+            process.argv,
+            env=environment(process),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _wait(group: list[plan.Process], children: list[subprocess.Popen[bytes]], deadline: float) -> str | None:
+    """Until all have ended, one has failed or the time is over; what went wrong."""
+    while True:
+        codes = [child.poll() for child in children]
+        failed = [(process, code) for process, code in zip(group, codes) if code]
+        if failed:
+            process, code = failed[0]
+            last = (process.log.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
+            return f"{process.name} ended with exit code {code}: {last}"
+        if None not in codes:
+            return None
+        if time.monotonic() > deadline:
+            return "it did not end in time; the machine is busy"
+        time.sleep(0.05)
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((plan.LOOPBACK, 0))
+        return int(probe.getsockname()[1])

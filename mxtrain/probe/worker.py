@@ -1,0 +1,84 @@
+"""A worker of a probe: sums the same bytes again and again, in buckets of several sizes, and prints what that takes.
+
+`probe.py` starts it among a scheduler and servers of `fit`; its flags are fit's.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # before the other imports, which take a while
+    from mxtrain.core import interrupts
+
+    interrupts.leave("mxtrain.doctor")
+
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+from typing import Any, Callable
+
+from mxtrain import config
+from mxtrain.cluster import environment
+from mxtrain.cluster.worker_group import Group
+from mxtrain.core import die_with_parent
+from mxtrain.core.errors import UsageError, one_line
+from mxtrain.probe import jobs
+from mxtrain.train import join, node_info
+
+SECONDS, MOST_ROUNDS = 3.0, 9
+ARRAYS = 64
+
+
+def main() -> None:
+    die_with_parent.tether()
+    logging.basicConfig(level=logging.WARNING)
+    run = config.parse(sys.argv[1:])
+    place = environment.of_environment(os.environ, run)
+    if place is None:
+        raise UsageError("this is a part of python -m mxtrain.doctor --comm, which starts it")
+    with join.joined(place.place(run), place, {"versions": node_info.versions()}) as (_, group):
+        from mxtrain import runtime
+
+        runtime.load(group.local_workers)
+        found = measure(group)
+        if group.number == 0:
+            print(json.dumps(found), flush=True)
+
+
+def measure(group: Group) -> dict[str, float]:
+    """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
+    from mxtrain.kvstore.buckets import BYTES_OF_FLOAT, Buckets
+    from mxtrain.kvstore.opening import open_store
+    from mxtrain.runtime import mx
+
+    kv = open_store("dist_sync")
+    shape = (int(jobs.MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT),)
+    sides = {
+        f"{size:g}": Buckets(kv, [shape] * ARRAYS, bucket_mb=size, name=f"of-{size:g}-mb")
+        for size in jobs.BUCKET_MB
+    }
+    mx.nd.waitall()
+    first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]
+    # The sum is the same for all, so all do as many rounds.
+    of_round = group.sum([sum(first)])[0] / group.count
+    rounds = max(1, min(MOST_ROUNDS, int(SECONDS / of_round)))
+    taken: dict[str, list[float]] = {size: [] for size in sides}
+    for _ in range(rounds):
+        for size, buckets in sides.items():
+            taken[size].append(_seconds(group, buckets, mx.nd.waitall))
+    return {size: round(1e3 * statistics.median(times), 1) for size, times in taken.items()}
+
+
+def _seconds(group: Group, buckets: Any, wait: Callable[[], None]) -> float:
+    group.sum([0])  # begin together
+    started = time.perf_counter()
+    buckets.begin(buckets.homes)
+    buckets.finish(buckets.homes)
+    wait()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    code = one_line("mxtrain.doctor", main)
+    os._exit(code)  # ps-lite's own end waits for the scheduler

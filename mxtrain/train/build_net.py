@@ -1,0 +1,61 @@
+"""From a run to its net: ready to train, or with the weights of a checkpoint to be used."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Collection, Sequence
+
+from mxtrain import config
+from mxtrain.checkpoint import initial_weights
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, layout
+from mxtrain.models import initializers, pretrained, remat, weights, zoo
+from mxtrain.optim import freeze, precision
+from mxtrain.runtime import mx
+
+
+def contexts(devices: str) -> list[Any]:
+    return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
+
+
+def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
+    """The run's net as it is before the first step, compiled; if not fresh, its weights are still to come."""
+    model = run.model
+    precision.enable(model.amp)
+    net = zoo.build(model.model, num_classes)
+    zoo.check_sizes(net, model.model, num_classes)
+    frozen = freeze.freeze(net, model.freeze) if model.freeze else []
+    named = weights.parameters(net)
+    untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
+    if model.zero_gamma:
+        initializers.zero_gamma(net, model.model)
+    initializers.initialize(net, model.init, places, run.optim.seed)
+    zoo.compile(net, model.model, places, run.data.image_size, num_classes)
+    if is_fresh:
+        _begin(net, model, untrained)
+    if not model.remat:
+        return net
+    size = run.data.image_size
+    return remat.recomputed(net, model.model, (1, zoo.CHANNELS, size, size))
+
+
+def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:
+    """Take over weights from elsewhere, and say which of the frozen parameters get none."""
+    taken: Collection[str] = ()
+    if model.pretrained:
+        taken = pretrained.load(net, initial_weights.weights_file("--pretrained", model.pretrained))
+    left = [name for name in untrained if name not in taken]
+    pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
+
+
+def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
+    """The net of a checkpoint, its averaged weights where it has some; `like` sets another size and precision."""
+    state = found[1]
+    run = config.from_flat(state["config"])
+    like = like or run
+    # How it began to train is of no concern any more: what is put under its weights is what any shape takes.
+    amp = precision.usable(like.model.amp, places[0].device_type)
+    model = config.Model(model=run.model.model, amp=amp, init="uniform")
+    net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
+    weights.load(net, str(initial_weights.weights_of(found)))
+    return net

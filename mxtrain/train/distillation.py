@@ -1,0 +1,40 @@
+"""Learning from a trained net: `--teacher`.
+
+The teacher sees the same pictures, mixed or not, on the same device, in inference mode; it is not part of what trains,
+and what a checkpoint keeps of it is a checksum (`origins.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from mxtrain.checkpoint import initial_weights, locations
+from mxtrain.config import Run
+from mxtrain.models import losses
+from mxtrain.runtime import mx
+from mxtrain.train import build_net
+
+
+class Teacher:
+    """Adds how far the net is from its teacher to the losses of a micro-batch."""
+
+    def __init__(self, net: Any, weight: float, temperature: float):
+        self.net, self.weight, self.temperature = net, weight, temperature
+
+    def add(self, losses_of_labels: Any, output: Any, data: Any) -> Any:
+        """Both parts of the loss of every sample, by their weights; within `record`."""
+        with mx.autograd.pause(train_mode=False):
+            taught = self.net(data).astype("float32", copy=False)
+        apart = losses.distillation(output, taught, self.temperature)
+        return (1 - self.weight) * losses_of_labels + self.weight * apart
+
+
+def build(run: Run, places: Sequence[Any]) -> Teacher | None:
+    """The run's teacher on every device, without gradients; None where it has none."""
+    if not run.model.teacher:
+        return None
+    found = initial_weights.found_at("--teacher", run.model.teacher)
+    locations.need(found, found[1]["config"]["model"], last=True)
+    net = build_net.trained(found, places, like=run)
+    net.collect_params().setattr("grad_req", "null")
+    return Teacher(net, run.optim.distill_weight, run.optim.distill_temperature)

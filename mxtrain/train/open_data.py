@@ -1,0 +1,88 @@
+"""What `--train` and `--val` name: .rec files, or a function that returns a Gluon Dataset or DataLoader."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mxtrain import runtime
+from mxtrain.cluster import environment
+from mxtrain.config import Data, Run, names
+from mxtrain.core.errors import DataError, UsageError, in_code_of
+from mxtrain.data.record_sets import open_set
+from mxtrain.data.user_datasets import GivenBatches, GivenDataset, is_data_loader
+
+
+def open_source(flag: str, source: str, run: Run) -> Any:
+    """The records, or batches, that a flag names; files are looked at without mxnet."""
+    return _open_given(flag, source, run) if names.is_path(source) else open_set(source)
+
+
+def _open_given(flag: str, path: str, run: Run) -> Any:
+    """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
+    runtime.load(environment.workers_here(os.environ, run), run.layout.threads or None)
+    with in_code_of(f"{flag} {path}"):
+        return _judged(flag, path, names.load_path(flag, path)(), run)
+
+
+def _judged(flag: str, path: str, given: Any, run: Run) -> Any:
+    """What it returned, where a run can be made of it; its labels are read, or its batches counted."""
+    if is_data_loader(given):
+        return _batches(flag, path, given, run)
+    if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
+        raise UsageError(f"{flag} {path}: returned {type(given).__name__}; return a Dataset or a DataLoader")
+    if not len(given):
+        raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
+    if run.data.cache == "disk":
+        raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
+    return GivenDataset(path, given, flag)
+
+
+def _batches(flag: str, path: str, given: Any, run: Run) -> GivenBatches:
+    """A DataLoader's, where a run can be made of them."""
+    if flag != "--train":
+        raise UsageError(
+            f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
+        )
+    if not hasattr(given, "__len__"):
+        raise UsageError(
+            f"{flag} {path}: returned a {type(given).__name__}, which has no len(); return a DataLoader, or what "
+            "has a len() and can be iterated once an epoch"
+        )
+    if not len(given):
+        raise DataError(
+            f"{flag} {path}: returned a DataLoader of no batches; give it at least --batch-size "
+            f"{run.optim.batch_size} samples, or lower that"
+        )
+    if run.layout.num_workers > 1:
+        raise UsageError(
+            f"{flag} {path}: returned a DataLoader, from which every worker would draw by itself; return a Dataset"
+        )
+    without_effect = _without_effect(run)
+    if without_effect:
+        raise UsageError(
+            f"{flag} {path}: returned a DataLoader, which knows no {' and '.join(without_effect)}; leave that out"
+        )
+    if not run.data.num_classes:
+        raise UsageError(
+            f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
+        )
+    return GivenBatches(path, given, run.optim.batch_size, run.data.image_size)
+
+
+def _without_effect(run: Run) -> list[str]:
+    """The flags that change nothing where a DataLoader makes the batches; some still concern --val."""
+    data, default = run.data, Data()
+    for_both = {
+        "--sampling": data.sampling != default.sampling,
+        "--cache": data.cache != default.cache,
+        "--augment": data.augment not in (default.augment, "none"),
+        "--overfit": bool(run.optim.overfit),
+    }
+    for_train = {
+        "--verify": data.verify != default.verify,
+        "--skip-bad": data.skip_bad != default.skip_bad,
+        "--normalize": data.normalize != default.normalize,
+    }
+    found = {**for_both, **({} if data.val else for_train)}
+    return [flag for flag, is_given in found.items() if is_given]

@@ -1,0 +1,155 @@
+"""A Gluon Dataset or DataLoader of the user's own, as the loop sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.config import checks
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import mix
+from mxtrain.data.loader import Request
+from mxtrain.data.user_datasets import GivenBatches, GivenDataset
+from mxtrain.runtime import mx
+from mxtrain.train.open_data import open_source
+
+OWN = "tests.support.user_data"
+
+
+def opened(source: str, *flags: str) -> Any:
+    run = config.parse(["--train", f"{OWN}:{source}", "--batch-size", "16", "--image-size", "24", *flags])
+    return open_source("--train", f"{OWN}:{source}", run)
+
+
+def requests(num_steps: int, first: int = 0) -> list[Request]:
+    """Two micro-batches a step, four steps an epoch."""
+    return [
+        Request(step, position, step // 4, np.arange(8))
+        for step in range(first, num_steps)
+        for position in (0, 1)
+    ]
+
+
+def test_a_dataset_is_a_set_of_records() -> None:
+    records = opened("dataset")
+    record = records.read(3)
+    assert (len(records), record.label, record.payload.shape, record.payload.dtype) == (
+        64,
+        1.0,
+        (24, 24, 3),
+        np.uint8,
+    )
+    np.testing.assert_array_equal(records.labels(), np.arange(64) % 2)
+
+
+def test_gluons_image_folder_brings_its_names_and_its_labels_unread(tmp_path: Path) -> None:
+    for name, level in (("ape", 10), ("bee", 200)):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            cv2.imwrite(str(tmp_path / name / f"{number}.png"), np.full((5, 6, 3), level, np.uint8))
+    records = GivenDataset("folder", mx.gluon.data.vision.ImageFolderDataset(str(tmp_path)))
+    assert records.class_names == ["ape", "bee"]
+    assert records.labels().tolist() == [0, 0, 1, 1]
+    assert (records.read(3).payload == 200).all()
+
+
+def test_a_data_loader_is_cut_into_micro_batches_and_begun_anew_each_epoch() -> None:
+    given = opened("batches", "--num-classes", "2")
+    with given.loader(requests(6), 2) as loader:
+        batches = list(loader)
+    assert [(batch.request.step, batch.request.position) for batch in batches] == [
+        (step, position) for step in range(6) for position in (0, 1)
+    ]
+    data = np.concatenate([batch.data for batch in batches])
+    np.testing.assert_array_equal(data[64:], data[:32])
+    assert (data.dtype, data.shape[1:]) == (np.float32, (3, 24, 24))
+    with given.loader(requests(6, first=2), 2) as loader:
+        np.testing.assert_array_equal(np.concatenate([batch.data for batch in loader]), data[32:])
+
+
+def test_the_users_arrays_stay_as_they_are() -> None:
+    """Mixing works in place."""
+    given = opened("arrays", "--num-classes", "2", "--image-size", "16")
+    before = [part.copy() for part in given._batches.batches[0]]
+    with given.loader(requests(1), 2) as loader:
+        for batch in loader:
+            mix.mix(batch.data, batch.label, 0, 0, seed=0, mixup=1.0, cutmix=1.0)
+    for part, was in zip(given._batches.batches[0], before):
+        np.testing.assert_array_equal(part, was)
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        ("nothing", [], "returned int; return a Dataset or a DataLoader"),
+        ("batches", [], "give --num-classes"),
+        ("batches", ["--num-classes", "2", "--sampling", "balanced"], "knows no --sampling"),
+        (
+            "batches",
+            ["--num-classes", "2", "--augment", "flip", "--skip-bad", "3"],
+            "no --augment and --skip-bad",
+        ),
+        ("batches", ["--num-classes", "2", "--normalize", "device"], "knows no --normalize"),
+        ("batches", ["--num-classes", "2", "--verify", "never"], "knows no --verify"),
+        ("no_batches", ["--num-classes", "2"], "a generator, which has no len()"),
+        ("dataset", ["--cache", "disk"], "give --cache ram or none"),
+    ],
+)
+def test_what_cannot_work_is_refused(source: str, flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        opened(source, *flags)
+
+
+def test_flags_that_concern_val_are_taken() -> None:
+    opened("batches", "--num-classes", "2", "--skip-bad", "3", "--verify", "never", "--val", "val.rec")
+
+
+@pytest.mark.parametrize(("source", "words"), [("too_few", "lower that"), ("empty", "no samples")])
+def test_where_there_is_nothing_to_learn_from(source: str, words: str) -> None:
+    with pytest.raises(DataError, match=f"--train {OWN}:{source}: .*{words}"):
+        opened(source, "--num-classes", "2")
+
+
+PICTURES, LABELS = np.zeros((16, 3, 24, 24)), np.zeros(16)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ((PICTURES, LABELS, 1), "give (pictures, labels)"),
+        (PICTURES, "give (pictures, labels)"),
+        (7, "give (pictures, labels)"),
+        ((PICTURES, ["cat"] * 16), "give (pictures, labels)"),
+        ((PICTURES[:10], LABELS), "gave pictures of shape (10, 3, 24, 24); give (16, 3, 24, 24)"),
+        ((PICTURES[:, :1], LABELS), "gave pictures of shape (16, 1, 24, 24)"),
+        ((PICTURES.transpose(0, 2, 3, 1), LABELS), "gave pictures of shape (16, 24, 24, 3)"),
+    ],
+)
+def test_batches_of_another_form_are_refused(batch: Any, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        next(iter(GivenBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
+    assert str(refused.value).startswith("--train mine:loader: ") and words in str(refused.value)
+
+
+def test_batches_that_are_no_steps_are_refused() -> None:
+    with pytest.raises(UsageError, match="as many as --batch-size 32"):
+        next(iter(opened("batches", "--num-classes", "2", "--batch-size", "32").loader(requests(1), 2)))
+    with pytest.raises(DataError, match="labels from 0 to 1; there are 1 classes"):
+        next(iter(opened("batches", "--num-classes", "2").loader(requests(1), 1)))
+
+
+def test_pictures_that_were_transformed_are_refused() -> None:
+    transformed = mx.gluon.data.ArrayDataset(np.zeros((2, 3, 8, 8), np.float32), np.zeros(2))
+    with pytest.raises(UsageError, match="before any transform"):
+        GivenDataset("mine", transformed).read(0)
+
+
+def test_processes_are_refused_before_mxnet_loads(tmp_path: Path) -> None:
+    run = config.parse(["--train", f"{OWN}:dataset", "--loader", "processes", "--out", str(tmp_path)])
+    with pytest.raises(UsageError, match="leave --loader processes out"):
+        checks.check(run)

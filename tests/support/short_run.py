@@ -1,0 +1,21 @@
+"""A run on digits that takes seconds, saves often, and always ends with the same weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.runs import newest
+
+STEPS = 300
+FLAGS = [
+    *("--model", "small_cnn", "--image-size", "8", "--val-resize", "8", "--augment", "none", "--lr", "0.05"),
+    *("--batch-size", "32", "--micro-batch", "16", "--epochs", "20", "--max-steps", str(STEPS)),
+    *("--checkpoint-steps", "20", "--threads", "1", "--silence-timeout", "3", "--start-timeout", "30"),
+]
+ENDLESS = ["--max-steps", "100000", "--epochs", "10000"]
+
+
+def assert_same_weights(out: Path, expected: Path) -> None:
+    assert newest(out).name == newest(expected).name == f"step-{STEPS:08}"
+    for name in ("weights.params", "optimizer.params"):
+        assert (newest(out) / name).read_bytes() == (newest(expected) / name).read_bytes(), name

@@ -1,0 +1,124 @@
+"""Groups of processes under a supervisor: stand-ins that live and end as they are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["scheduler", "server-0", "worker-0", "worker-1"]
+
+# What a role does in each life is a line of Python; `wait` is what a process does that is at work.
+ROLE = """
+import os, signal, sys, time
+from pathlib import Path
+from mxtrain.core.die_with_parent import tether
+tether()
+name, life, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
+def wait(): time.sleep(30); sys.exit(9)
+def stop(code):
+    def leave(number, frame):
+        print(f"{name} got {signal.Signals(number).name}", flush=True); sys.exit(code)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1): signal.signal(number, leave)
+    (out / f"{name}.ready").touch(); wait()
+def save(step): (out / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+def kill(number): os.kill(os.getpid(), number)
+def others_leave():
+    time.sleep(0.3); print("mxtrain.fit: worker-1 has gone silent", file=sys.stderr); sys.exit(75)
+print(f"{name} lives {life}", flush=True)
+exec(sys.argv[1])
+"""
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from mxtrain.launch.attempt import Patience
+from mxtrain.launch.plan import Process
+from mxtrain.launch.supervisor import Policy, checkpoints, supervise
+out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
+def group(life):
+    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out)}
+    return [
+        Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
+        for name, code in zip(names, codes)
+    ]
+patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
+policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience, out=out)
+sys.exit(supervise(group, policy))
+"""
+
+
+class Job:
+    """A supervisor in a process of its own, as on a command line."""
+
+    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int):
+        line = [sys.executable, "-c", SUPERVISOR, str(out), ROLE, " ".join(codes), str(max_restarts)]
+        self.out = out
+        self.process = subprocess.Popen(
+            [*line, *codes.values()],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def ended(self, seconds: float = 30) -> tuple[int, str, str]:
+        stdout, stderr = self.process.communicate(timeout=seconds)
+        return self.process.returncode, stdout, stderr
+
+    def log(self, name: str) -> str:
+        return (self.out / "logs" / f"{name}.log").read_text()
+
+    def pids(self) -> list[int]:
+        """Of all processes of this job but the supervisor: its children, or what is left of them."""
+        marker = f"OUT={self.out}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if marker in path.read_bytes():
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        return found
+
+    def pid(self, name: str) -> int:
+        marker = f"MXTRAIN_NODE={name}\0".encode()
+        (pid,) = [pid for pid in self.pids() if marker in Path(f"/proc/{pid}/environ").read_bytes()]
+        return pid
+
+
+def until(is_so: Callable[[], Any], otherwise: str, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+def is_ready(job: Job, *names: str) -> Callable[[], bool]:
+    return lambda: all((job.out / f"{name}.ready").exists() for name in names)
+
+
+@pytest.fixture(name="start")
+def starting(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Start a job; what a role does is `wait()` unless it is said."""
+    jobs: list[Job] = []
+
+    def start(
+        max_restarts: int = 3, names: list[str] = NAMES, stderr: int = subprocess.PIPE, **codes: str
+    ) -> Job:
+        said = {name.replace("_", "-"): code for name, code in codes.items()}
+        (tmp_path / "run").mkdir(exist_ok=True)
+        codes = {name: said.get(name, "wait()") for name in names}
+        jobs.append(Job(tmp_path / "run", codes, max_restarts, stderr))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.kill()
+        job.process.communicate(timeout=10)
+        until(lambda job=job: not job.pids(), "a process is left behind")

@@ -1,0 +1,259 @@
+"""A checkpoint is whole or absent, and the newest whole one is found."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mxtrain import config
+from mxtrain.checkpoint import directory, resume
+from mxtrain.checkpoint.directory import Snapshot
+from mxtrain.core.errors import DataError, UsageError
+
+
+def write(folder: Path, step: int, **state: Any) -> Path:
+    arrays = {"weight": np.full((10, 25), step, np.float32)}
+    return directory.write(folder, Snapshot(step, {"weights.params": arrays}, state))
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, 3, score=0.5)
+    assert directory.newest(tmp_path) == (path, {"version": 2, "step": 3, "score": 0.5})
+
+
+@pytest.mark.parametrize("name", ["weights.params", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_a_damaged_one_is_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
+) -> None:
+    write(tmp_path, 1)
+    victim = write(tmp_path, 2) / name
+    data = victim.read_bytes()
+    if damage == "flip":
+        victim.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    elif damage == "truncate":
+        victim.write_bytes(data[: len(data) // 2])
+    else:
+        victim.unlink()
+    with caplog.at_level(logging.WARNING):
+        found = directory.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 1
+    assert "step-00000002" in caplog.text
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_another_format_is_refused_by_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """It is not damage: an older checkpoint that could be read is not taken for it."""
+    write(tmp_path, 1)
+    monkeypatch.setattr(directory, "VERSION", version)
+    path = write(tmp_path, 2)
+    monkeypatch.undo()
+    if version == 1:  # whose manifest had SHA-256 alone
+        (path / "manifest.json").write_text(
+            json.dumps(dict.fromkeys(["state.json", "weights.params"], "ab" * 32))
+        )
+    with pytest.raises(UsageError, match=f"format {version}, this mxtrain reads 2"):
+        directory.newest(tmp_path)
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+    for step, score in enumerate([0.1, 0.9, 0.3, 0.2, 0.4], start=1):
+        write(tmp_path, step, score=score)
+        directory.prune(tmp_path, keep_last=2, keep_best=1)
+    assert [path.name[-1] for path in sorted(tmp_path.iterdir())] == ["2", "4", "5"]
+    best = directory.best(tmp_path)
+    assert best is not None and best[1]["step"] == 2
+
+
+SCORES = st.lists(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(keep_last=st.integers(1, 5), keep_best=st.integers(0, 7), scores=SCORES)
+def test_the_last_and_the_best_of_all_are_kept_whatever_the_numbers(
+    keep_last: int, keep_best: int, scores: list[float | None]
+) -> None:
+    """As a run saves: each step without its score, and again once it has one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, known = Path(name), {}
+        for step, score in enumerate(scores, start=1):
+            for each in [None, score][: 1 + (score is not None)]:
+                write(folder, step, score=each)
+                directory.prune(folder, keep_last, keep_best)
+                known[step] = each
+                left = {int(path.name[5:]) for path in folder.iterdir()}
+                ranked = sorted((of, at) for at, of in known.items() if of is not None)[::-1]
+                last, best = sorted(known)[-keep_last:], [at for _, at in ranked[:keep_best]]
+                assert left == {*last, *best}
+
+
+def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path, step, score=None)
+    directory.prune(tmp_path, keep_last=1, keep_best=0)
+    assert [path.name[-1] for path in tmp_path.iterdir()] == ["3"]
+
+
+def test_what_cannot_be_deleted_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = write(tmp_path / "elsewhere", 1, score=None)
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    directory.path_of(folder, 1).symlink_to(elsewhere)  # which rmtree refuses
+    for step in (2, 3):
+        write(folder, step, score=None)
+        directory.prune(folder, keep_last=1, keep_best=0)
+    assert "step-00000001: cannot be deleted (" in caplog.text
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000003"]
+    assert directory.read_state(elsewhere)["step"] == 1
+
+
+DATA = {"num_samples": 100, "class_names": ["a", "b"]}
+
+
+def run(out: Path, *flags: str) -> config.Run:
+    return config.parse(["--train", "t.rec", "--out", str(out), *flags])
+
+
+def test_resume_finds_its_own(tmp_path: Path) -> None:
+    assert resume.find(run(tmp_path), DATA) is None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
+    other = run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec", "--micro-batch", "32")
+    found = resume.find(other, DATA)
+    assert found is not None and found[1]["step"] == 5
+    assert resume.find(run(tmp_path, "--resume", "never"), DATA) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "flags", "warned"),
+    [
+        ("cosine", "--epochs 90", False),
+        ("cosine", "--epochs 120", True),
+        ("cosine", "--epochs 120 --max-steps 180", False),
+        ("multistep:at=30/60", "--epochs 120", False),
+    ],
+)
+def test_another_length_under_a_schedule_spread_over_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: str, flags: str, warned: bool
+) -> None:
+    before = run(tmp_path, "--schedule", schedule)
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
+    assert resume.find(run(tmp_path, "--schedule", schedule, *flags.split()), DATA) is not None
+    assert ("240 steps instead of 180: from step 5 on" in caplog.text) == warned
+    assert len(caplog.records) == warned
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [
+        ("", False),
+        ("--val a.rec", False),
+        (f"--val {Path.cwd()}/a.rec", False),
+        ("--val b.rec", True),
+        ("--val a.rec --val-resize 40", True),
+    ],
+)
+def test_scores_of_another_set_are_told_apart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: str, warned: bool
+) -> None:
+    before = run(tmp_path, "--val", "a.rec")
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
+    assert resume.find(run(tmp_path, *flags.split()), DATA) is not None
+    assert ("scores up to step 5 are of --val a.rec" in caplog.text) == warned
+    assert len(caplog.records) == warned
+
+
+@pytest.mark.parametrize(
+    ("flags", "data", "words"),
+    [
+        (["--lr", "0.2", "--model", "small_cnn"], {}, ["--lr 0.1 -> 0.2", "--model"]),
+        (["--micro-batch", "16"], {}, ["micro-batches of 32 -> 16"]),
+        (["--accumulate", "4"], {}, ["micro-batches of 32 -> 16"]),
+        ([], {"num_samples": 101}, ["100 -> 101 samples"]),
+        ([], {"class_names": ["b", "a"]}, ["class names"]),
+    ],
+)
+def test_resume_refuses_another_curve(
+    tmp_path: Path, flags: list[str], data: dict[str, Any], words: list[str]
+) -> None:
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
+    with pytest.raises(UsageError) as refused:
+        resume.find(run(tmp_path, *flags), {**DATA, **data})
+    for word in words:
+        assert word in str(refused.value)
+    assert "--seed" not in str(refused.value)
+
+
+def test_a_checkpoint_from_elsewhere_joins_no_other_run(tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere" / "checkpoints", tmp_path / "run"
+    path = write(elsewhere, 5, config=config.to_flat(run(tmp_path / "elsewhere")), **DATA)
+    wanted = run(out, "--resume", str(path))
+    for step in (6, 7):  # given again, with what the first time has left, it goes on from there again
+        found = resume.find(wanted, DATA)
+        assert found is not None and found[0] == path
+        write(out / "checkpoints", step, config=config.to_flat(wanted), **DATA)
+    write(out / "checkpoints", 8, config=config.to_flat(run(out, "--seed", "1")), **DATA)
+    with pytest.raises(
+        UsageError, match=r"run/checkpoints/step-00000008: is another run's \(--seed 1 -> 0\)"
+    ):
+        resume.find(wanted, DATA)
+
+
+def test_a_flag_younger_than_the_checkpoint_had_its_default(tmp_path: Path) -> None:
+    older = config.to_flat(run(tmp_path))
+    del older["mixup"]
+    write(tmp_path / "checkpoints", 5, config=older, **DATA)
+    assert resume.find(run(tmp_path), DATA) is not None
+    with pytest.raises(UsageError, match=r"--mixup 0\.0 -> 0\.2"):
+        resume.find(run(tmp_path, "--mixup", "0.2"), DATA)
+
+
+def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:
+    newer = {**config.to_flat(run(tmp_path)), "sharpness": 0.1}
+    write(tmp_path / "checkpoints", 5, config=newer, **DATA)
+    with pytest.raises(UsageError, match=r"--sharpness 0\.1 -> unknown here"):
+        resume.find(run(tmp_path), DATA)
+
+
+def test_checkpoints_that_none_can_read_are_not_a_fresh_start(tmp_path: Path) -> None:
+    (write(tmp_path, 1) / "weights.params").unlink()
+    with pytest.raises(DataError, match="none that can be read"):
+        directory.newest(tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "null", '{"state.json": "x"}'])
+def test_a_manifest_that_lists_nothing_is_none(tmp_path: Path, manifest: str) -> None:
+    path = write(tmp_path, 1)
+    (path / "manifest.json").write_text(manifest)
+    with pytest.raises(DataError, match=r"not a whole checkpoint|damaged"):
+        directory.read_state(path)
+
+
+def test_another_future_is_set_aside(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path, step, score=None)
+    directory.set_aside_after(tmp_path, 1)
+    write(tmp_path, 2, score=None)
+    directory.prune(tmp_path, keep_last=1, keep_best=0)
+    found = directory.newest(tmp_path)
+    assert found is not None and found[1]["step"] == 2
+    assert (tmp_path / "unused-step-00000003").is_dir(), "nothing is deleted"
+    for number in (2, 3):
+        write(tmp_path, 3)
+        directory.set_aside_after(tmp_path, 1)
+        assert (tmp_path / f"unused-step-00000003-{number}").is_dir(), "nor what was set aside before"
+
+
+def test_the_state_holds_no_pickle(tmp_path: Path) -> None:
+    path = write(tmp_path, 1)
+    assert json.loads((path / "state.json").read_text())["step"] == 1
+    assert sorted(each.name for each in path.iterdir()) == ["manifest.json", "state.json", "weights.params"]

@@ -1,0 +1,73 @@
+"""A run goes on on the data it began with, or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.checkpoint import directory, resume
+from mxtrain.checkpoint.directory import Snapshot
+from mxtrain.core.errors import UsageError
+from mxtrain.data.record_sets import open_set
+from tests.unit.data.test_fingerprint import packed, samples
+
+
+def run(out: Path, train: Path, *flags: object) -> config.Run:
+    return config.parse(["--train", str(train), "--out", str(out), *map(str, flags)])
+
+
+def described(train: Path, val: Path | None = None) -> dict[str, Any]:
+    return resume.describe(open_set(str(train)), val and open_set(str(val)), ["a", "b", "c"])
+
+
+def save(run: config.Run, data: dict[str, Any]) -> Path:
+    arrays = {"weight": np.ones(3, np.float32)}
+    state = {"config": config.to_flat(run), **data}
+    return directory.write(Path(run.keep.out) / "checkpoints", Snapshot(5, {"weights.params": arrays}, state))
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_another_set_of_equal_size_and_classes_is_refused_by_name(tmp_path: Path, explicit: bool) -> None:
+    here, other = packed(tmp_path / "a.rec", samples(0)), packed(tmp_path / "b.rec", samples(1, num_bytes=44))
+    path = save(run(tmp_path / "run", here), described(here))
+    flags = ["--resume", path] if explicit else []
+    with pytest.raises(UsageError) as refused:
+        resume.find(run(tmp_path / "run", other, *flags), described(other))
+    said = str(refused.value)
+    assert f"--train {other} is not the set that --train {here} was" in said and "\n" not in said
+    assert "records of other lengths, records of other content" in said and "other labels" not in said
+
+
+def test_the_same_set_moved_goes_on_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    here, there = packed(tmp_path / "a.rec", samples()), packed(tmp_path / "moved" / "b.rec", samples())
+    save(run(tmp_path / "run", here, "--val", here), described(here, here))
+    found = resume.find(run(tmp_path / "run", there, "--val", there), described(there, there))
+    assert found is not None and caplog.records == []
+
+
+def test_a_checkpoint_that_knows_no_set_warns_once_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, other = packed(tmp_path / "a.rec", samples(0)), packed(tmp_path / "b.rec", samples(1))
+    data = described(here)
+    for name in (resume.TRAINING_SET, resume.VALIDATION_SET):
+        del data[name]
+    path = save(run(tmp_path / "run", here), data)
+    assert resume.find(run(tmp_path / "run", other), described(other)) is not None
+    assert len(caplog.records) == 1 and str(path) in caplog.text and "--train" in caplog.text
+
+
+@pytest.mark.parametrize(("seed", "warned"), [(0, False), (1, True)])
+def test_scores_are_compared_by_what_they_are_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int, warned: bool
+) -> None:
+    """Under one path another set may lie by now, and under another path the same."""
+    train, val = packed(tmp_path / "a.rec", samples()), packed(tmp_path / "v.rec", samples())
+    save(run(tmp_path / "run", train, "--val", val), described(train, val))
+    now = packed(tmp_path / ("v.rec" if warned else "w.rec"), samples(seed))
+    assert resume.find(run(tmp_path / "run", train, "--val", now), described(train, now)) is not None
+    assert [record.message[:21] for record in caplog.records] == ["scores up to step 5 a"] * warned

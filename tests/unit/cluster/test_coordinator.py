@@ -1,0 +1,330 @@
+"""A job's processes end together, whatever happens to one of them: real processes, sockets and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import resource
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxtrain.cluster import agent
+from mxtrain.cluster.agent import Member, Times
+from mxtrain.core.errors import DataError
+from mxtrain.report import writers
+from tests.support import control_plane
+
+HASTY = Times(start=10, silence=1.0, stall=20)
+
+
+def all_but(name: str) -> list[str]:
+    return [other for other in control_plane.NAMES if other != name]
+
+
+def busy(folder: Path) -> dict[str, control_plane.Script]:
+    """Workers that add up numbers until they are ended, and say when they have begun."""
+
+    def work(me: Member) -> None:
+        for step in range(100_000):
+            me.tell("step", step)
+            me.sum([step])
+            (folder / f"{me.name}.busy").touch()
+            time.sleep(0.01)
+
+    return {"worker-0": work, "worker-1": work}
+
+
+def begun(folder: Path) -> None:
+    for name in ("worker-0", "worker-1"):
+        control_plane.when(folder / f"{name}.busy")
+
+
+def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:
+    port, mine = control_plane.free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
+    large = np.random.default_rng(0).random((512, 512))  # 2 MB
+
+    def work(me: Member) -> None:
+        for _ in range(20):
+            total = me.sum(mine[me.number])
+        np.save(tmp_path / f"{me.name}.npy", total)
+        assert (me.sum(large * me.number) == large + large * 2).all()
+        assert me.count == 3
+        me.finish()
+
+    names = ["worker-2", "worker-10", "server-0", "worker-1", "scheduler"]
+    job = {
+        name: control_plane.Node(
+            tmp_path, control_plane.place(name, port, 3), work if "worker" in name else None
+        )
+        for name in names
+    }
+    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
+    in_order = np.add(np.add(mine[0], mine[1]), mine[2])
+    for name in ("worker-1", "worker-2", "worker-10"):
+        assert np.load(tmp_path / f"{name}.npy").tobytes() == in_order.tobytes()
+
+
+def test_a_kill_ends_all(tmp_path: Path) -> None:
+    folders = {victim: tmp_path / victim for victim in control_plane.NAMES}
+    running = {}
+    for victim, folder in folders.items():
+        folder.mkdir()
+        running[victim] = control_plane.start(folder, busy(folder))
+    for victim, job in running.items():
+        begun(folders[victim])
+        job[victim].send(signal.SIGKILL)
+        found = control_plane.codes(job, 3)
+        assert found.pop(victim) == -signal.SIGKILL
+        assert set(found.values()) == {75}, (victim, found)
+        reason = "has gone" if victim == "scheduler" else f"{victim} ("
+        for name in all_but(victim):
+            line = job[name].end.strip()
+            assert reason in line and "\n" not in line, line
+
+
+def test_a_freeze_ends_the_others_and_a_thaw_ends_the_frozen(tmp_path: Path) -> None:
+    running = {}
+    for victim in control_plane.NAMES:
+        (tmp_path / victim).mkdir()
+        running[victim] = control_plane.start(tmp_path / victim, busy(tmp_path / victim), times=HASTY)
+    for victim, job in running.items():
+        begun(tmp_path / victim)
+        job[victim].send(signal.SIGSTOP)
+    for victim, job in running.items():
+        found = control_plane.codes({name: job[name] for name in all_but(victim)}, 4)
+        assert set(found.values()) == {75}, (victim, found)
+        reason = "heard nothing from the scheduler" if victim == "scheduler" else f"{victim} ("
+        assert reason in job[all_but(victim)[0]].said
+        job[victim].send(signal.SIGCONT)
+    for victim, job in running.items():
+        assert job[victim].code(3) == 75, job[victim].said
+
+
+def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path) -> None:
+    def work(me: Member) -> None:
+        (tmp_path / me.name).touch()
+        while not me.sum([(tmp_path / "enough").exists()])[0]:
+            time.sleep(0.01)
+        me.finish()
+
+    job = control_plane.start(
+        tmp_path, {"worker-0": work, "worker-1": work}, times=Times(start=10, silence=1.5, stall=1.5)
+    )
+    control_plane.when(tmp_path / "worker-0")
+    for frozen, seconds in (([job["worker-1"]], 0.5), (list(job.values()), 2.0)):
+        for node in frozen:
+            node.send(signal.SIGSTOP)
+        time.sleep(seconds)
+        for node in frozen:
+            node.send(signal.SIGCONT)
+        time.sleep(0.2)
+    (tmp_path / "enough").touch()
+    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
+
+
+def hang_in_the_pull(me: Member) -> None:
+    me.tell("pull", 7)
+    time.sleep(60)
+
+
+def keep_going(me: Member) -> None:
+    for step in range(10_000):
+        me.tell("step", step)
+        time.sleep(0.01)
+
+
+def come_to_a_sum(me: Member) -> None:
+    me.sum([1.0])
+
+
+def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
+    times = Times(start=10, silence=10, stall=1.0)
+    others = {"going on": keep_going, "waiting": come_to_a_sum, "done": control_plane.finish}
+    running = [
+        control_plane.start(tmp_path, {"worker-0": other, "worker-1": hang_in_the_pull}, times=times)
+        for other in others.values()
+    ]
+    for job in running:
+        assert set(control_plane.codes(job, 5).values()) == {75}
+        for node in job.values():
+            assert "worker-1 (" in node.said and "made no progress for 1." in node.said
+            assert "at step 7 (pull)" in node.said
+            assert ("in hang_in_the_pull" in node.said) == (node.name == "worker-1")
+
+
+def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: Path) -> None:
+    def imports(me: Member) -> None:
+        time.sleep(1.5)
+        me.tell("start", -1)
+        time.sleep(1.5)
+        me.tell("step", 0)
+        me.sum([1.0])
+        me.finish()
+
+    def hangs_in_its_imports(me: Member) -> None:
+        time.sleep(60)
+
+    def quick(me: Member) -> None:
+        me.tell("step", 0)
+        me.sum([1.0])
+        me.finish()
+
+    times = Times(start=2.5, silence=10, stall=0.5)
+    slow, hanging = (
+        control_plane.start(tmp_path, {"worker-0": quick, "worker-1": work}, times=times)
+        for work in (imports, hangs_in_its_imports)
+    )
+    assert set(control_plane.codes(slow).values()) == {0}, [node.said for node in slow.values()]
+    assert set(control_plane.codes(hanging).values()) == {75}
+    for node in hanging.values():
+        found = re.search(r"worker-1 \(.*\) made no progress for ([\d.]+) s", node.said)
+        assert found and float(found.group(1)) >= times.start
+
+
+def test_a_worker_that_hangs_before_its_first_step_is_said_to(tmp_path: Path) -> None:
+    def builds(me: Member) -> None:
+        me.tell("start", -1)
+        time.sleep(60)
+
+    times = Times(start=1.0, silence=10, stall=0.5)
+    job = control_plane.start(
+        tmp_path, {"worker-0": lambda me: me.sum([1.0]), "worker-1": builds}, times=times
+    )
+    assert set(control_plane.codes(job).values()) == {75}
+    for node in job.values():
+        assert re.search(r"worker-1 \(.*\) made no progress for [\d.]+ s, before its first step", node.said)
+
+
+def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
+    tmp_path: Path,
+) -> None:
+    def slow(me: Member) -> None:
+        for step in range(10):
+            me.tell("evaluation", step)
+            time.sleep(0.3)
+        me.sum([1.0])
+        time.sleep(0.3)
+        me.finish()
+
+    def quick(me: Member) -> None:
+        me.sum([1.0])
+        time.sleep(0.3)  # into a beat after the long wait
+        me.finish()
+
+    job = control_plane.start(tmp_path, {"worker-0": quick, "worker-1": slow}, times=Times(10, 10, 0.7))
+    assert set(control_plane.codes(job, 9).values()) == {0}, [node.said for node in job.values()]
+
+
+def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> None:
+    def stop(me: Member) -> None:
+        me.finish(143, "stopped by SIGTERM")
+
+    job = control_plane.start(tmp_path, {"worker-0": stop, "worker-1": stop})
+    assert set(control_plane.codes(job).values()) == {143}
+    assert {node.end for node in job.values()} == {"mxtrain.fit: stopped by SIGTERM\n"}
+
+
+def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> None:
+    def fail(me: Member) -> None:
+        raise DataError("a.rec: record 7 is damaged; pack it again")
+
+    job = control_plane.start(tmp_path, {"worker-1": fail, **{"worker-0": control_plane.wait}})
+    assert set(control_plane.codes(job, 3).values()) == {3}
+    for node in job.values():
+        assert node.end == "mxtrain.fit: worker-1: a.rec: record 7 is damaged; pack it again\n"
+
+
+def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
+    def write(me: Member) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # EFBIG, as ENOSPC
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        sink = writers.JsonLines(tmp_path / "metrics.jsonl", 0, False)
+        with contextlib.closing(sink):
+            for step in range(1000):
+                sink.write({"kind": "train", "step": step})
+
+    job = control_plane.start(tmp_path, {"worker-1": write, "worker-0": control_plane.wait})
+    assert set(control_plane.codes(job, 3).values()) == {2}
+    reason = f"{tmp_path}/metrics.jsonl: cannot be written (File too large); make room, then the same command goes on"
+    for node in job.values():
+        assert node.end == f"mxtrain.fit: worker-1: {reason}\n"
+
+
+def test_a_bug_keeps_its_traceback_where_it_is(tmp_path: Path) -> None:
+    def bug(me: Member) -> None:
+        raise ZeroDivisionError("two\nlines")
+
+    job = control_plane.start(tmp_path, {"worker-1": bug, "worker-0": come_to_a_sum})
+    assert set(control_plane.codes(job, 3).values()) == {1}
+    assert "Traceback" in job["worker-1"].said
+    for name in all_but("worker-1"):
+        assert job[name].end == "mxtrain.fit: worker-1: ZeroDivisionError: two lines\n"
+
+
+def test_a_sum_that_a_finished_worker_will_not_come_to(tmp_path: Path) -> None:
+    job = control_plane.start(tmp_path, {"worker-1": come_to_a_sum}, times=Times(10, 2, 10))
+    assert set(control_plane.codes(job, 4).values()) == {75}
+    assert "worker-0 (" in job["server-0"].said and "finished while worker-1" in job["server-0"].said
+
+
+def test_sums_of_different_sizes_end_the_job(tmp_path: Path) -> None:
+    job = control_plane.start(
+        tmp_path, {f"worker-{n}": lambda me: me.sum([0.0] * (me.number + 1)) for n in (0, 1)}
+    )
+    assert set(control_plane.codes(job, 4).values()) == {75}
+    assert "another worker has more or fewer" in job["server-0"].said
+
+
+def test_a_process_that_holds_pythons_lock_leaves_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock_up(me: Member) -> None:
+        ctypes.PyDLL(None).sleep(60)
+
+    monkeypatch.setattr(agent, "LOCKED_SECONDS", 1.0)
+    times = Times(start=10, silence=0.5, stall=20)
+    job = control_plane.start(tmp_path, {"worker-1": lock_up, "worker-0": come_to_a_sum}, times=times)
+    found = control_plane.codes(job, 8)
+    assert found.pop("worker-1") == 1
+    assert set(found.values()) == {75}
+    assert "in lock_up" in job["worker-1"].said
+
+
+def test_nobody_reads_stderr_and_yet_it_leaves(tmp_path: Path) -> None:
+    def block(me: Member) -> None:
+        _, full = os.pipe()
+        os.dup2(full, 2)
+        os.set_blocking(2, False)
+        try:
+            while True:
+                os.write(2, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(2, True)
+        (tmp_path / "full").touch()
+        os.write(2, b"x" * 4096)
+
+    job = control_plane.start(tmp_path, {"worker-0": block, "worker-1": control_plane.wait})
+    control_plane.when(tmp_path / "full")
+    job["worker-1"].send(signal.SIGKILL)
+    found = control_plane.codes(job, 2.5)
+    assert found.pop("worker-1") == -signal.SIGKILL
+    assert set(found.values()) == {75}
+
+
+def test_a_forked_child_does_not_keep_the_line_of_the_dead(tmp_path: Path) -> None:
+    def fork_and_die(me: Member) -> None:
+        if os.fork() == 0:
+            time.sleep(5)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    job = control_plane.start(tmp_path, {"worker-1": fork_and_die, "worker-0": come_to_a_sum})
+    found = control_plane.codes(job, 3)
+    assert found.pop("worker-1") == -signal.SIGKILL
+    assert set(found.values()) == {75}

@@ -1,0 +1,168 @@
+"""The DMLC_* environment: what it means, and what is wrong with it, before mxnet could hang on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from typing import Any
+
+import pytest
+
+from mxtrain.cluster import environment
+from mxtrain.cluster.rendezvous import Go
+from mxtrain.config import Layout, Run
+from mxtrain.core.errors import UsageError
+
+WHOLE = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "9091",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+RUN = Run(layout=Layout(kvstore="dist_sync", start_timeout=0.1))
+
+
+def of(environ: dict[str, str], **layout: Any) -> environment.Cluster:
+    run = dataclasses.replace(RUN, layout=dataclasses.replace(RUN.layout, **layout))
+    found = environment.of_environment({**WHOLE, **environ}, run)
+    assert found is not None
+    return found
+
+
+def test_no_cluster_without_its_variables() -> None:
+    assert (
+        environment.of_environment({"PATH": "/bin", "DMLC_LOCAL": "1", "DMLC_INTERFACE": "eth0"}, RUN) is None
+    )
+
+
+def test_a_whole_set_is_a_place() -> None:
+    found = of({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
+    assert found == environment.Cluster(
+        "worker",
+        "127.0.0.1",
+        9091,
+        2,
+        1,
+        "127.0.0.1",
+        name="worker-1",
+        token="secret",
+        generation=3,
+        has_lived=True,
+        job=found.job,
+    )
+
+
+def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_tell() -> None:
+    assert of({"MXTRAIN_JOB": "secret", "MXTRAIN_JOB_ID": "slurm-7"}).job == "slurm-7"
+    named, other = of({"MXTRAIN_JOB": "secret"}).job, of({"MXTRAIN_JOB": "another"}).job
+    assert named == of({"MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "1"}).job != other
+    assert named and "secret" not in named
+
+
+@pytest.mark.parametrize(
+    ("variable", "count", "has_lived"),
+    [("MXTRAIN_RESTARTS", "", False), ("MXTRAIN_RESTARTS", "0", False), ("MXTRAIN_RESTARTS", "2", True)],
+)
+def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, has_lived: bool) -> None:
+    assert of({variable: count}).has_lived == has_lived
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
+    environ = {**WHOLE, name: value} if value is not None else {k: v for k, v in WHOLE.items() if k != name}
+    with pytest.raises(UsageError, match=f"^{name} is not set, though DMLC_"):
+        environment.of_environment({k: v for k, v in environ.items() if v is not None}, RUN)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("DMLC_ROLE", "workers", "did you mean 'worker'"),
+        ("DMLC_PS_ROOT_PORT", "0", "from 1 to 65535"),
+        ("DMLC_PS_ROOT_PORT", "65536", "from 1 to 65535"),
+        ("DMLC_PS_ROOT_PORT", "9091.5", "whole number"),
+        ("DMLC_NUM_WORKER", "0", "from 1"),
+        ("DMLC_NUM_SERVER", "-1", "from 1"),
+        ("DMLC_NUM_SERVER", "²", "from 1"),
+        ("DMLC_NUM_WORKER", "9" * 5000, "from 1"),
+        ("MXTRAIN_GENERATION", "x", "from 0"),
+        ("MXTRAIN_NODE", "server-1", "the name of a worker is worker-0"),
+        ("MXTRAIN_NODE", "worker-1\n", "the name of a worker is worker-0"),
+        ("DMLC_PS_ROOT_URI", "no-such-host.invalid", "no IPv4 address"),
+        ("DMLC_PS_ROOT_URI", "::1", "no IPv4 address"),
+        ("DMLC_PS_ROOT_URI", "0.0.0.0", "stands for every address"),
+        ("DMLC_PS_ROOT_URI", "a" * 300, "no IPv4 address"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_the_way_out(name: str, value: str, reason: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        of({name: value})
+    assert str(refusal.value).startswith(f"{name}=") and reason in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        ({"num_workers": 3}, "--num-workers 3 contradicts DMLC_NUM_WORKER=2"),
+        ({"num_servers": 2}, "--num-servers 2 contradicts DMLC_NUM_SERVER=1"),
+        ({"min_workers": 3}, "--min-workers 3 is above DMLC_NUM_WORKER=2"),
+    ],
+)
+def test_flags_that_contradict_the_variables(layout: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        of({}, **layout)
+    assert of({}, num_workers=2, num_servers=1, min_workers=2).num_workers == 2
+
+
+def test_names_become_addresses_and_loopback_stays_loopback() -> None:
+    found = of({"DMLC_PS_ROOT_URI": "localhost", "DMLC_NODE_HOST": "10.1.2.3", "DMLC_INTERFACE": "eth0"})
+    assert (found.root, found.node_host) == ("127.0.0.1", "127.0.0.1")
+
+
+def own_address() -> str:
+    """An address of this machine beyond loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no network")
+        return str(probe.getsockname()[0])
+
+
+def test_a_node_is_known_by_the_address_that_reaches_the_root() -> None:
+    far = {"DMLC_PS_ROOT_URI": "192.0.2.1"}
+    assert of(far).node_host == own_address()
+    assert of({**far, "DMLC_NODE_HOST": "10.1.2.3"}).node_host == "10.1.2.3"
+    # A name that is loopback here says nothing to other hosts.
+    assert of({**far, "DMLC_NODE_HOST": "localhost"}).node_host == own_address()
+    assert of({**far, "DMLC_INTERFACE": "lo"}).node_host == "127.0.0.1"
+    with pytest.raises(UsageError, match=r"DMLC_INTERFACE=nowhere0: .*this host has .*lo"):
+        of({**far, "DMLC_INTERFACE": "nowhere0"})
+
+
+def test_without_a_secret_the_token_is_what_the_job_agrees_on() -> None:
+    assert of({}).token == of({"DMLC_ROLE": "server", "DMLC_PS_ROOT_URI": "localhost"}).token
+    for other in ({"DMLC_NUM_WORKER": "3"}, {"DMLC_PS_ROOT_PORT": "9092"}, {"MXTRAIN_JOB": "x"}):
+        assert of(other).token != of({}).token
+
+
+def test_what_ps_lite_finds() -> None:
+    go = Go(40001, num_workers=1, num_servers=2, number=0, resume_step=-1, writes=True, local_workers=1)
+    expected = {
+        "DMLC_ROLE": "worker",
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": "40001",
+        "DMLC_NUM_WORKER": "1",
+        "DMLC_NUM_SERVER": "2",
+        "DMLC_NODE_HOST": "127.0.0.1",
+        "DMLC_INTERFACE": None,
+        "PORT": None,
+        "DMLC_LOCAL": None,
+        "PS_HEARTBEAT_INTERVAL": None,
+        "PS_HEARTBEAT_TIMEOUT": None,
+    }
+    assert environment.engine_environment(of({}), go) == expected
+    over_sockets = {**expected, "DMLC_LOCAL": "1", "PORT": "40002"}
+    assert environment.engine_environment(of({}), go, 40002) == over_sockets

@@ -1,0 +1,50 @@
+"""Numbers that nobody else has, and nothing deleted but what the dead have left."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mxtrain.cluster import unix_sockets
+
+
+def listen_at(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+    return listener
+
+
+def test_numbers_are_this_processs_alone() -> None:
+    numbers = [unix_sockets.reserve() for _ in range(50)]
+    assert len(set(numbers)) == 50 and all(map(unix_sockets._is_held, numbers))
+    program = "from mxtrain.kv import unix_sockets; print(*(unix_sockets.reserve() for _ in range(500)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    theirs = set(map(int, done.stdout.split()))
+    assert len(theirs) == 500 and not theirs & set(numbers)
+    assert not any(map(unix_sockets._is_held, list(theirs)[:5])), "they end with the process"
+
+
+def test_only_what_the_dead_have_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
+    alive, held, number = listen_at(tmp_path / "23456"), unix_sockets.reserve(), unix_sockets.reserve()
+    listen_at(tmp_path / str(held)).close()  # its owner is about to listen again
+    listen_at(tmp_path / "23457").close()
+    listen_at(tmp_path / "234567").close()
+    (tmp_path / "23458").write_text("a file")
+    unix_sockets._held.pop().close()
+    listen_at(tmp_path / str(number)).close()
+    unix_sockets.sweep()
+    assert {path.name for path in tmp_path.iterdir()} == {"23456", str(held), "234567", "23458"}
+    alive.close()
+
+
+def test_a_user_may_want_tcp() -> None:
+    assert unix_sockets.place({}) and unix_sockets.place({"DMLC_LOCAL": "1"}) == unix_sockets.place({})
+    assert unix_sockets.place({"DMLC_LOCAL": "0"}) == ""

@@ -1,0 +1,166 @@
+"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; tests/e2e/test_pack_stopped.py has more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mxtrain.cluster.environment import LOOPBACK
+from mxtrain.core import interrupts
+from tests.support import control_plane
+from tests.support.supervised_groups import until
+from tests.unit.data.test_loader import jpegs, write_records
+
+ROOT = Path(__file__).resolve().parents[3]
+# In the middle of what is imported the signal comes: right at the beginning, or where NumPy is at work.
+MOMENTS = [
+    ("mxtrain.fit", "mxtrain.core.errors"),
+    ("mxtrain.evaluate", "numpy.core.multiarray"),
+    ("mxtrain.predict", "numpy.version"),
+    ("mxtrain.predict", "numpy.core.multiarray"),
+    ("mxtrain.doctor", "mxtrain.core.errors"),
+    ("mxtrain.launch", "mxtrain.core.errors"),
+    ("mxtrain.probe.worker", "numpy.core.multiarray"),
+    ("tools.im2rec_wrapper", "mxtrain.config.arguments"),
+]
+
+WAITING = """
+import sys, threading
+from mxtrain.core.errors import one_line
+from mxtrain.core import interrupts
+
+def command():
+    threading.Thread(target=threading.Event().wait).start()  # the interpreter waits for it, and would forever
+    if "at work" in sys.argv:
+        print("ready", flush=True)
+        threading.Event().wait()
+
+with interrupts.heeded("it"):
+    code = one_line("it", command)
+print("ready", flush=True)
+sys.exit(code)
+"""
+
+
+def interrupted(
+    command: str, moment: str, number: int, more: dict[str, str], *flags: str
+) -> tuple[int, list[str]]:
+    """The exit code, and what is said on stderr besides what -X importtime says once a module is imported."""
+    line = [sys.executable, "-X", "importtime", "-m", command, *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        for said in process.stderr:
+            if said.split("|")[-1].strip() == moment:
+                break
+        else:
+            pytest.fail(f"{command} never imports {moment}")
+        process.send_signal(number)
+        rest = process.stderr.read().splitlines()
+    return process.returncode, [said for said in rest if not said.startswith("import time:")]
+
+
+@pytest.mark.parametrize("number", interrupts.MEANING)
+@pytest.mark.parametrize(("command", "moment"), MOMENTS)
+def test_a_signal_during_imports_is_one_line(command: str, moment: str, number: signal.Signals) -> None:
+    code, said = interrupted(command, moment, number, {})
+    assert (code, len(said)) == (128 + number, 1), said
+    assert said[0].endswith(f": stopped by {interrupts.MEANING[number]}")
+
+
+def test_a_server_dies_of_it_without_a_word() -> None:
+    code, said = interrupted("mxtrain.fit", "mxtrain.core.errors", signal.SIGINT, {"DMLC_ROLE": "server"})
+    assert (code, said) == (-signal.SIGINT, [])
+
+
+def as_worker(root: str, port: int) -> dict[str, str]:
+    place = {"DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": root, "DMLC_PS_ROOT_PORT": str(port)}
+    return {**place, "DMLC_NUM_WORKER": "2", "DMLC_NUM_SERVER": "1", "MXTRAIN_JOB": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)]
+)
+@pytest.mark.parametrize("moment", ["mxtrain.core.errors", "mxtrain.config"])
+def test_a_worker_that_still_imports_tells_its_job_of_it(
+    tmp_path: Path, moment: str, number: signal.Signals, exit_code: int
+) -> None:
+    """As later, between two steps: nobody takes it for a death."""
+    records, port = write_records(tmp_path / "some.rec", jpegs(4)), control_plane.free_port()
+    scheduler = control_plane.Node(tmp_path, control_plane.place("scheduler", port))
+    flags = ["--train", str(records.path), "--out", str(tmp_path / "run"), "--kvstore", "dist_sync"]
+    place = as_worker(LOOPBACK, port)
+    code, said = interrupted("mxtrain.fit", moment, number, place, *flags, "--batch-size", "2")
+    assert code == exit_code and "worker: stopped by " in said[-1], said
+    assert scheduler.code() == exit_code and "worker: stopped by " in scheduler.end
+
+
+def test_a_worker_that_does_not_know_where_its_job_is_leaves_at_once() -> None:
+    """Long before --start-timeout."""
+    place = as_worker("nowhere.invalid", 9091)
+    flags = ["--train", "some.rec", "--kvstore", "dist_sync"]
+    code, said = interrupted("mxtrain.fit", "mxtrain.config", signal.SIGTERM, place, *flags)
+    assert (code, said[-1]) == (143, "mxtrain.fit: stopped by SIGTERM")
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("when", ["at work", "at its end"])
+def test_threads_that_never_end_keep_nobody_waiting(
+    when: str, number: signal.Signals, exit_code: int
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING, when], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    said = f"it: left at once, on {interrupts.MEANING[number]}\n"
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        if when == "at work":
+            said = f"it: stopped by {interrupts.MEANING[number]}\n" + said
+            assert process.stdout.readline() == "ready\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.2)
+            process.send_signal(number)
+        _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (exit_code, said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_doctor_leaves_no_child_behind(number: signal.Signals) -> None:
+    line = [sys.executable, "-m", "mxtrain.doctor"]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: probe_of(process.pid), "it asks no mxnet")
+            child = probe_of(process.pid)
+            until(lambda: "numpy" in Path(f"/proc/{child}/maps").read_text(), "its child imports nothing")
+            process.send_signal(number)
+            assert process.wait(10) in (-number, 128 + number)
+            until(lambda: is_gone(child), "its child goes on", seconds=0.5)
+        finally:
+            process.kill()
+
+
+def probe_of(pid: int) -> str:
+    """Its child that imports mxnet; it has others, which look at the machine."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"probe_mxnet" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+    return ""
+
+
+def is_gone(pid: str) -> bool:
+    """Also where nobody has asked for its exit code yet."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True

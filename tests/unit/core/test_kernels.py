@@ -1,0 +1,73 @@
+"""The choice of kernels, by the CPU's instructions and by what the environment asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxtrain.core import kernels, machine
+
+SSE = {"sse4_1"}
+AVX2 = {*SSE, "avx", "avx2", "fma"}
+SKYLAKE_X = {*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"}
+SAPPHIRE_RAPIDS = {*SKYLAKE_X, "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"}
+XEON_PHI = {*AVX2, "avx512f", "avx512cd", "avx512er", "avx512pf"}
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "flags", "taken"),
+    [
+        ("Prescott", "", SAPPHIRE_RAPIDS, "Haswell"),
+        ("Prescott", "", AVX2, "Haswell"),
+        ("Barcelona", "", SKYLAKE_X, "Haswell"),
+        ("Prescott", "", {*SSE, "avx"}, "Sandybridge"),
+        ("Prescott", "", SSE, "Prescott"),
+        ("Prescott", "prescott", SAPPHIRE_RAPIDS, "Prescott"),
+        ("Prescott", "SapphireRapids", SAPPHIRE_RAPIDS, "Haswell"),
+        ("Haswell", "SkylakeX", SAPPHIRE_RAPIDS, "Haswell"),
+        ("Zen", "", SKYLAKE_X, "Zen"),
+        ("Nehalem", "", SSE, "Nehalem"),
+        ("armv8", "", set(), "armv8"),
+    ],
+)
+def test_only_a_fallback_is_bettered(own: str, asked: str, flags: set[str], taken: str) -> None:
+    assert kernels.better(own, asked, flags) == taken
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked", "taken"),
+    [
+        (set(), "", "unknown"),
+        (SSE, "", "SSE41"),
+        (AVX2, "", "AVX2"),
+        (XEON_PHI, "", "AVX2"),
+        (SKYLAKE_X, "", "AVX512_CORE"),
+        (SAPPHIRE_RAPIDS, "", "AVX512_CORE_BF16"),
+        (SAPPHIRE_RAPIDS, "ALL", "AVX512_CORE_BF16"),
+        (SAPPHIRE_RAPIDS, "AVX512_CORE_AMX", "AVX512_CORE_AMX"),
+        (SAPPHIRE_RAPIDS, "AVX512_CORE", "AVX512_CORE"),
+        (SAPPHIRE_RAPIDS, "AVX512_MIC", "AVX2"),
+        (SAPPHIRE_RAPIDS, "AVX2_VNNI", "AVX2"),
+        (SAPPHIRE_RAPIDS, "AVX", "AVX"),
+        (SAPPHIRE_RAPIDS, "avx2", "AVX512_CORE_BF16"),
+        (AVX2, "AVX512_CORE", "AVX2"),
+    ],
+)
+def test_onednn_takes_the_best_that_is_there_and_allowed(flags: set[str], asked: str, taken: str) -> None:
+    assert kernels.onednn(flags, {"DNNL_MAX_CPU_ISA": asked}) == taken
+    problem = kernels.bf16_problem(flags, {"DNNL_MAX_CPU_ISA": asked})
+    assert (problem is None) == taken.startswith("AVX512_CORE")
+    if problem:
+        assert "AVX-512" in problem and "leave --amp out" in problem
+        assert ("DNNL_MAX_CPU_ISA=" in problem) == (flags >= SKYLAKE_X)
+
+
+def test_where_there_is_no_openblas_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels.importlib.util, "find_spec", lambda name: None)
+    assert kernels.openblas() == (kernels.UNKNOWN, kernels.UNKNOWN)
+    kernels.load_openblas()
+
+
+def test_this_cpu_gets_the_kernels_that_its_instructions_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if {"avx2", "fma"} <= machine.cpu_flags():
+        assert kernels.openblas().used in ("Haswell", "Zen", "Excavator")

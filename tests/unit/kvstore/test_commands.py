@@ -1,0 +1,40 @@
+"""What a worker asks of the servers arrives as it was meant, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxtrain.kvstore import commands
+from mxtrain.kvstore.commands import Assign, Command, SetRate, Update
+
+
+@pytest.mark.parametrize("command", [SetRate(1e-7), SetRate(0), Assign(2), Update(0), Update(2**40)])
+def test_a_command_survives_its_journey(command: Command) -> None:
+    text = commands.text(command)
+    assert text.startswith("{"), "by this a server tells it from an optimizer's pickle"
+    assert "\0" not in text and commands.parse(text.encode()) == command
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *('{"set_rate": {"learning_rate": NaN}}', '{"set_rate": {"learning_rate": 1e999}}'),
+        *('{"set_rate": {"learning_rate": -1}}', '{"set_rate": {"learning_rate": true}}'),
+        *('{"set_rate": {"learning_rate": "1"}}', '{"set_rate": {}}', '{"set_rate": {"rate": 1}}'),
+        *('{"set_rate": 1}', '{"set_rate": {"learning_rate": 1}, "update": {"num_updates": 1}}'),
+        *('{"assign": {"stride": 0}}', '{"assign": {"stride": 2.5}}', '{"update": {"num_updates": -1}}'),
+        *(
+            "{}",
+            "{",
+            '{"__class__": {}}',
+            '{"save": {"path": "/etc/passwd"}}',
+            "{" * 100_000,
+            '{"a":' * 100_000,
+        ),
+    ],
+    ids=lambda body: body[:40],
+)
+def test_anything_else_is_refused_in_one_line(body: str) -> None:
+    with pytest.raises(ValueError, match=r"^no command: ") as refusal:
+        commands.parse(body.encode())
+    assert len(str(refusal.value)) < 300

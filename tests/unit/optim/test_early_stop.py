@@ -1,0 +1,49 @@
+"""When there is nothing more to wait for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mxtrain.optim import early_stop
+from mxtrain.optim.early_stop import Best
+
+
+def ended_after(scores: list[float], patience: int, stops: bool = False) -> int | None:
+    """At which evaluation a run ends; with stops it goes through a checkpoint's JSON after each."""
+    best = None
+    for number, score in enumerate(scores, start=1):
+        best = early_stop.after(best, score, step=10 * number)
+        if stops:
+            best = Best(*json.loads(json.dumps(best)))
+        if early_stop.is_over(best, patience):
+            return number
+    return None
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize(
+    ("scores", "patience", "expected"),
+    [
+        ([0.1, 0.2, 0.3, 0.4], 1, None),
+        ([0.4, 0.3], 1, 2),
+        ([0.4, 0.4], 1, 2),
+        ([0.4, 0.3, 0.5, 0.1, 0.2, 0.3], 3, 6),
+        ([0.4, 0.3, 0.3, 0.41, 0.2, 0.2], 3, None),
+        ([0.4] * 20, 0, None),
+    ],
+)
+def test_the_end(scores: list[float], patience: int, expected: int | None, stops: bool) -> None:
+    assert ended_after(scores, patience, stops) == expected
+
+
+def test_before_the_first_evaluation_nothing_is_over() -> None:
+    assert not early_stop.is_over(None, 1)
+
+
+def test_the_best_is_remembered() -> None:
+    best = None
+    for step, score in enumerate([0.1, 0.7, 0.3]):
+        best = early_stop.after(best, score, step)
+    assert best == Best(0.7, step=1, evaluations_since=1)

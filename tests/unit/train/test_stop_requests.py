@@ -1,0 +1,121 @@
+"""One signal is a wish, a second one an end, also while the main thread is away in C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+import pytest
+
+from mxtrain.cluster.worker_group import ALONE
+from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.train import stop_requests
+
+ROOT = Path(__file__).resolve().parents[3]
+CODES = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
+
+
+def until_one(wishes: list[object]) -> None:
+    end = time.monotonic() + 20
+    while not wishes and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_is_a_wish(number: int, code: int) -> None:
+    with stop_requests.wishes() as wishes:
+        assert wishes == []
+        os.kill(os.getpid(), number)
+        until_one(wishes)  # type: ignore[arg-type]
+        assert [wish.exit_code for wish in wishes] == [code]
+
+
+def test_what_was_there_is_put_back() -> None:
+    before = [signal.getsignal(number) for number, _ in CODES]
+    threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with stop_requests.wishes():
+            assert [signal.getsignal(number) for number, _ in CODES] != before
+    assert [signal.getsignal(number) for number, _ in CODES] == before
+    end = time.monotonic() + 20
+    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < end:
+        time.sleep(0.001)
+    assert len(os.listdir("/proc/self/task")) <= threads and len(os.listdir("/proc/self/fd")) <= files
+
+
+AWAY_IN_C = """
+import ctypes
+from mxtrain.train import stop_requests
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+library.pthread_mutex_lock(mutex)
+with signals.wishes():
+    print("ready", flush=True)
+    library.pthread_mutex_lock(mutex)  # for ever, and no signal ends it
+"""
+
+
+@contextlib.contextmanager
+def away_in_c() -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-c", AWAY_IN_C]
+    with subprocess.Popen(
+        line, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_second_one_is_heard_in_c(number: int, code: int) -> None:
+    with away_in_c() as process:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(3 * stop_requests.ONE_WISH_SECONDS)
+        assert process.poll() is None
+        process.send_signal(number)
+        said = process.communicate(timeout=20)[1]
+        assert process.returncode == code
+        assert said == "mxtrain.fit: left at once, on a second signal\n"
+
+
+def test_two_at_once_are_one_wish() -> None:
+    """As timeout(1) may send it, to its child and then to the group; two kinds here, as of one kind one may be lost."""
+    with away_in_c() as process:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        time.sleep(3 * stop_requests.ONE_WISH_SECONDS)
+        assert process.poll() is None
+
+
+class Two:
+    """A worker whose only colleague puts in `theirs`."""
+
+    number, count, writes, local_workers, job = 0, 2, True, 2, ""
+
+    def __init__(self, *theirs: float):
+        self.theirs = theirs
+
+    def sum(self, values: Any) -> Any:
+        return np.add(values, self.theirs)
+
+    def tell(self, phase: str, step: int) -> None: ...
+
+
+def test_workers_end_together_whoever_was_asked_to() -> None:
+    terminate, interrupt, _ = stop_requests.MEANING.values()
+    assert stop_requests.agreed(ALONE, [], False) == (None, False)
+    assert stop_requests.agreed(ALONE, [interrupt], True) == (interrupt, True)
+    assert stop_requests.agreed(Two(0, 0, 0, 0), [], False) == (None, False)
+    assert stop_requests.agreed(Two(0, 0, 0, 1), [], False) == (None, True)
+    assert stop_requests.agreed(Two(0, 1, 0, 0), [], False) == (interrupt, False)
+    assert stop_requests.agreed(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), (
+        "one for all"
+    )
