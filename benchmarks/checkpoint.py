@@ -93,7 +93,7 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
     (out / "metrics.jsonl").touch()
     training = Training(optimizer, out)
     sides: dict[str, list[Round]] = {"without": [], "beside": [], "waiting": []}
-    with Saver(training.run.keep) as saver:
+    with Saver(training.run.output) as saver:
 
         def save() -> None:
             saver.save(training.snapshot())

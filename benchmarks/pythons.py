@@ -201,9 +201,9 @@ def load_with_ours() -> None:
     import numpy as np
 
     from mxtrain.data import order
-    from mxtrain.data.assembly import Fill
+    from mxtrain.data.assembly import SampleAssembly
     from mxtrain.data.augment import train_transform
-    from mxtrain.data.loader import Loader, Request, Way
+    from mxtrain.data.loader import Loader, LoaderOptions, Request
     from mxtrain.data.records import open_records
 
     images = Path("images")
@@ -213,9 +213,13 @@ def load_with_ours() -> None:
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
     pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PART_SECONDS)
-    fill = Fill(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
+    fill = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
     seen = []
-    for way in (Way("threads", "1"), Way("threads", "2"), Way("processes", "2")):
+    for way in (
+        LoaderOptions("threads", "1"),
+        LoaderOptions("threads", "2"),
+        LoaderOptions("processes", "2"),
+    ):
         epoch = order.epoch_order(len(fill.records), seed=1, epoch=0)
         requests = [Request(step, 0, 0, order.step_samples(epoch, step, 8)) for step in range(3)]
         with Loader(fill, (3, 32, 32), requests, way) as loader:

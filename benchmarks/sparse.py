@@ -86,11 +86,11 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
     """One process of the cluster; does not return."""
     from mxtrain import fit, runtime
     from mxtrain.cluster import environment
-    from mxtrain.config import Keep, Layout, Run
+    from mxtrain.config import Layout, Output, Run
     from mxtrain.train import join, node_info
 
     def work() -> None:
-        run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), keep=Keep(out=os.environ["OUT"]))
+        run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), output=Output(out=os.environ["OUT"]))
         place = environment.of_environment(os.environ, run)
         assert place is not None
         if place.role != "worker":
@@ -99,7 +99,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
         runtime.load(threads=1)
         with join.joined(run, place, {"versions": node_info.versions()}) as (_, group):
             found = steps(group, num_rows, width, num_ids)
-            if group.number == 0:
+            if group.rank == 0:
                 (Path(os.environ["OUT"]) / "found.json").write_text(json.dumps(found))
 
     fit._as_node(work)
@@ -117,7 +117,7 @@ def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list
     optimizer = mx.optimizer.SGD(learning_rate=0.1)
     trainer = open_trainer([layer.weight], optimizer, "dist_sync", group=group)
     found: dict[str, list[float]] = {"bytes": [], "seconds": []}
-    mx.random.seed(group.number)
+    mx.random.seed(group.rank)
     for step in range(FIRST_STEPS + STEPS):
         group.sum(0)
         began, before = time.monotonic(), sum(num_bytes())

@@ -122,7 +122,7 @@ def ask_mxnet(seconds: float = PROBE_SECONDS) -> dict[str, Any]:
     It hangs where it gets no CPU time for so many seconds; that it takes as long as that may be the fault of others.
     """
     code = "import json; from mxtrain.doctor import probe_mxnet; print(json.dumps(probe_mxnet()))"
-    tethered = f"from mxtrain.launch import tether; tether.tether(); {code}"
+    tethered = f"from mxtrain.core import die_with_parent; die_with_parent.tether(); {code}"
     environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
     line, deadline = [sys.executable, "-c", tethered], time.monotonic() + PROBE_PATIENCE * seconds
     with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True, env=environment) as child:

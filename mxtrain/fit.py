@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
 
 from mxtrain import config
 from mxtrain.cluster import environment as clusters
-from mxtrain.cluster.environment import Cluster
+from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import bounds, layout, names
 from mxtrain.core import die_with_parent
 from mxtrain.core.errors import Stop, one_line
-from mxtrain.train import stop_requests
+from mxtrain.train import signals
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
@@ -48,10 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command(argv: Sequence[str] | None) -> None:
     run = config.parse(argv)
     bounds.check(run)  # before any of its numbers is used; servers and the scheduler check no more
-    if run.keep.plot_schedule:
+    if run.output.plot_schedule:
         plot_schedule(run)
         return
-    if run.keep.dry_run:
+    if run.output.dry_run:
         dry_run(run)
         return
     cluster = clusters.of_environment(os.environ, run) if run.layout.kvstore in names.DIST_STORES else None
@@ -62,8 +62,8 @@ def command(argv: Sequence[str] | None) -> None:
     if cluster is not None:
         run = cluster.place(run)
     if cluster is None or cluster.role == "worker":
-        with stop_requests.wishes() as wishes:
-            fit(run, wishes, cluster)
+        with signals.stop_requests() as stop_requests:
+            fit(run, stop_requests, cluster)
     else:
         serve(run, cluster)
 
@@ -108,9 +108,9 @@ def plot_schedule(run: config.Run) -> None:
     title = schedules.describe(run.optim, steps_per_epoch, num_steps)
     steps = schedules.telling_steps(run.optim, steps_per_epoch, num_steps)
     plots.draw_rates(
-        Path(run.keep.plot_schedule), steps, [rate_of(step) for step in steps], steps_per_epoch, title
+        Path(run.output.plot_schedule), steps, [rate_of(step) for step in steps], steps_per_epoch, title
     )
-    print(f"{run.keep.plot_schedule}: {title}", flush=True)
+    print(f"{run.output.plot_schedule}: {title}", flush=True)
 
 
 class Sources(NamedTuple):
@@ -150,20 +150,20 @@ def planned(run: config.Run, sources: Sources) -> list[str]:
     ]
 
 
-def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> None:
+def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = None) -> None:
     """Train, as a worker of `cluster` if there is one; `wishes` fills when a signal asks for the end."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.data import cache, sample_requests
     from mxtrain.train import join, node_info
 
     with join.told(run, cluster):
-        sources = opened(run, begins=cluster is None or not cluster.has_lived)
+        sources = opened(run, begins=cluster is None or not cluster.is_restart)
         words = node_info.of_worker(run, *sources) if cluster else {}
     train, val, data = sources
-    joined = join.joined(run, cluster, words, wishes)
+    joined = join.joined(run, cluster, words, stop_requests)
     with joined as (settled, group), run_folder.held(settled, group) as out:
         resume_from = resume.find(settled, data)
-        if resume_from is None and cluster is not None and cluster.has_lived:
+        if resume_from is None and cluster is not None and cluster.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier lives; it begins at step 1 again", out
             )
@@ -171,7 +171,7 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         beginning = run_folder.Beginning(run, resume_from, has_ended, group)
         for line in planned(settled, sources):
             logger.info("%s", line)
-        fill = functools.partial(cache.kept, run.data, out=out, look=stop_requests.heeding(group, wishes))
+        fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, stop_requests))
         kept_train, kept_val = fill(train), val and fill(val)
         if run.optim.overfit:
             kept_val = sample_requests.Overfitted(run, kept_train)
@@ -179,11 +179,11 @@ def fit(run: config.Run, wishes: list[Stop], cluster: Cluster | None = None) -> 
         from mxtrain import runtime
 
         runtime.load(group.local_workers, run.layout.threads or None)
-        group.tell("start", -1)
+        group.report_progress("start", -1)
         from mxtrain.train import loop
 
-        loop.run(settled, kept_train, kept_val, data, resume_from, wishes, group, beginning)
-        if group.number == 0:
+        loop.run(settled, kept_train, kept_val, data, resume_from, stop_requests, group, beginning)
+        if group.rank == 0:
             print(ended(out) if beginning.has_come else as_it_was(resume_from), flush=True)
 
 
@@ -216,12 +216,12 @@ def scores(evaluations: Sequence[dict[str, Any]]) -> str:
     return f"val accuracy {last['val_accuracy']:.4f}, val loss {last['val_loss']:.4f} at step {last['step']}, {is_best}"
 
 
-def serve(run: config.Run, cluster: Cluster) -> None:
+def serve(run: config.Run, cluster: NodeSpec) -> None:
     """Be the scheduler or a server of `cluster`, until its workers have ended."""
     from mxtrain.checkpoint import run_folder
     from mxtrain.train import join
 
-    run_folder.start_log(run.keep.log_level)
+    run_folder.start_log(run.output.log_level)
     with join.helping(run, cluster) as member:
         from mxtrain import runtime
 
@@ -244,7 +244,7 @@ def dry_run(run: config.Run) -> None:
     from mxtrain import runtime
     from mxtrain.checkpoint import run_folder
 
-    run_folder.start_log(run.keep.log_level)
+    run_folder.start_log(run.output.log_level)
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import dry_run
 

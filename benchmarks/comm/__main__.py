@@ -24,7 +24,7 @@ from typing import Callable
 from benchmarks import commands
 from benchmarks.comm import processes
 from benchmarks.comm.measure import Taken, slowest
-from benchmarks.comm.processes import Group, Process
+from benchmarks.comm.processes import Process, WorkerGroup
 from benchmarks.loader import environments
 from mxtrain.cluster import unix_sockets
 from mxtrain.launch.plan import KEEP_MEMORY
@@ -68,24 +68,24 @@ def main() -> int:
     return 0 if speed_up(taken) >= BAR else 1
 
 
-def _mxnet(side: str, **environment: str) -> Group:
+def _mxnet(side: str, **environment: str) -> WorkerGroup:
     line = [sys.executable, "-m", "benchmarks.comm.mxnet_side", side]
     return processes.with_servers(line, NUM_WORKERS, num_servers=1, environment=environment)
 
 
-def _gloo(torch: Path) -> Group:
+def _gloo(torch: Path) -> WorkerGroup:
     line, port = [torch, "-m", "benchmarks.comm.torch_side"], processes.free_port()
     ranks = [[*line, rank, NUM_WORKERS, port] for rank in range(NUM_WORKERS)]
-    return Group([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks], NUM_WORKERS)
+    return WorkerGroup([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks], NUM_WORKERS)
 
 
-def _sockets() -> Group:
+def _sockets() -> WorkerGroup:
     line, port = [sys.executable, "-m", "benchmarks.comm.socket_side"], processes.free_port()
     roles = ["server", *["client"] * NUM_WORKERS]
-    return Group([Process([*line, role, port], {}) for role in roles], NUM_WORKERS)
+    return WorkerGroup([Process([*line, role, port], {}) for role in roles], NUM_WORKERS)
 
 
-SIDES: dict[str, Callable[[Path], Group]] = {
+SIDES: dict[str, Callable[[Path], WorkerGroup]] = {
     OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **KEEP_MEMORY),
     OVER_TCP: lambda _: _mxnet("ours", **KEEP_MEMORY),
     CODED: lambda _: _mxnet("2bit", **KEEP_MEMORY),

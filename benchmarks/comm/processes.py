@@ -26,7 +26,7 @@ class Process(NamedTuple):
     environment: Mapping[str, str]
 
 
-class Group:
+class WorkerGroup:
     """Processes with one OpenMP thread each, of which the last `num_workers` take turns; leaving it kills them."""
 
     def __init__(self, processes: Sequence[Process], num_workers: int):
@@ -37,7 +37,7 @@ class Group:
         self.children = [self._start(process) for process in processes]
         self.workers = self.children[-num_workers:]
 
-    def __enter__(self) -> Group:
+    def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,7 +100,7 @@ def with_servers(
     num_workers: int,
     num_servers: int,
     environment: Mapping[str, str] = MappingProxyType({}),
-) -> Group:
+) -> WorkerGroup:
     """Workers of MXNet's parameter server."""
     common = {
         **environment,
@@ -113,7 +113,7 @@ def with_servers(
     serve = [sys.executable, "-c", SERVE]
     lines = {"scheduler": serve, "server": serve, "worker": worker}
     roles = ["scheduler", *["server"] * num_servers, *["worker"] * num_workers]
-    return Group([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
+    return WorkerGroup([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
 
 
 def free_port() -> int:

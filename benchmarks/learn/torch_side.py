@@ -21,7 +21,7 @@ from benchmarks.learn.torch_nets import NETS
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.data import sample_requests
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.loader import Batch, Loader, Request, way_of
 from mxtrain.data.record_sets import open_set
@@ -47,7 +47,7 @@ def main() -> None:
 def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
     """The loss of each step, as it is made."""
     records = open_set(str(run.data.train))
-    fill = Fill(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
+    fill = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
     with _open(run, fill, sample_requests.requests(run, records, 0, len(rates))) as loader:
@@ -77,7 +77,7 @@ def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[
 def accuracy(run: config.Run, net: nn.Module) -> float:
     """Over all held-out pictures."""
     records = open_set(str(run.data.val))
-    fill = Fill(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
+    fill = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
     net.eval()
     with torch.no_grad(), _open(run, fill, sample_requests.once(len(records), 64)) as loader:
         correct = 0
@@ -87,7 +87,7 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
     return correct / len(records)
 
 
-def _open(run: config.Run, fill: Fill, asked: Iterable[Request]) -> Loader:
+def _open(run: config.Run, fill: SampleAssembly, asked: Iterable[Request]) -> Loader:
     size = run.data.image_size
     return Loader(fill, (3, size, size), iter(asked), way_of(run.data), "float32")
 

@@ -32,7 +32,7 @@ class Timed(NamedTuple):
     finished: float  # all sums are where the gradients were, BatchNorm's statistics too
 
 
-class Watch:
+class Coordinator:
     """Around the trainer of `parts`: what it does, when it did it."""
 
     def __init__(self, trainer: Any):
@@ -106,11 +106,11 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     from mxtrain.train import state, step
 
     parts = state.build(run, CLASSES, group)
-    rng = np.random.default_rng(group.number)
+    rng = np.random.default_rng(group.rank)
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)
-    batch = SimpleNamespace(request=SimpleNamespace(position=group.number), data=data, label=label)
-    watch, number = Watch(parts.trainer), 0
+    batch = SimpleNamespace(request=SimpleNamespace(position=group.rank), data=data, label=label)
+    watch, number = Coordinator(parts.trainer), 0
 
     def timed(hides: bool) -> Timed:
         nonlocal number
@@ -118,7 +118,7 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
         started = time.perf_counter()
         outcome = step.train_step(parts, [batch], lambda batch: None, number, 1e-4, precision.LossScale())
         seconds = time.perf_counter() - started
-        assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.count
+        assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.world_size
         return Timed(hides, seconds, watch.computed, watch.summed, watch.finished)
 
     timed(True)
@@ -127,7 +127,7 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
         print(json.dumps([num_bytes(watch), steps]), flush=True)
 
 
-def num_bytes(watch: Watch) -> int:
+def num_bytes(watch: Coordinator) -> int:
     return sum(4 * gradient.size for gradient in watch.gradients)
 
 

@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
-from mxtrain.cluster.worker_group import ALONE
+from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core.durable import fsync, unwritable, written
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.params_file import Arrays, Chunk, encoded
@@ -42,7 +42,7 @@ class Snapshot:
     state: dict[str, Any]
 
 
-def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = ALONE.advance) -> Path:
+def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = SINGLE_WORKER.heartbeat) -> Path:
     """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there.
 
     `advance` is called with every piece that has come to disk.
@@ -219,7 +219,7 @@ def _json_text(content: Any) -> list[Chunk]:
 
 
 def _write_file(
-    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = ALONE.advance
+    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = SINGLE_WORKER.heartbeat
 ) -> dict[str, Any]:
     """Bring a file to disk; its length and checksum, of what was meant rather than of what arrived."""
     num_bytes, checksum, synced = 0, 0, 0

@@ -28,14 +28,14 @@ MEAN_SOMETHING = set(",:*?[]")  # in the name of a file of --train and --val
 
 def absolute(run: Run) -> Run:
     """The run with whole paths, for whoever reads of it in another folder."""
-    data, model, keep = run.data, run.model, run.keep
-    resume = keep.resume if keep.resume in ("auto", "never") else _whole(keep.resume)
+    data, model, output = run.data, run.model, run.output
+    resume = output.resume if output.resume in ("auto", "never") else _whole(output.resume)
     train, val, cache_dir = listed(data.train), listed(data.val), _whole(data.cache_dir)
     return dataclasses.replace(
         run,
         data=dataclasses.replace(data, train=train, val=val, cache_dir=cache_dir),
         model=dataclasses.replace(model, pretrained=_whole(model.pretrained), teacher=_whole(model.teacher)),
-        keep=dataclasses.replace(keep, out=_whole(keep.out), resume=resume),
+        output=dataclasses.replace(output, out=_whole(output.out), resume=resume),
     )
 
 

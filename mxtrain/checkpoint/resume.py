@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 # What may differ between a run and the checkpoint it goes on from: how long, where, how fast and how loud.
 FREE = {
-    *(field.name for section in (config.Layout, config.Keep) for field in dataclasses.fields(section)),
+    *(field.name for section in (config.Layout, config.Output) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
     *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
@@ -46,13 +46,13 @@ def describe(train: AnyRecords, val: AnyRecords | None, class_names: list[str]) 
 
 def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
     """The checkpoint that `--resume` means for a run on `data`; None for a fresh start."""
-    folder = Path(run.keep.out) / "checkpoints"
-    if run.keep.resume == "never":
+    folder = Path(run.output.out) / "checkpoints"
+    if run.output.resume == "never":
         return None
-    if run.keep.resume == "auto":
+    if run.output.resume == "auto":
         found = directory.newest(folder)
     else:
-        found = Path(run.keep.resume), directory.read_state(Path(run.keep.resume))
+        found = Path(run.output.resume), directory.read_state(Path(run.output.resume))
         _refuse_another_runs_folder(run, data, folder, found[0])
     if found is not None:
         _refuse_another_curve(run, data, *found)

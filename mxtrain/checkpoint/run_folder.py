@@ -23,7 +23,7 @@ import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.core import durable, kernels, machine, plain_text
 from mxtrain.core.errors import UsageError
 
@@ -34,11 +34,11 @@ ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also
 
 
 @contextlib.contextmanager
-def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
+def held(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path]:
     """The run's folder, for this process alone; of workers on a disk one holds it."""
-    out = Path(run.keep.out)
-    start_log(run.keep.log_level)
-    if not group.writes:
+    out = Path(run.output.out)
+    start_log(run.output.log_level)
+    if not group.is_writer:
         yield out
         return
     logging.getLogger("mxtrain").addHandler(_Kept())
@@ -55,11 +55,13 @@ def held(run: config.Run, group: Group = ALONE) -> Iterator[Path]:
 class Beginning:
     """What becomes of the folder with a run's first record; `has_come` tells whether there was one."""
 
-    def __init__(self, run: config.Run, found: Checkpoint | None, has_ended: bool, group: Group = ALONE):
+    def __init__(
+        self, run: config.Run, found: Checkpoint | None, has_ended: bool, group: WorkerGroup = SINGLE_WORKER
+    ):
         """`found` is what the run goes on from, None for anew, and `has_ended` that no step of it is left."""
         self.has_come = False
-        self._run, self._found, self._writes = run, found, group.writes
-        self._out = Path(run.keep.out)
+        self._run, self._found, self._writes = run, found, group.is_writer
+        self._out = Path(run.output.out)
         self._replaces = found is None and any((self._out / "checkpoints").glob("*"))
         if not (self._replaces or has_ended):
             self._log()

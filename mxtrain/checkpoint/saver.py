@@ -15,8 +15,8 @@ from typing import Callable
 
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
-from mxtrain.cluster.worker_group import ALONE
-from mxtrain.config import Keep
+from mxtrain.cluster.worker_group import SINGLE_WORKER
+from mxtrain.config import Output
 from mxtrain.core.durable import fsync, written
 from mxtrain.core.errors import Stop
 
@@ -27,19 +27,19 @@ class Saver:
     The thread that writes calls `advance` with every piece that has come to disk.
     """
 
-    def __init__(self, keep: Keep, advance: Callable[[], None] = ALONE.advance):
-        self.keep, self._advance = keep, advance
+    def __init__(self, output: Output, advance: Callable[[], None] = SINGLE_WORKER.heartbeat):
+        self.output, self._advance = output, advance
         self.thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self.under_way: concurrent.futures.Future[None] | None = None
         self.last_seconds = time.monotonic()
 
     def is_time(self) -> bool:
         """Whether the minutes are over, by the clock of this worker."""
-        return 0 < self.keep.checkpoint_minutes <= (time.monotonic() - self.last_seconds) / 60
+        return 0 < self.output.checkpoint_minutes <= (time.monotonic() - self.last_seconds) / 60
 
     def is_due(self, step: int, anyway: bool) -> bool:
         """Whether to save now; if so, the write before has ended. Raises what went wrong in that one."""
-        every = self.keep.checkpoint_steps
+        every = self.output.checkpoint_steps
         due = anyway or (every > 0 and step % every == 0)
         if due or (self.under_way is not None and self.under_way.done()):
             self.wait()
@@ -59,12 +59,12 @@ class Saver:
             ended.result()
 
     def _write(self, snapshot: Snapshot) -> None:
-        folder = Path(self.keep.out) / "checkpoints"
+        folder = Path(self.output.out) / "checkpoints"
         with written(folder):
             # Also after a power cut, the metrics are never behind the checkpoint.
-            fsync(Path(self.keep.out) / "metrics.jsonl")
+            fsync(Path(self.output.out) / "metrics.jsonl")
             directory.write(folder, snapshot, self._advance)
-            directory.prune(folder, self.keep.keep_last, self.keep.keep_best)
+            directory.prune(folder, self.output.keep_last, self.output.keep_best)
 
     def __enter__(self) -> Saver:
         return self

@@ -22,10 +22,10 @@ from typing import Any, Iterator, NoReturn, Sequence
 import numpy as np
 
 from mxtrain.cluster import rendezvous, unix_sockets, verdicts
-from mxtrain.cluster.channel import MAX_RAW_BYTES, Closed, Line, Malformed
-from mxtrain.cluster.environment import Cluster, is_loopback
+from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed
+from mxtrain.cluster.environment import NodeSpec, is_loopback
 from mxtrain.cluster.ps_threads import EngineThreads
-from mxtrain.cluster.rendezvous import Go
+from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import (
     BUG,
@@ -48,7 +48,7 @@ LOCKED_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Times:
+class Timeouts:
     """How long is too long, in seconds: until all have come, without a sign of life, without progress."""
 
     start: float
@@ -61,27 +61,29 @@ class Times:
         return min(1.0, self.silence / 5, self.stall / 5)
 
 
-def join(cluster: Cluster, card: dict[str, Any], times: Times, wishes: Sequence[Stop] = ()) -> Member:
+def join(
+    cluster: NodeSpec, card: dict[str, Any], times: Timeouts, stop_requests: Sequence[Stop] = ()
+) -> Agent:
     """Come to the roll call and wait for its end; `card` is what rollcall.Card holds beside who and where.
 
     The first of `wishes` ends it, and all who have come: nothing has begun that would have to be saved.
     """
     hello = rendezvous.hello(cluster, rendezvous.card_of({**_identity(cluster), **card}))
-    member = Member(cluster, _connect(cluster, times.start, wishes), times, hello)
-    member._await_go(wishes)
+    member = Agent(cluster, _connect(cluster, times.start, stop_requests), times, hello)
+    member._await_go(stop_requests)
     return member
 
 
-class Member:
+class Agent:
     """One process in its group; as a context manager it carries an exception to all others."""
 
-    go: Go
+    go: Assignment
 
-    def __init__(self, cluster: Cluster, line: Line, times: Times, hello: dict[str, Any]):
+    def __init__(self, cluster: NodeSpec, line: Channel, times: Timeouts, hello: dict[str, Any]):
         self.name = cluster.name
         self._cluster, self._line, self._times = cluster, line, times
         self._sending = threading.Lock()
-        self._inbox: queue.SimpleQueue[bytes | Go | Verdict] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[bytes | Assignment | Verdict] = queue.SimpleQueue()
         self._mark: tuple[str, int, float] = ("", -1, time.monotonic())
         self._num_sums = 0
         self._engine: EngineThreads | None = None
@@ -94,16 +96,16 @@ class Member:
         threading.Thread(target=self._watch, name="control line", daemon=True).start()
 
     @property
-    def number(self) -> int:
-        return self.go.number
+    def rank(self) -> int:
+        return self.go.rank
 
     @property
-    def count(self) -> int:
+    def world_size(self) -> int:
         return self.go.num_workers
 
     @property
-    def writes(self) -> bool:
-        return self.go.writes
+    def is_writer(self) -> bool:
+        return self.go.is_writer
 
     @property
     def local_workers(self) -> int:
@@ -113,7 +115,7 @@ class Member:
     def job(self) -> str:
         return self.go.job
 
-    def __enter__(self) -> Member:
+    def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -125,13 +127,13 @@ class Member:
         verdicts.say("".join(traceback.format_exception(kind, error, trace)))
         self.fail(BUG, told(error) + verdicts.place(*self._mark[:2]))
 
-    def tell(self, phase: str, step: int) -> None:
+    def report_progress(self, phase: str, step: int) -> None:
         """Progress was made; the next beat carries it."""
         self._mark = (phase, step, time.monotonic())
 
-    def advance(self) -> None:
+    def heartbeat(self) -> None:
         """Progress was made within what was told last."""
-        self.tell(*self._mark[:2])
+        self.report_progress(*self._mark[:2])
 
     def sum(self, values: Any) -> np.ndarray[Any, Any]:
         """The sum of all workers' `values` in float64, the same bits everywhere; every worker has to call it."""
@@ -143,7 +145,7 @@ class Member:
         total = self._next()
         assert isinstance(total, bytes)
         self._num_sums += 1
-        self.advance()
+        self.heartbeat()
         self._waiting = False
         return np.frombuffer(total, dtype="<f8").reshape(mine.shape).astype(np.float64)
 
@@ -171,22 +173,22 @@ class Member:
         time.sleep(FAIL_SECONDS)  # the watch spreads it, and its answer ends this process before that
         verdicts.leave(Verdict(exit_code, f"{self.name}: {reason}"), self.name)
 
-    def _await_go(self, wishes: Sequence[Stop]) -> None:
+    def _await_go(self, stop_requests: Sequence[Stop]) -> None:
         seconds = self._times.start + 2 * self._times.silence
         deadline = time.monotonic() + seconds
         while self._inbox.empty():
-            if wishes:
-                self.fail(wishes[0].exit_code, str(wishes[0]))
+            if stop_requests:
+                self.fail(stop_requests[0].exit_code, str(stop_requests[0]))
             if time.monotonic() > deadline and not self._late:
                 raise RestartMe(f"{self.name}: no answer from the scheduler in {seconds:g} s")
             time.sleep(AGAIN_SECONDS)
         found = self._next()
         if isinstance(found, Verdict):
             raise Stopped(f"{self.name}: the job is done, without it", DONE)
-        assert isinstance(found, Go)
+        assert isinstance(found, Assignment)
         self.go = found
 
-    def _next(self) -> bytes | Go | Verdict:
+    def _next(self) -> bytes | Assignment | Verdict:
         """What the watch has for the main thread; as long as the scheduler is heard, the others are at work."""
         found = self._inbox.get()
         if isinstance(found, Verdict) and found.exit_code:
@@ -209,7 +211,7 @@ class Member:
             verdict = Verdict(RESTART_ME, f"{self.name}: the scheduler at {where} has gone ({problem})")
         except Malformed as problem:
             # In a later life somebody else may have taken the port, which the one after it may find free.
-            code = RESTART_ME if self._joined or self._cluster.has_lived else USAGE
+            code = RESTART_ME if self._joined or self._cluster.is_restart else USAGE
             verdict = Verdict(
                 code, f"{self.name}: what listens at {where} is no scheduler of mxtrain ({problem})"
             )
@@ -232,7 +234,7 @@ class Member:
             # Frozen itself, perhaps with all others: time starts anew.
             if now - looked > self._times.silence / 2:
                 heard = now
-                self.advance()
+                self.heartbeat()
             looked = now
             if now - heard > self._times.silence:
                 return Verdict(
@@ -257,8 +259,8 @@ class Member:
                     )
                 elif message["kind"] == "go":
                     self._joined = True
-                    self.tell("", -1)
-                    self._inbox.put(Go(**message["go"]))
+                    self.report_progress("", -1)
+                    self._inbox.put(Assignment(**message["go"]))
                 elif message["kind"] == "verdict":
                     return verdicts.of_message(message)
 
@@ -279,7 +281,7 @@ class Member:
                 self._sending.release()
 
 
-def _identity(cluster: Cluster) -> dict[str, Any]:
+def _identity(cluster: NodeSpec) -> dict[str, Any]:
     return {
         "role": cluster.role,
         "node": cluster.name,
@@ -291,27 +293,27 @@ def _identity(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _connect(cluster: Cluster, seconds: float, wishes: Sequence[Stop]) -> Line:
+def _connect(cluster: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Channel:
     """A line to the scheduler, who may come later than we."""
     deadline, is_leaving = time.monotonic() + seconds, False
     address = (cluster.root, cluster.port)
     while True:
-        if wishes and not is_leaving:
+        if stop_requests and not is_leaving:
             deadline, is_leaving = min(deadline, time.monotonic() + FAREWELL_SECONDS), True
         remaining = deadline - time.monotonic()
         try:
             connection = socket.create_connection(address, timeout=max(0.1, min(CONNECT_SECONDS, remaining)))
             # Trying a port of the ephemeral range again and again can end in a connection with oneself.
             if connection.getsockname() != connection.getpeername():
-                return Line(connection, MAX_RAW_BYTES)
+                return Channel(connection, MAX_RAW_BYTES)
             connection.close()
             problem = "nobody listens"
         except OSError as error:
             problem = error.strerror or str(error)
         if remaining <= 0:
             if is_leaving:
-                raise wishes[0]
-            stop = RestartMe if cluster.has_lived else UsageError
+                raise stop_requests[0]
+            stop = RestartMe if cluster.is_restart else UsageError
             raise stop(
                 f"{cluster.name}: no scheduler at {cluster.root}:{cluster.port} in {seconds:g} s ({problem}); start "
                 f"it, and give its own address and port as {cluster.given_as}"

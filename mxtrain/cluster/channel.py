@@ -29,7 +29,7 @@ class Malformed(Exception):
     """What arrived is no message of a control line."""
 
 
-class Line:
+class Channel:
     """One end; `max_raw_bytes` is what a message may carry behind its JSON."""
 
     def __init__(self, connection: socket.socket, max_raw_bytes: int = 0):

@@ -16,11 +16,11 @@ from collections import deque
 from typing import Any
 
 from mxtrain.cluster import rendezvous, verdicts
-from mxtrain.cluster.agent import Times
+from mxtrain.cluster.agent import Timeouts
 from mxtrain.cluster.channel import Malformed, Message
-from mxtrain.cluster.connections import STRANGER_SECONDS, Guest, Guests, hold_port
-from mxtrain.cluster.environment import Cluster
-from mxtrain.cluster.rendezvous import Card
+from mxtrain.cluster.connections import STRANGER_SECONDS, Connection, Connections, hold_port
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.cluster.sums import Sums
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
@@ -33,18 +33,18 @@ DONE = Verdict(0, "")
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
 
 
-def oversee(cluster: Cluster, times: Times, min_workers: int = 0) -> None:
+def oversee(cluster: NodeSpec, times: Timeouts, min_workers: int = 0) -> None:
     """Open the port, and from a thread of this process take the roll and watch; that thread ends the process."""
-    watch = Watch(cluster, times, min_workers)
+    watch = Coordinator(cluster, times, min_workers)
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
 
 
-class Watch:
+class Coordinator:
     """The state of one job in one life."""
 
-    def __init__(self, cluster: Cluster, times: Times, min_workers: int):
+    def __init__(self, cluster: NodeSpec, times: Timeouts, min_workers: int):
         self._cluster, self._times, self._min_workers = cluster, times, min_workers
-        self._guests = Guests(cluster)
+        self._guests = Connections(cluster)
         self._opened = time.monotonic()
         self._incidents: deque[str] = deque(maxlen=3)  # of the roll call: who was refused or lost
         self._lost_one = False
@@ -82,7 +82,7 @@ class Watch:
             if self._sums is None:
                 self._take_roll(now)
 
-    def _attend(self, guest: Guest, messages: list[Message], lost: str) -> None:
+    def _attend(self, guest: Connection, messages: list[Message], lost: str) -> None:
         try:
             for message, raw in messages:
                 self._hear(guest, message, raw)
@@ -91,7 +91,7 @@ class Watch:
         if lost:
             self._lose(guest, lost)
 
-    def _hear(self, guest: Guest, message: dict[str, Any], raw: bytes) -> None:
+    def _hear(self, guest: Connection, message: dict[str, Any], raw: bytes) -> None:
         kind = message["kind"]
         if guest.refused or guest.late:
             return
@@ -102,10 +102,10 @@ class Watch:
             guest.idle_seconds = float(message["idle"])
         elif kind == "fail":
             self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {message['reason']}"))
-        elif self._sums is None or guest.number < 0:
+        elif self._sums is None or guest.rank < 0:
             raise Malformed(f"a {kind} at the wrong time")
         elif kind == "sum":
-            total = self._sums.add(guest.number, int(message["number"]), raw)
+            total = self._sums.add(guest.rank, int(message["number"]), raw)
             if total is not None:
                 self._guests.tell(self._workers(), {"kind": "total"}, total)
         elif kind == "finish":
@@ -115,7 +115,7 @@ class Watch:
         else:
             raise Malformed(f"a {kind}")
 
-    def _read_card(self, guest: Guest, message: dict[str, Any]) -> None:
+    def _read_card(self, guest: Connection, message: dict[str, Any]) -> None:
         if message["kind"] != "hello":
             raise Malformed("no hello")
         card = rendezvous.card_of(message["card"])
@@ -147,7 +147,7 @@ class Watch:
                 f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are {here}"
             )
             # Who has been here once may come again; one that never was is more likely a mistake.
-            code = RESTART_ME if self._cluster.has_lived or self._lost_one else USAGE
+            code = RESTART_ME if self._cluster.is_restart or self._lost_one else USAGE
             verdict = Verdict(code, "; ".join([reason, *self._incidents]))
         if verdict is None:
             problem = rendezvous.disagreement(cards)
@@ -166,7 +166,7 @@ class Watch:
         told = rendezvous.divide(self._cards(), port, step, self._cluster.job)
         self._sums = Sums(told[0].num_workers)
         for guest, go in zip(self._guests.members, told):
-            guest.number = go.number
+            guest.rank = go.rank
             self._guests.tell([guest], {"kind": "go", "go": dataclasses.asdict(go)})
 
     def _excuse(self, now: float) -> None:
@@ -185,7 +185,7 @@ class Watch:
     def _look_for_stall(self) -> None:
         if self._sums is None:
             return
-        waiting = [worker for worker in self._workers() if worker.number in self._sums.numbers]
+        waiting = [worker for worker in self._workers() if worker.rank in self._sums.numbers]
         absent = [worker for worker in self._workers() if worker not in waiting]
         busy = [worker for worker in absent if not worker.finished]
         if waiting and len(busy) < len(absent):
@@ -194,17 +194,17 @@ class Watch:
         elif busy:
             self._judge_idleness(max(busy, key=lambda worker: worker.idle_seconds - self._patience(worker)))
 
-    def _judge_idleness(self, slowest: Guest) -> None:
+    def _judge_idleness(self, slowest: Connection) -> None:
         """One that makes progress is waited for, however slow it is: what it does comes to an end."""
         if slowest.idle_seconds > self._patience(slowest) and slowest.card is not None:
             reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.where}"
             self._end(Verdict(RESTART_ME, reason, (slowest.card.node,)))
 
-    def _patience(self, worker: Guest) -> float:
+    def _patience(self, worker: Connection) -> float:
         """Before its first step it imports, builds and meets the others: how long that takes is up to the machine."""
         return self._times.stall if worker.step >= 0 else max(self._times.stall, self._times.start)
 
-    def _lose(self, guest: Guest, how: str) -> None:
+    def _lose(self, guest: Connection, how: str) -> None:
         """A member's end is everybody's end, once the job runs; before that its place is free again."""
         self._guests.drop(guest)
         if guest.card is None or guest.late:
@@ -231,12 +231,12 @@ class Watch:
                 if lost:
                     self._guests.drop(guest)
 
-    def _cards(self) -> list[Card]:
+    def _cards(self) -> list[NodeInfo]:
         return [guest.card for guest in self._guests.members if guest.card is not None]
 
-    def _workers(self) -> list[Guest]:
-        return [guest for guest in self._guests.members if guest.number >= 0]
+    def _workers(self) -> list[Connection]:
+        return [guest for guest in self._guests.members if guest.rank >= 0]
 
 
-def _names(guests: list[Guest]) -> str:
+def _names(guests: list[Connection]) -> str:
     return " and ".join(str(guest) for guest in guests)

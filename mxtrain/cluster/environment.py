@@ -23,7 +23,7 @@ from mxtrain.core import interrupts
 from mxtrain.core.errors import RestartMe, Stop, UsageError, nearest
 
 if TYPE_CHECKING:
-    from mxtrain.cluster.rendezvous import Go
+    from mxtrain.cluster.rendezvous import Assignment
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ BY_VARIABLES = GivenAs()
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
+class NodeSpec:
     """One process's place in its job."""
 
     role: str
@@ -60,7 +60,7 @@ class Cluster:
     name: str  # "worker-1", or "worker" where nobody gave it a slot
     token: str
     generation: int
-    has_lived: bool = False  # this is not its job's first life
+    is_restart: bool = False  # this is not its job's first life
     job: str = ""  # what the job's checkpoints are known by; no secret
     given_as: GivenAs = BY_VARIABLES
 
@@ -70,7 +70,7 @@ class Cluster:
         return dataclasses.replace(run, layout=layout)
 
 
-def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
+def of_environment(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
     """This process's place; None where no DMLC_* variable gives it one."""
     missing = [name for name in REQUIRED if not environ.get(name)]
     if len(missing) == len(REQUIRED):
@@ -94,22 +94,22 @@ def of_environment(environ: Mapping[str, str], run: Run) -> Cluster | None:
         )
     generation = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
     # Where each host starts its own processes again, their lives have no common number.
-    has_lived = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
+    is_restart = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
     seconds = run.layout.start_timeout
     given_as = _given_as(environ)
-    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, has_lived, given_as.address)
+    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, is_restart, given_as.address)
     token = environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers)
-    return Cluster(
+    return NodeSpec(
         role=role,
         root=root,
         port=port,
         num_workers=num_workers,
         num_servers=num_servers,
-        node_host=_node_host(environ, root, port, seconds, has_lived),
+        node_host=_node_host(environ, root, port, seconds, is_restart),
         name=_name(environ, role),
         token=token,
         generation=generation,
-        has_lived=has_lived,
+        is_restart=is_restart,
         job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
         given_as=given_as,
     )
@@ -121,7 +121,7 @@ def workers_here(environ: Mapping[str, str], run: Run) -> int:
     return run.layout.num_workers if root == "localhost" or root.startswith("127.") else 1
 
 
-def engine_environment(cluster: Cluster, go: Go, number: int | None = None) -> dict[str, str | None]:
+def engine_environment(cluster: NodeSpec, go: Assignment, number: int | None = None) -> dict[str, str | None]:
     """What ps-lite must find in os.environ; None stands for a variable that must be gone.
 
     `number` names this process's unix socket, where these are what its processes meet at.
@@ -184,7 +184,7 @@ def _given_as(environ: Mapping[str, str]) -> GivenAs:
 
 
 def _resolve(
-    environ: Mapping[str, str], variable: str, seconds: float, has_lived: bool, given_as: str = ""
+    environ: Mapping[str, str], variable: str, seconds: float, is_restart: bool, given_as: str = ""
 ) -> str:
     """The IPv4 address that a variable names; on Kubernetes a name appears only with its pod."""
     name, deadline, told = environ[variable], time.monotonic() + seconds, False
@@ -199,7 +199,7 @@ def _resolve(
                 raise UsageError(f"{described}: stands for every address; give one, as in 10.0.0.5")
             return address
         if time.monotonic() > deadline:
-            raise _gone(has_lived)(f"{described}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
+            raise _gone(is_restart)(f"{described}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
         if not told:
             logger.warning("%s has no address yet (%s); trying for %g s", described, problem, seconds)
             told = True
@@ -207,23 +207,23 @@ def _resolve(
         time.sleep(min(seconds, AGAIN_SECONDS))
 
 
-def _gone(has_lived: bool) -> type[Stop]:
+def _gone(is_restart: bool) -> type[Stop]:
     """What was there in an earlier life may come back for a later one; what never was is a mistake."""
-    return RestartMe if has_lived else UsageError
+    return RestartMe if is_restart else UsageError
 
 
-def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float, has_lived: bool) -> str:
+def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float, is_restart: bool) -> str:
     if is_loopback(root):
         return LOOPBACK
     given = environ.get("DMLC_NODE_HOST")
     if given:
-        address = _resolve(environ, "DMLC_NODE_HOST", seconds, has_lived)
+        address = _resolve(environ, "DMLC_NODE_HOST", seconds, is_restart)
         # Debian gives a host's own name to 127.0.1.1, which nobody else reaches.
         if address == given or not is_loopback(address):
             return address
     elif environ.get("DMLC_INTERFACE"):
         return _address_of_interface(environ["DMLC_INTERFACE"])
-    deadline = time.monotonic() + (seconds if has_lived else 0)  # a cut network comes back
+    deadline = time.monotonic() + (seconds if is_restart else 0)  # a cut network comes back
     while True:
         with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
             try:
@@ -232,7 +232,7 @@ def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float,
             except OSError as error:
                 problem = error.strerror
         if time.monotonic() > deadline:
-            raise _gone(has_lived)(
+            raise _gone(is_restart)(
                 f"{_given_as(environ).address} {environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
                 "check the address and this host's network"
             )

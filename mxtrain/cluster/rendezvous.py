@@ -10,7 +10,7 @@ import hmac
 import re
 from typing import Any, Iterable, Sequence
 
-from mxtrain.cluster.environment import ROLES, Cluster, is_name
+from mxtrain.cluster.environment import ROLES, NodeSpec, is_name
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
 
@@ -23,7 +23,7 @@ FRESH = -1  # resume_step where there is none to go on from
 
 
 @dataclasses.dataclass(frozen=True)
-class Card:
+class NodeInfo:
     """What a process tells of itself; all but the first five may be empty for servers and the scheduler."""
 
     role: str
@@ -46,29 +46,29 @@ class Card:
 
 
 @dataclasses.dataclass(frozen=True)
-class Go:
+class Assignment:
     """What a process is told at the end of the roll call."""
 
     engine_port: int
     num_workers: int
     num_servers: int
-    number: int  # 0.. among the workers, -1 for others
+    rank: int  # 0.. among the workers, -1 for others
     resume_step: int
-    writes: bool
+    is_writer: bool
     local_workers: int
     over_sockets: bool = False  # ps-lite's processes meet at unix sockets
     several_disks: bool = False  # of the workers' run folders
     job: str = ""  # by which it knows its own checkpoints again
 
 
-def card_of(content: Any) -> Card:
+def card_of(content: Any) -> NodeInfo:
     """The card in a message; ValueError where it is none."""
     try:
         lists = {name: tuple(content.get(name, ())) for name in ("checkpoints", "savers", "failed")}
-        card = Card(**{**content, **lists})
+        card = NodeInfo(**{**content, **lists})
     except (TypeError, AttributeError) as error:
         raise ValueError(f"a card that is none: {error}") from None
-    for field in dataclasses.fields(Card):
+    for field in dataclasses.fields(NodeInfo):
         kind = {"int": int, "str": str, "tup": tuple, "dic": dict}[str(field.type)[:3]]
         if type(getattr(card, field.name)) is not kind:
             raise ValueError(f"a card whose {field.name} is of the wrong kind")
@@ -83,25 +83,27 @@ def card_of(content: Any) -> Card:
     return card
 
 
-def hello(cluster: Cluster, card: Card) -> dict[str, Any]:
+def hello(cluster: NodeSpec, card: NodeInfo) -> dict[str, Any]:
     """The first message on a control line."""
     return {
         "kind": "hello",
         "token": cluster.token,
         "generation": cluster.generation,
         "world": [cluster.num_workers, cluster.num_servers],
-        "has_lived": cluster.has_lived,
+        "is_restart": cluster.is_restart,
         "card": dataclasses.asdict(card),
     }
 
 
-def refusal(message: dict[str, Any], card: Card, cluster: Cluster, seated: Sequence[Card]) -> Verdict | None:
+def refusal(
+    message: dict[str, Any], card: NodeInfo, cluster: NodeSpec, seated: Sequence[NodeInfo]
+) -> Verdict | None:
     """Why this one may not come, though others may; None where it is welcome."""
     world, told = [cluster.num_workers, cluster.num_servers], message.get("world")
     if not isinstance(told, list) or [type(count) for count in told] != [int, int]:
         raise ValueError("a world that is none")
     # Who was at the right place in an earlier life finds another job's scheduler here for a while, not by mistake.
-    wrong_place = RESTART_ME if message.get("has_lived") is True else USAGE
+    wrong_place = RESTART_ME if message.get("is_restart") is True else USAGE
     if told != world:
         wrong = f"is told of {told} workers and servers, the scheduler of {world}"
         return Verdict(wrong_place, f"{card} {wrong}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
@@ -122,15 +124,15 @@ def refusal(message: dict[str, Any], card: Card, cluster: Cluster, seated: Seque
     return None
 
 
-def num_wanted(cluster: Cluster, role: str) -> int:
+def num_wanted(cluster: NodeSpec, role: str) -> int:
     return {"scheduler": 1, "server": cluster.num_servers, "worker": cluster.num_workers}[role]
 
 
-def of_role(cards: Iterable[Card], role: str) -> list[Card]:
+def of_role(cards: Iterable[NodeInfo], role: str) -> list[NodeInfo]:
     return [card for card in cards if card.role == role]
 
 
-def missing(cluster: Cluster, cards: Sequence[Card]) -> list[str]:
+def missing(cluster: NodeSpec, cards: Sequence[NodeInfo]) -> list[str]:
     """The names of those who have not come, as far as those who have were given names."""
     found: list[str] = []
     for role in ROLES:
@@ -144,14 +146,14 @@ def missing(cluster: Cluster, cards: Sequence[Card]) -> list[str]:
     return found
 
 
-def enough(cards: Sequence[Card], min_workers: int) -> bool:
+def enough(cards: Sequence[NodeInfo], min_workers: int) -> bool:
     """Whether the job may begin though not all have come."""
     few = len(of_role(cards, "worker"))
     roles = {card.role for card in cards}
     return bool(min_workers) and few >= min_workers and {"server", "scheduler"} <= roles
 
 
-def failure(cards: Sequence[Card]) -> Verdict | None:
+def failure(cards: Sequence[NodeInfo]) -> Verdict | None:
     """Why one of those who came cannot take part."""
     for card in cards:
         if card.failed:
@@ -159,7 +161,7 @@ def failure(cards: Sequence[Card]) -> Verdict | None:
     return None
 
 
-def disagreement(cards: Sequence[Card]) -> str | None:
+def disagreement(cards: Sequence[NodeInfo]) -> str | None:
     """The first thing in which two processes describe different runs."""
     first, *others = [*in_order(cards), *(card for card in cards if card.role != "worker")]
     for card in others:
@@ -173,9 +175,9 @@ def disagreement(cards: Sequence[Card]) -> str | None:
     return None
 
 
-def resume_step(workers: Sequence[Card], cluster: Cluster) -> int | str:
+def resume_step(workers: Sequence[NodeInfo], cluster: NodeSpec) -> int | str:
     """The newest step that every disk holds; FRESH where the job begins once more, or why it cannot go on."""
-    disks: dict[str, list[Card]] = {}
+    disks: dict[str, list[NodeInfo]] = {}
     for card in workers:
         disks.setdefault(card.folder, []).append(card)
     steps = {
@@ -207,23 +209,23 @@ def resume_step(workers: Sequence[Card], cluster: Cluster) -> int | str:
     return max(common)
 
 
-def _eligible(card: Card, cluster: Cluster) -> set[int]:
+def _eligible(card: NodeInfo, cluster: NodeSpec) -> set[int]:
     """--resume never or PATH is said of a job's beginning, not of what it has saved itself."""
     return set(card.checkpoints) if card.config.get("resume", "auto") == "auto" else _own(card, cluster)
 
 
-def _own(card: Card, cluster: Cluster) -> set[int]:
+def _own(card: NodeInfo, cluster: NodeSpec) -> set[int]:
     """Steps that an earlier life of this job has saved."""
     saved = zip(card.checkpoints, card.savers)
-    return {step for step, job in saved if job == cluster.job} if cluster.has_lived else set()
+    return {step for step, job in saved if job == cluster.job} if cluster.is_restart else set()
 
 
-def in_order(cards: Iterable[Card]) -> list[Card]:
+def in_order(cards: Iterable[NodeInfo]) -> list[NodeInfo]:
     """The workers by their numbers: slots count, whoever came first."""
     return sorted(of_role(cards, "worker"), key=lambda card: (_slot(card.node), card.host, card.pid))
 
 
-def divide(cards: Sequence[Card], engine_port: int, step: int, job: str = "") -> list[Go]:
+def divide(cards: Sequence[NodeInfo], engine_port: int, step: int, job: str = "") -> list[Assignment]:
     """What each of `cards` is told, in their order."""
     workers = in_order(cards)
     places = {(card.host, card.boot_id, card.sockets) for card in cards}
@@ -231,17 +233,17 @@ def divide(cards: Sequence[Card], engine_port: int, step: int, job: str = "") ->
     several_disks = len({card.folder for card in workers}) > 1
     told = []
     for card in cards:
-        number = workers.index(card) if card.role == "worker" else -1
+        rank = workers.index(card) if card.role == "worker" else -1
         first_on_disk = next((each for each in workers if each.folder == card.folder), None)
         here = [each for each in workers if (each.host, each.boot_id) == (card.host, card.boot_id)]
         told.append(
-            Go(
+            Assignment(
                 engine_port=engine_port,
                 num_workers=len(workers),
                 num_servers=len(of_role(cards, "server")),
-                number=number,
+                rank=rank,
                 resume_step=step,
-                writes=card is first_on_disk,
+                is_writer=card is first_on_disk,
                 local_workers=len(here),
                 over_sockets=over_sockets,
                 several_disks=several_disks,

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     Doubles = npt.NDArray[np.float64]
 
 
-class Group(Protocol):
+class WorkerGroup(Protocol):
     """This worker is `number` of `count`; of those that share its disk the one that writes to it, if it `writes`."""
 
     @property
-    def number(self) -> int: ...
+    def rank(self) -> int: ...
 
     @property
-    def count(self) -> int: ...
+    def world_size(self) -> int: ...
 
     @property
-    def writes(self) -> bool: ...
+    def is_writer(self) -> bool: ...
 
     @property
     def local_workers(self) -> int:
@@ -40,36 +40,36 @@ class Group(Protocol):
         """Numbers added up over all workers, float64, the same to the bit everywhere; every worker must call it."""
         ...
 
-    def tell(self, phase: str, step: int) -> None:
+    def report_progress(self, phase: str, step: int) -> None:
         """This worker is getting on."""
         ...
 
-    def advance(self) -> None:
+    def heartbeat(self) -> None:
         """It is, within what it told last."""
         ...
 
 
-class Alone:
+class SingleWorker:
     """One worker."""
 
-    number, count, writes, local_workers, job = 0, 1, True, 1, ""
+    rank, world_size, is_writer, local_workers, job = 0, 1, True, 1, ""
 
     def sum(self, values: Any) -> Doubles:
         import numpy as np  # --help does without
 
         return np.asarray(values, np.float64)
 
-    def tell(self, phase: str, step: int) -> None:
+    def report_progress(self, phase: str, step: int) -> None:
         """Nobody listens."""
 
-    def advance(self) -> None:
+    def heartbeat(self) -> None:
         """Nobody listens."""
 
 
-ALONE = Alone()
+SINGLE_WORKER = SingleWorker()
 
 
-def sum_arrays(group: Group, arrays: Sequence[Any]) -> list[Doubles]:
+def sum_arrays(group: WorkerGroup, arrays: Sequence[Any]) -> list[Doubles]:
     """Each added up over all workers, in one message; the shapes are everywhere the same."""
     import numpy as np
 
@@ -79,18 +79,18 @@ def sum_arrays(group: Group, arrays: Sequence[Any]) -> list[Doubles]:
     return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
 
-def gather(group: Group, mine: Sequence[float]) -> Doubles:
+def gather(group: WorkerGroup, mine: Sequence[float]) -> Doubles:
     """The numbers of all workers, one's after the other's; each may have as many as it likes."""
     import numpy as np
 
-    counts = np.zeros(group.count)
-    counts[group.number] = len(mine)
+    counts = np.zeros(group.world_size)
+    counts[group.rank] = len(mine)
     ends = np.cumsum(group.sum(counts)).astype(int)
     numbers = np.zeros(ends[-1])
-    numbers[ends[group.number] - len(mine) : ends[group.number]] = mine
+    numbers[ends[group.rank] - len(mine) : ends[group.rank]] = mine
     return group.sum(numbers) if len(numbers) else numbers
 
 
-def together(group: Group, kvstore: str) -> Group:
+def together(group: WorkerGroup, kvstore: str) -> WorkerGroup:
     """Those that make a step together: all, or where nobody waits for others this one alone."""
-    return ALONE if "async" in kvstore else group
+    return SINGLE_WORKER if "async" in kvstore else group

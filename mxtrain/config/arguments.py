@@ -1,4 +1,4 @@
-"""The parser of every command but fit, whose flags come from `config.py`: argparse, refusing in one line.
+"""The parser of every command but fit, whose flags come from `schema.py`: argparse, refusing in one line.
 
 Also what fit and the others hold against one and the same rule.
 """

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 from mxtrain.config import (
-    Keep,
     Layout,
     Optim,
+    Output,
     Run,
     arguments,
     bounds,
@@ -43,13 +43,13 @@ def check(run: Run, begins: bool = True) -> None:
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
-    if "tensorboard" in run.keep.log.split(",") and not importlib.util.find_spec("tensorboardX"):
+    if "tensorboard" in run.output.log.split(",") and not importlib.util.find_spec("tensorboardX"):
         raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
     if begins:  # else the job may have pruned what it once began with
-        _check_resume(run.keep.resume)
+        _check_resume(run.output.resume)
         _check_origins(run)
-    if not run.keep.dry_run:
-        _check_out(Path(run.keep.out))
+    if not run.output.dry_run:
+        _check_out(Path(run.output.out))
 
 
 def check_description(run: Run) -> None:
@@ -67,16 +67,16 @@ def check_description(run: Run) -> None:
 
 def _check_asked(run: Run) -> None:
     """Something to read, somewhere to write, and one thing at a time."""
-    keep = run.keep
-    if keep.plot_schedule and keep.dry_run:
+    output = run.output
+    if output.plot_schedule and output.dry_run:
         raise UsageError("--plot-schedule and --dry-run each tell something and stop; give one")
-    if keep.plot_schedule:
-        _check_picture(keep.plot_schedule)
-    if not run.data.train and not (keep.plot_schedule and run.optim.max_steps):
+    if output.plot_schedule:
+        _check_picture(output.plot_schedule)
+    if not run.data.train and not (output.plot_schedule and run.optim.max_steps):
         raise UsageError(
             "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
         )
-    if not keep.out:
+    if not output.out:
         raise UsageError("--out is empty; give a folder, or . for this one")
 
 
@@ -127,9 +127,9 @@ def _check_model(run: Run) -> None:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
         raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
-    if run.keep.keep_best > Keep.keep_best and not (run.data.val or run.optim.overfit):
+    if run.output.keep_best > Output.keep_best and not (run.data.val or run.optim.overfit):
         raise UsageError(
-            f"--keep-best {run.keep.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
+            f"--keep-best {run.output.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
             "--keep-best out"
         )
     if run.optim.overfit and (run.data.mixup or run.data.cutmix):
@@ -177,12 +177,12 @@ def _check_names(run: Run) -> None:
         ("--verify", run.data.verify, names.VERIFY),
         ("--normalize", run.data.normalize, names.NORMALIZE),
         ("--cache", run.data.cache, names.CACHES),
-        ("--log-level", run.keep.log_level, names.LOG_LEVELS),
+        ("--log-level", run.output.log_level, names.LOG_LEVELS),
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
-    for sink in run.keep.log.split(","):
-        _check_sink(sink, run.keep.out)
+    for sink in run.output.log.split(","):
+        _check_sink(sink, run.output.out)
     from mxtrain.data import augment
 
     augment.check(run.data.augment)
@@ -294,8 +294,8 @@ def _check_resume(resume: str) -> None:
 
 def _check_origins(run: Run) -> None:
     """Starting anew sets the folder's checkpoints aside, before anything is read from them."""
-    checkpoints = Path(run.keep.out).resolve() / "checkpoints"
-    if run.keep.resume != "never" or not checkpoints.exists():
+    checkpoints = Path(run.output.out).resolve() / "checkpoints"
+    if run.output.resume != "never" or not checkpoints.exists():
         return
     for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
         path = Path(origin or "/").resolve()

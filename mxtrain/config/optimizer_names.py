@@ -1,7 +1,7 @@
 """The language of --optimizer: `adamw:beta2=0.95,epsilon=1e-6`.
 
 Owns which optimizers there are, their numbers with defaults and limits, and what --momentum means to each. A run is
-checked with it before mxnet loads; the optimizers themselves are `optimizers.py`'s.
+checked with it before mxnet loads; the optimizers themselves are `optim/optimizers.py`'s.
 """
 
 from __future__ import annotations

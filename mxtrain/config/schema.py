@@ -165,7 +165,7 @@ class Optim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Keep:
+class Output:
     """What stays on disk and what is shown."""
 
     out: str = flag("runs/latest", "the run folder")
@@ -190,7 +190,7 @@ class Run:
     model: Model = Model()
     layout: Layout = Layout()
     optim: Optim = Optim()
-    keep: Keep = Keep()
+    output: Output = Output()
 
 
 # What is not wanted is off for one flag and none for others; each takes both words.

@@ -1,7 +1,7 @@
 """The one language of flags that carry numbers: `name:key=number,key=number`.
 
 Owns how such a description is read, and the line in which a wrong one is refused. Which names there are, their
-numbers and their limits belong to the kind: `data/augment.py`, `train/optimizer_names.py`, `train/schedules.py`.
+numbers and their limits belong to the kind: `data/augment.py`, `config/optimizer_names.py`, `optim/schedules.py`.
 """
 
 from __future__ import annotations

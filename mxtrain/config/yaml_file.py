@@ -1,6 +1,6 @@
 """What a --config file says of each flag, in the types that flags have.
 
-Owns the differences between YAML and a command line. Which flags there are is `config.py`'s.
+Owns the differences between YAML and a command line. Which flags there are is `schema.py`'s.
 """
 
 from __future__ import annotations

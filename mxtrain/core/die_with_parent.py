@@ -22,7 +22,7 @@ def tether() -> None:
     if not supervisor:
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # `life.py` holds signals back until here
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # `launch/attempt.py` holds signals back until here
     if str(os.getppid()) != supervisor:  # it died before it could be watched
         print(f"mxtrain: the supervisor, process {supervisor}, has gone; leaving too", file=sys.stderr)
         raise SystemExit(RESTART_ME)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands that are not training: `train/signals.py` has its own way, `launch/life.py` too.
+"""Ctrl-C and SIGTERM for commands that are not training: `train/signals.py` has its own way, `launch/attempt.py` too.
 
 Imports next to nothing, as commands come here before they import anything else.
 """

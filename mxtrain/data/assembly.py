@@ -1,7 +1,7 @@
 """One piece of a micro-batch: its records read, decoded and augmented into the rows of arrays that are handed in.
 
-What a row holds depends on its sample, the epoch and the seed alone. Who runs a piece is `crew.py`'s and
-`processes.py`'s; which samples are wanted when is `order.py`'s.
+What a row holds depends on its sample, the epoch and the seed alone. Who runs a piece is `worker_pool.py`'s and
+`worker_processes.py`'s; which samples are wanted when is `order.py`'s.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bad(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fill:
+class SampleAssembly:
     """What is done to every piece."""
 
     records: Any  # Records, or what else has its `read` and `where`

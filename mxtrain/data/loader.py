@@ -1,8 +1,8 @@
 """Requests for samples in, finished micro-batches out, in the order they were asked for.
 
-A few micro-batches ahead are filled in pieces, by threads or processes (`crew.py`, `processes.py`), in memory that is
-used again. What a batch holds depends on its request and the seed alone (`fill.py`), never on how many work, in
-which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one `augment.py`'s.
+A few micro-batches ahead are filled in pieces, by threads or processes (`worker_pool.py`, `worker_processes.py`), in
+memory that is used again. What a batch holds depends on its request and the seed alone (`assembly.py`),
+never on how many work, in which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one `augment.py`'s.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mxtrain.config import names
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError
 from mxtrain.data import order, tuning, worker_processes
-from mxtrain.data.assembly import Array, Bad, Fill, Piece
-from mxtrain.data.worker_pool import Crew, Job, Memory, Run, Shape
+from mxtrain.data.assembly import Array, Bad, Piece, SampleAssembly
+from mxtrain.data.worker_pool import Job, Memory, Run, Shape, WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class LoaderOptions:
     """How batches are made. None of it moves what they hold."""
 
     kind: str = "auto"  # threads | processes | auto
@@ -73,11 +73,11 @@ class Way:
         return self.kind == "processes" or (self.kind == "auto" and self.most_workers() > MAX_THREADS)
 
 
-def way_of(data: config.Data) -> Way:
+def way_of(data: config.Data) -> LoaderOptions:
     """The user's own datasets stay in this process: what they hold may not survive a copy."""
     is_own = any(names.is_path(source) for source in (data.train, data.val) if source)
     kind = "threads" if is_own else data.loader
-    return Way(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
+    return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 class Loader:
@@ -90,10 +90,10 @@ class Loader:
 
     def __init__(
         self,
-        fill: Fill,
+        fill: SampleAssembly,
         image_shape: tuple[int, ...],
         requests: Iterable[Request],
-        way: Way = Way(),
+        way: LoaderOptions = LoaderOptions(),
         dtype: str = "float32",
     ):
         self.skipped: dict[int, str] = {}  # position of each bad record that was replaced, and why
@@ -107,7 +107,7 @@ class Loader:
         self._free: list[Memory] = []
         self._closed = False
         self._shared = worker_processes.SharedMemory() if way.in_processes() else None
-        self._crew = Crew(self._worker)
+        self._crew = WorkerPool(self._worker)
         self._tuner = tuning.Tuner(way.most_workers(), grows=way.workers == "auto")
         self._crew.grow(self._tuner.num_workers)
 
@@ -213,5 +213,5 @@ def _cut_up(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         yield start, samples[start : start + SAMPLES_PER_PIECE]
 
 
-def _run_here(fill: Fill, closed: threading.Event, job: Job) -> list[Bad]:
+def _run_here(fill: SampleAssembly, closed: threading.Event, job: Job) -> list[Bad]:
     return fill(job.piece, *job.shape.arrays(job.memory.bytes), closed.is_set)

@@ -1,6 +1,6 @@
 """How many loader workers are of use: more are added while batches are waited for and come faster each time.
 
-Arithmetic on times that are handed in; who works is `crew.py`'s.
+Arithmetic on times that are handed in; who works is `worker_pool.py`'s.
 """
 
 from __future__ import annotations

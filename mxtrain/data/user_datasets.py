@@ -25,7 +25,7 @@ def is_data_loader(given: Any) -> bool:
     return not hasattr(given, "__getitem__") and hasattr(given, "__iter__")
 
 
-class GivenDataset:
+class UserDataset:
     """A Dataset with what `Records` has. One thread at a time is let in: Gluon's record datasets share a file."""
 
     def __init__(self, name: str, dataset: Any, flag: str = "--train"):
@@ -64,7 +64,7 @@ class GivenDataset:
         return self._labels
 
 
-class GivenBatches:
+class UserBatches:
     """A DataLoader, each batch of which is one step."""
 
     def __init__(self, name: str, batches: Any, batch_size: int, image_size: int):
@@ -86,8 +86,8 @@ class GivenBatches:
         """None are known before they come."""
         return np.zeros(0, np.float32)
 
-    def loader(self, requests: Iterable[Request], num_classes: int) -> GivenLoader:
-        return GivenLoader(self._micro_batches(requests, num_classes))
+    def loader(self, requests: Iterable[Request], num_classes: int) -> UserLoader:
+        return UserLoader(self._micro_batches(requests, num_classes))
 
     def _micro_batches(self, requests: Iterable[Request], num_classes: int) -> Iterator[Batch]:
         """Each epoch iterates the DataLoader anew; going on in the middle of one skips batches by counting."""
@@ -136,14 +136,14 @@ class GivenBatches:
         return data, label
 
 
-class GivenLoader:
+class UserLoader:
     """Batches of a DataLoader, with the face of `Loader`."""
 
     def __init__(self, batches: Iterator[Batch]):
         self.skipped: dict[int, str] = {}
         self._batches = batches
 
-    def __enter__(self) -> GivenLoader:
+    def __enter__(self) -> UserLoader:
         return self
 
     def __exit__(self, *_: object) -> None:

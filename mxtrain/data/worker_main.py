@@ -1,6 +1,6 @@
 """What a loader's worker process does: take pieces from a socket, fill them in shared memory, and say so.
 
-`processes.py` starts it, and kills it when it is not needed any more.
+`worker_processes.py` starts it, and kills it when it is not needed any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mxtrain.core.errors import Stop, mark, of_user
-from mxtrain.data.assembly import Array, Fill, Piece
+from mxtrain.data.assembly import Array, Piece, SampleAssembly
 from mxtrain.data.worker_pool import Shape
 
 PR_SET_PDEATHSIG = 1
@@ -41,7 +41,7 @@ def serve(parent: int, connection: int, memory: int) -> None:
         return
 
 
-def _answer(fill: Fill, piece: Piece, shape: Shape, memory: Array) -> Any:
+def _answer(fill: SampleAssembly, piece: Piece, shape: Shape, memory: Array) -> Any:
     """The records that had to be replaced, or what went wrong, as an exception that can be sent."""
     try:
         return fill(piece, *shape.arrays(memory))

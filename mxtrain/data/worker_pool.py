@@ -1,7 +1,7 @@
 """Threads that work off the pieces of micro-batches, in the order in which these were handed in.
 
-Owns the queue, the threads and the memory that batches lie in while this process decodes; `processes.py` gives each
-thread a process of its own to hand its pieces to.
+Owns the queue, the threads and the memory that batches lie in while this process decodes; `worker_processes.py` gives
+each thread a process of its own to hand its pieces to.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Job(NamedTuple):
 Run = Callable[[Job], "list[Bad]"]
 
 
-class Crew:
+class WorkerPool:
     """`worker` gives each thread, for as long as it lives, the function that does its jobs."""
 
     def __init__(self, worker: Callable[[threading.Event], ContextManager[Run]]):

@@ -3,7 +3,7 @@
 Each is a new Python with nothing of this one's in it (MXNet, its threads and locks), which inherits two things: a
 socket to the thread that started it, and a memory file without a name, in which all batches lie. So there is
 nothing in /dev/shm to fill up or to clean away: the memory goes when the last process that has it is gone. What a
-worker does inside is `worker.py`'s.
+worker does inside is `worker_main.py`'s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, RestartMe, UsageError
-from mxtrain.data.assembly import Bad, Fill
+from mxtrain.data.assembly import Bad, SampleAssembly
 from mxtrain.data.worker_pool import Job, Memory, Run
 
 MAX_DEATHS = 3  # over one piece
@@ -55,7 +55,7 @@ class SharedMemory:
 
 
 @contextlib.contextmanager
-def worker(fill: Fill, shared: SharedMemory, closed: threading.Event) -> Iterator[Run]:
+def worker(fill: SampleAssembly, shared: SharedMemory, closed: threading.Event) -> Iterator[Run]:
     """A process that does jobs for the calling thread, and ends with the block."""
     child = Child(fill, shared, closed)
     try:
@@ -67,7 +67,7 @@ def worker(fill: Fill, shared: SharedMemory, closed: threading.Event) -> Iterato
 class Child:
     """One worker process at a time; the next takes over the piece at which one died."""
 
-    def __init__(self, fill: Fill, shared: SharedMemory, closed: threading.Event):
+    def __init__(self, fill: SampleAssembly, shared: SharedMemory, closed: threading.Event):
         self._fill = fill
         self._shared = shared
         self._closed = closed
@@ -111,7 +111,7 @@ class Child:
             "    signal.signal(number, signal.SIG_IGN)\n"
             f"sys.path[:] = {sys.path!r}\n"
             "from mxtrain.data import worker_main\n"
-            f"worker.serve({os.getpid()}, {theirs.fileno()}, {self._shared.descriptor})\n"
+            f"worker_main.serve({os.getpid()}, {theirs.fileno()}, {self._shared.descriptor})\n"
         )
         inherited = (theirs.fileno(), self._shared.descriptor, *self._fill.records.descriptors)
         # One thread a worker: decoding has no use for teams, and their threads would fight over the cores.

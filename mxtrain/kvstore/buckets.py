@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 class Buckets:
     """Sums of arrays of `shapes`, laid from the last to the first: so a backward pass computes gradients.
 
-    With a `threshold` they travel as what `compress.py` makes of them. All workers make the same buckets in the same
+    With a `threshold` they travel as what `compression.py` makes of them. All workers make the same buckets in the same
     order, and give each a name of its own.
     """
 

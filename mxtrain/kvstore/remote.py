@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import Group
+from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.commands import Assign, Command, SetRate, Update, text
@@ -30,7 +30,7 @@ HEAD = 0  # of the commands that reach Python on a server
 class Servers:
     """The servers' weights and optimizer, as one worker reaches them. All workers make it, and with equal weights."""
 
-    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: Group):
+    def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: WorkerGroup):
         self.group, self.optimizer = group, optimizer
         self.trained = {index: each for index, each in enumerate(parameters) if each.grad_req != "null"}
         num_servers = int(os.environ["DMLC_NUM_SERVER"])
@@ -44,7 +44,7 @@ class Servers:
         self.places = {name: array.shape for name, array in fresh.items()}
         keys, arrays = zip(*self._everything(fresh, 0))
         self.store.init(list(keys), list(arrays))  # ends with a barrier: from here on servers know all keys
-        if group.number == 0:
+        if group.rank == 0:
             optimizer.lr_mult = {index + 1: each.lr_mult for index, each in self.trained.items()}
             optimizer.wd_mult = {index + 1: each.wd_mult for index, each in self.trained.items()}
             self.store.set_optimizer(optimizer)
@@ -58,13 +58,13 @@ class Servers:
         Takes the new weights, but for tables. Gives the staleness: how many updates the others have made since the
         weights of these gradients were taken.
         """
-        if self.group.number == 0 and rate != self.rate:
+        if self.group.rank == 0 and rate != self.rate:
             self._command(SetRate(rate))
             self.rate = rate
         for index, parameter in self.trained.items():
             # A copy: MXNet pulls the weights into the memory that was pushed.
             self.store.push(index + 1, parameter.list_grad()[0] * factor, priority=-index)
-        self.store.push(CLOCK, self._clock(self.group.number + 1))
+        self.store.push(CLOCK, self._clock(self.group.rank + 1))
         return self.pull()
 
     def pull(self) -> int:
@@ -77,7 +77,7 @@ class Servers:
         mx.nd.waitall()
         numbers = clock.asnumpy()
         before, self.seen = self.seen, int(numbers[0])
-        return int(numbers[self.group.number + 1]) - before
+        return int(numbers[self.group.rank + 1]) - before
 
     def save(self) -> tuple[Arrays, int]:
         """The optimizer's arrays and the number of updates that all have made; everybody takes the newest weights.
@@ -103,7 +103,7 @@ class Servers:
 
         Where servers wait for a push of each worker, the others' pushes add nothing to his.
         """
-        is_first = self.group.number == 0
+        is_first = self.group.rank == 0
         self.group.sum(0)
         if is_first:
             self._command(Assign(self.stride))
@@ -171,7 +171,7 @@ class Servers:
         return index, (place + 1) * self.stride + index + 1
 
     def _clock(self, at: int) -> Any:
-        clock = np.zeros(1 + self.group.count)
+        clock = np.zeros(1 + self.group.world_size)
         clock[at] = at > 0
         return mx.nd.array(clock, dtype="float64")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-from mxtrain.cluster.worker_group import Group, sum_arrays
+from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.remote import Servers
 from mxtrain.optim import precision
@@ -22,7 +22,12 @@ class RemoteTrainer:
     travelling = None
 
     def __init__(
-        self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: Group, together: Group
+        self,
+        parameters: Sequence[Any],
+        optimizer: Any,
+        kvstore: str,
+        group: WorkerGroup,
+        together: WorkerGroup,
     ):
         # Updates that others made while our last gradients were computed.
         self.staleness = None if together is group else 0
@@ -41,7 +46,7 @@ class RemoteTrainer:
 
     def finish(self, statistics: Sequence[Any] = ()) -> None:
         """Sum `statistics` over the workers; nobody but the servers sees the sum of the gradients."""
-        if not statistics or self._together.count == 1:
+        if not statistics or self._together.world_size == 1:
             return
         totals = sum_arrays(self._together, [array.asnumpy() for array in statistics])
         for array, total in zip(statistics, totals):

@@ -1,7 +1,7 @@
 """The scheduler and the servers of a cluster: ps-lite's loops, with a controller of ours.
 
 Owns what a server does with the commands of workers. The stock one unpickles whatever reaches its port, and goes on
-without an optimizer where that fails. Who belongs to the cluster and when it ends is `watch.py`'s.
+without an optimizer where that fails. Who belongs to the cluster and when it ends is `cluster/coordinator.py`'s.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
 
 if TYPE_CHECKING:
-    from mxtrain.cluster.agent import Member
+    from mxtrain.cluster.agent import Agent
 
 logger = logging.getLogger(__name__)
 
 CONTROLLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def serve(member: Member) -> NoReturn:
+def serve(member: Agent) -> NoReturn:
     """Be what the environment says, the scheduler or a server, until `member` or the watch ends this process."""
     try:
         store = mx.kv.create("dist")
@@ -44,7 +44,7 @@ def serve(member: Member) -> NoReturn:
 class Controller:
     """What a server does with a command that any worker, or anybody who reaches its port, has sent."""
 
-    def __init__(self, store: Any, member: Member):
+    def __init__(self, store: Any, member: Agent):
         self.store, self.member = store, member
         self.updates: Updates | None = None
 

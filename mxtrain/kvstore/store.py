@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
-from mxtrain.cluster.worker_group import ALONE, Group, together
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, together
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.opening import open_store
@@ -18,7 +18,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 
 
-class Travelling(NamedTuple):
+class GradientBuckets(NamedTuple):
     """What goes from worker to worker in each step."""
 
     gradients: Buckets
@@ -31,7 +31,7 @@ class Trainer(mx.gluon.Trainer):  # type: ignore[misc]
     staleness: int | None = None  # all wait for each other, so no gradient is of old weights
 
     def __init__(
-        self, parameters: Sequence[Any], optimizer: Any, kvstore: str, travelling: Travelling | None
+        self, parameters: Sequence[Any], optimizer: Any, kvstore: str, travelling: GradientBuckets | None
     ):
         super().__init__(list(parameters), optimizer, kvstore=kvstore, update_on_kvstore=False)
         self.travelling = travelling
@@ -97,7 +97,7 @@ def open_trainer(
     kvstore: str,
     statistics: Sequence[Any] = (),
     threshold: float = 0.0,
-    group: Group = ALONE,
+    group: WorkerGroup = SINGLE_WORKER,
 ) -> Trainer | RemoteTrainer:
     """A trainer whose store is up and whose contexts, on all workers, hold equal weights.
 
@@ -122,14 +122,14 @@ def _over_devices(kvstore: str) -> str:
 
 def _travelling(
     kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any], threshold: float
-) -> Travelling:
+) -> GradientBuckets:
     """Once they have brought everybody the same weights."""
     kv = open_store(kvstore)
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _equal(kv, trained, "gradients", threshold)
     for parameter, home in zip(trained, gradients.homes):
         _compute_in(home, parameter)
-    return Travelling(gradients, _equal(kv, statistics, "statistics") if statistics else None)
+    return GradientBuckets(gradients, _equal(kv, statistics, "statistics") if statistics else None)
 
 
 def _equal(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:

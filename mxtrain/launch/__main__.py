@@ -86,7 +86,7 @@ def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
     run, flags = described(flags, PROGRAM)
     cluster = placed(given, run)
     name = named(given, cluster)
-    logs, slot = Path(run.keep.out) / "logs", {} if given.index is None else {plan.NODE: name}
+    logs, slot = Path(run.output.out) / "logs", {} if given.index is None else {plan.NODE: name}
     said = {plan.ROOT_FLAG: "--root"} if given.root else {}
     job_id = secrets.token_hex(8)  # the scheduler's is the job's
 

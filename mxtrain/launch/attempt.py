@@ -1,6 +1,6 @@
 """One life of a group of processes: they start together, and when one ends, all end.
 
-Owns starting, waiting and ending, each bounded in time. What the endings mean is `supervise.py`'s.
+Owns starting, waiting and ending, each bounded in time. What the endings mean is `supervisor.py`'s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUM_LAST_LINES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
+class GracePeriod:
     """How long the others may take to end."""
 
     death_seconds: float = 5.0  # after a death: they hear of it at once, and have nothing left to do
@@ -56,13 +56,13 @@ class Ending:
     process: Process
     code: int
     lasted_seconds: float
-    was_pushed: bool  # it did not end by itself
+    was_terminated: bool  # it did not end by itself
     was_shown: bool
     last_lines: tuple[str, ...]
 
 
 @dataclasses.dataclass
-class Wishes:
+class StopRequests:
     """The signals to the supervisor: the first asks for a checkpoint and the end, a second for the end at once."""
 
     numbers: list[int] = dataclasses.field(default_factory=list)
@@ -81,9 +81,9 @@ class Wishes:
 
 
 @contextlib.contextmanager
-def wishes() -> Iterator[Wishes]:
+def stop_requests() -> Iterator[StopRequests]:
     """Signals become wishes; Python's sleep goes on after a handler, so they are looked at when it is time."""
-    received = Wishes()
+    received = StopRequests()
     before = {number: signal.signal(number, received.take) for number in STOPS}
     try:
         yield received
@@ -92,18 +92,20 @@ def wishes() -> Iterator[Wishes]:
             signal.signal(number, handler)
 
 
-def live(processes: list[Process], generation: int, patience: Patience, wishes: Wishes) -> list[Ending]:
+def live(
+    processes: list[Process], generation: int, patience: GracePeriod, stop_requests: StopRequests
+) -> list[Ending]:
     """Start all, and return how each ended, in the order in which they did."""
     group = _Group(processes, generation)
     try:
-        group.start(wishes)
-        _watch(group, patience, wishes)
+        group.start(stop_requests)
+        _watch(group, patience, stop_requests)
     finally:
         group.close()
     return group.endings
 
 
-def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
+def _watch(group: _Group, patience: GracePeriod, stop_requests: StopRequests) -> None:
     deadline, pushes, num_wishes = float("inf"), [signal.SIGTERM, signal.SIGKILL], 0
     while group.running:
         num_ended = len(group.endings)
@@ -111,15 +113,17 @@ def _watch(group: _Group, patience: Patience, wishes: Wishes) -> None:
         now = time.monotonic()
         for ending in group.endings[num_ended:]:
             is_at_work = group.is_at_work() and not _has_told(ending)
-            deadline = min(deadline, now + patience.after(ending.code, bool(wishes.numbers), is_at_work))
-        if len(wishes.numbers) > num_wishes:
-            num_wishes = len(wishes.numbers)
+            deadline = min(
+                deadline, now + patience.after(ending.code, bool(stop_requests.numbers), is_at_work)
+            )
+        if len(stop_requests.numbers) > num_wishes:
+            num_wishes = len(stop_requests.numbers)
             if num_wishes == 1:
-                group.forward(wishes.numbers[0])
+                group.forward(stop_requests.numbers[0])
                 deadline = min(deadline, now + patience.stop_seconds)
             else:
                 deadline, pushes = now, [signal.SIGKILL]
-        group.kill_stopped(patience.with_stopped(bool(wishes.numbers), deadline - now))
+        group.kill_stopped(patience.with_stopped(bool(stop_requests.numbers), deadline - now))
         if now >= deadline:
             if not pushes:
                 return  # what survives SIGKILL hangs in the kernel, and dies when it comes back
@@ -153,10 +157,10 @@ class _Group:
         self._shown = self._deciding[0]
         self._started_seconds = time.monotonic()
 
-    def start(self, wishes: Wishes) -> None:
+    def start(self, stop_requests: StopRequests) -> None:
         """From the main thread: a tethered process dies with the thread that started it."""
         for process in self._processes:
-            if wishes.numbers and self.running:  # nothing has begun without the others
+            if stop_requests.numbers and self.running:  # nothing has begun without the others
                 self.push(signal.SIGKILL)
                 return
             with logs.opened(process, self._generation) as log, tempfile.TemporaryFile() as stdin:
@@ -188,8 +192,8 @@ class _Group:
         del self.running[process]
         lasted_seconds = time.monotonic() - self._started_seconds
         last_lines = tuple(self._heard[process].last(NUM_LAST_LINES))
-        was_pushed, was_shown = process in self._pushed, process is self._shown
-        self.endings.append(Ending(process, code, lasted_seconds, was_pushed, was_shown, last_lines))
+        was_terminated, was_shown = process in self._pushed, process is self._shown
+        self.endings.append(Ending(process, code, lasted_seconds, was_terminated, was_shown, last_lines))
 
     def forward(self, number: int) -> None:
         """To the workers, who agree on the step to stop at."""

@@ -1,6 +1,6 @@
 """A host's share of a job, for one life.
 
-Owns the processes of this host, as `supervise.py` owns those of a whole job; whether there is another life is
+Owns the processes of this host, as `supervisor.py` owns those of a whole job; whether there is another life is
 decided where the job was started, and the exit code says what has to be known there. Standard input holds the share
 and then signals; its end is the end of whoever started this, and of this.
 """
@@ -20,7 +20,7 @@ from mxtrain import config
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import RESTART_ME, UsageError
 from mxtrain.launch import hosts, logs
-from mxtrain.launch.attempt import STOPS, Ending, Wishes, live, wishes
+from mxtrain.launch.attempt import STOPS, Ending, StopRequests, live, stop_requests
 from mxtrain.launch.plan import WORKER
 from mxtrain.launch.supervisor import cause, describe, judge, policy
 
@@ -38,9 +38,9 @@ def live_share() -> int:
     share = hosts.from_json(line.decode())
     run = config.parse(share.flags)
     has_workers = any(role.startswith(WORKER) for role in share.roles)
-    with wishes() if has_workers else _no_wishes() as wished:
+    with stop_requests() if has_workers else _no_wishes() as wished:
         threading.Thread(target=_listen, args=(lines, wished), daemon=True).start()
-        processes = hosts.processes(share, Path(run.keep.out) / "logs")
+        processes = hosts.processes(share, Path(run.output.out) / "logs")
         endings = live(processes, share.generation, policy(run).patience, wished)
     return verdict(endings, wished.exit_code)
 
@@ -56,18 +56,18 @@ def verdict(endings: list[Ending], wished: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _no_wishes() -> Iterator[Wishes]:
+def _no_wishes() -> Iterator[StopRequests]:
     """Servers alone go on after a signal: it is for workers elsewhere, who still need them for a checkpoint."""
     for number in STOPS:
         signal.signal(number, _nothing)
-    yield Wishes()
+    yield StopRequests()
 
 
 def _nothing(number: int, frame: Any) -> None:
     """A handler, and not SIG_IGN, which the processes started here would inherit."""
 
 
-def _listen(lines: FileIO, wished: Wishes) -> None:
+def _listen(lines: FileIO, wished: StopRequests) -> None:
     for line in lines:
         os.kill(os.getpid(), signal.Signals[line.decode().strip()])
     # As with a death, and not as with a stop, which would be one for workers on all hosts.

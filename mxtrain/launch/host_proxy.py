@@ -1,8 +1,8 @@
 """One host as a process here: what the supervisor starts, signals and waits for in a host's place.
 
-The command (ssh or srun) begins `share.py` on the host. Through its standard input goes first the share, in private
-where command lines are for all to see, then the name of each signal; and when this process dies, however that comes
-about, the end of that input tells the host to end too.
+The command (ssh or srun) begins `host_agent.py` on the host. Through its standard input goes first the share, in
+private where command lines are for all to see, then the name of each signal; and when this process
+dies, however that comes about, the end of that input tells the host to end too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job over several hosts as plain data: which roles run where, and what each host is told.
 
-Pure functions. `ssh.py` and `slurm.py` find the hosts, `reach.py` carries a share there, `share.py` lives it.
+Pure functions. `ssh.py` and `slurm.py` find the hosts, `host_proxy.py` carries a share there, `host_agent.py` lives it.
 """
 
 from __future__ import annotations
@@ -143,5 +143,5 @@ def life(job: Job, hosts: Sequence[Host], generation: int) -> list[Process]:
 
 def _carrier(job: Job, host: Host, share: Share) -> Process:
     argv = (sys.executable, "-m", "mxtrain.launch", "reach", *job.command(host))
-    log = Path(job.run.keep.out) / "logs" / f"{host.name}.log"
+    log = Path(job.run.output.out) / "logs" / f"{host.name}.log"
     return Process(f"host {host.name}", argv, {}, log, stdin=to_json(share))

@@ -23,7 +23,7 @@ def run(run: Run, argv: Sequence[str] | None = None) -> int:
     """Scheduler, servers and workers over loopback, each with these same flags; the job's exit code."""
     checks.check(run)
     flags = tuple(sys.argv[1:] if argv is None else argv)
-    logs, token = Path(run.keep.out) / "logs", secrets.token_hex(16)
+    logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)
 
     def group(generation: int) -> list[plan.Process]:
         cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)

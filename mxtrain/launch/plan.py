@@ -1,6 +1,6 @@
 """The processes of a job as plain data: who they are, what they run, what they find in their environment.
 
-Pure functions; `supervise.py` brings the processes to life.
+Pure functions; `supervisor.py` brings the processes to life.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ps-lite can neither replace a server nor take a worker back without changing the curve, so when one process dies all
 end, and the group starts again from its newest checkpoint: after a pause, and only so often without coming further.
 Owns what the endings of a life mean and whether there is another one. How the others learn of a death is the control
-line's business; whoever does not leave by itself is ended by `life.py`.
+line's business; whoever does not leave by itself is ended by `attempt.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from mxtrain.config import Run
 from mxtrain.core import durable
 from mxtrain.core.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
 from mxtrain.launch import logs
-from mxtrain.launch.attempt import POLL_SECONDS, Ending, Patience, Wishes, deciding, live, wishes
+from mxtrain.launch.attempt import (
+    POLL_SECONDS,
+    Ending,
+    GracePeriod,
+    StopRequests,
+    deciding,
+    live,
+    stop_requests,
+)
 from mxtrain.launch.plan import WORKER, Process
 
 GAVE_UP = 1  # and what Python ends with after a traceback
@@ -37,7 +45,7 @@ CHANCE = re.compile(
     r", at step [1-9]|was killed by SIG|did not end by itself|OSError|\[Errno|Connection|Timeout|[Mm]emory|new thread"
 )
 
-Group = Callable[[int], List[Process]]  # the processes of a life, from its number
+StartAttempt = Callable[[int], List[Process]]  # the processes of a life, from its number
 Checkpoints = Dict[int, Tuple[int, int]]  # what tells a step's checkpoint from one that was there before
 
 
@@ -49,32 +57,32 @@ class Policy:
     max_restarts: int = 3
     first_pause_seconds: float = 1.0
     settled_seconds: float = 120.0  # a server alone may see no checkpoints: so long a life has come further
-    patience: Patience = dataclasses.field(default_factory=Patience)
+    patience: GracePeriod = dataclasses.field(default_factory=GracePeriod)
     out: Path | None = None  # the run folder, which has to stay what it was from life to life
     resume: str = "auto"  # where the job itself begins
 
 
 def policy(run: Run) -> Policy:
     return Policy(
-        checkpoints=lambda: checkpoints(Path(run.keep.out)),
+        checkpoints=lambda: checkpoints(Path(run.output.out)),
         max_restarts=run.layout.max_restarts,
         settled_seconds=2 * run.layout.start_timeout,
-        patience=Patience(
+        patience=GracePeriod(
             # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
-            stop_seconds=run.layout.stall_timeout + Patience.death_seconds,
-            stopped_seconds=run.layout.silence_timeout + Patience.death_seconds,
+            stop_seconds=run.layout.stall_timeout + GracePeriod.death_seconds,
+            stopped_seconds=run.layout.silence_timeout + GracePeriod.death_seconds,
         ),
-        out=Path(run.keep.out),
-        resume=run.keep.resume,
+        out=Path(run.output.out),
+        resume=run.output.resume,
     )
 
 
-def supervise(group: Group, policy: Policy) -> int:
+def supervise(group: StartAttempt, policy: Policy) -> int:
     """Live until the job is done, stopped or beyond help; the exit code says which."""
     older, newest, num_restarts, told = policy.checkpoints(), -1, 0, None
     unix_sockets.sweep()  # also of an earlier job that was killed whole
     lives: list[list[Ending]] = []
-    with wishes() as wished, _kept(policy.out) as is_there:
+    with stop_requests() as wished, _kept(policy.out) as is_there:
         while True:
             endings = live(group(len(lives)), len(lives), policy.patience, wished)
             lives.append(endings)
@@ -142,7 +150,7 @@ def judge(endings: list[Ending], wished: int | None) -> int | None:
     at_work = deciding([ending.process for ending in endings])
     if all(ending.code == DONE for ending in endings if ending.process in at_work):
         return DONE
-    by_themselves = [ending for ending in endings if not ending.was_pushed]
+    by_themselves = [ending for ending in endings if not ending.was_terminated]
     final = next((ending.code for ending in by_themselves if ending.code in FINAL), None)
     if wished is not None:
         return wished if final is None else final
@@ -156,7 +164,7 @@ def cause(endings: list[Ending]) -> Ending:
 
     def rank(ending: Ending) -> tuple[int, bool]:
         own = ending.last_lines and ending.last_lines[-1].startswith(f"mxtrain.fit: {ending.process.name}: ")
-        if ending.was_pushed:
+        if ending.was_terminated:
             return 3, not own
         return 0 if ending.code in FINAL else {RESTART_ME: 2, DONE: 4}.get(ending.code, 1), not own
 
@@ -165,7 +173,7 @@ def cause(endings: list[Ending]) -> Ending:
 
 def describe(ending: Ending) -> str:
     name = ending.process.name
-    if ending.was_pushed:
+    if ending.was_terminated:
         return f"{name} did not end by itself"
     if ending.code < 0:
         return f"{name} was killed by {signal.Signals(-ending.code).name}"
@@ -182,7 +190,7 @@ def failure(endings: list[Ending]) -> str | None:
     """The words of a traceback before the first step, whoever says them; None where another life may do without it."""
     ending = cause(endings)
     words = ending.last_lines[-1] if ending.last_lines else ""
-    if ending.was_pushed or ending.code != GAVE_UP or not words or CHANCE.search(words):
+    if ending.was_terminated or ending.code != GAVE_UP or not words or CHANCE.search(words):
         return None
     return WHO.sub("", words)
 
@@ -254,7 +262,7 @@ def _repeat(ending: Ending) -> None:
         logs.repeat(ending.process.name, ending.last_lines)
 
 
-def _paused(num_restarts: int, policy: Policy, wished: Wishes) -> int | None:
+def _paused(num_restarts: int, policy: Policy, wished: StopRequests) -> int | None:
     """Wait for the next life; a signal ends the job, which has nothing to save."""
     until = time.monotonic() + pause_seconds(num_restarts, policy)
     while time.monotonic() < until and wished.exit_code is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import Group, sum_arrays
+from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
 from mxtrain.models.weights import layers
 from mxtrain.runtime import mx
 
@@ -53,7 +53,7 @@ class Seen:
     num_samples: float = 0.0
 
 
-def average(net: Any, seen: Seen, group: Group) -> None:
+def average(net: Any, seen: Seen, group: WorkerGroup) -> None:
     """Give everybody the mean over all workers, where each moved its own: by the samples that each has seen.
 
     A worker that had nothing to do since the last time still has the old ones, which count for nothing.
@@ -78,7 +78,9 @@ class RunningMean:
         self.parameters = parameters(parts.net)
         self.seen = parts.seen
         # One micro-batch on one device leaves its own mean.
-        self.alone = parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.together.count == 1
+        self.alone = (
+            parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.together.world_size == 1
+        )
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
         # The engine does not see the writes of a static graph, so no copy may still be under way.
         mx.nd.waitall()

@@ -1,6 +1,6 @@
 """Arrays of which only some rows are there, as the gradients of an embedding table are.
 
-Owns what MXNet gets wrong about them or hides. What is pulled and pushed row by row is `remote.py`'s.
+Owns what MXNet gets wrong about them or hides. What is pulled and pushed row by row is `kvstore/remote.py`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a model's name to a net of known shapes, compiled.
 
 Owns building by name, and the choice between a symbolic graph and imperative execution. Known names
-are listed in `names.py`, which needs no mxnet.
+are listed in `config/names.py`, which needs no mxnet.
 """
 
 from __future__ import annotations

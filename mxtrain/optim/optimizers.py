@@ -1,7 +1,7 @@
 """From `--optimizer` to MXNet's optimizer.
 
-Names and numbers are `optimizer_names.py`'s, what MXNet lacks `own_optimizers.py`'s. The rate of each step comes from
-`schedules.py` through the trainer.
+Names and numbers are `config/optimizer_names.py`'s, what MXNet lacks `extra_optimizers.py`'s. The rate of each step
+comes from `schedules.py` through the trainer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FACTORIES = {
 SET_ANYWAY = ("lr", "rescale_grad", "num_update")
 
 
-class OwnNumbers:
+class ExtraOptimizerState:
     """The numbers that an optimizer moves in attributes of its own, besides its arrays: Nadam's `m_schedule`."""
 
     def __init__(self, optimizer: Any):

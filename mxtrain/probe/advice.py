@@ -1,4 +1,4 @@
-"""What to set for a cluster on this machine, from what `probe.py` has measured. Pure."""
+"""What to set for a cluster on this machine, from what `jobs.py` has measured. Pure."""
 
 from __future__ import annotations
 

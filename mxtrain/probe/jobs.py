@@ -1,6 +1,6 @@
 """What sums cost on this machine: a socket alone, then short jobs of two workers over each kind of cluster.
 
-Owns the jobs and their end, within seconds that the caller gives. What their workers do is `probe_worker.py`'s, what
+Owns the jobs and their end, within seconds that the caller gives. What their workers do is `worker.py`'s, what
 follows from the numbers `advice.py`'s. No mxnet here.
 """
 

@@ -1,6 +1,6 @@
 """A worker of a probe: sums the same bytes again and again, in buckets of several sizes, and prints what that takes.
 
-`probe.py` starts it among a scheduler and servers of `fit`; its flags are fit's.
+`jobs.py` starts it among a scheduler and servers of `fit`; its flags are fit's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Callable
 
 from mxtrain import config
 from mxtrain.cluster import environment
-from mxtrain.cluster.worker_group import Group
+from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import die_with_parent
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import jobs
@@ -42,11 +42,11 @@ def main() -> None:
 
         runtime.load(group.local_workers)
         found = measure(group)
-        if group.number == 0:
+        if group.rank == 0:
             print(json.dumps(found), flush=True)
 
 
-def measure(group: Group) -> dict[str, float]:
+def measure(group: WorkerGroup) -> dict[str, float]:
     """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
     from mxtrain.kvstore.buckets import BYTES_OF_FLOAT, Buckets
     from mxtrain.kvstore.opening import open_store
@@ -61,7 +61,7 @@ def measure(group: Group) -> dict[str, float]:
     mx.nd.waitall()
     first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]
     # The sum is the same for all, so all do as many rounds.
-    of_round = group.sum([sum(first)])[0] / group.count
+    of_round = group.sum([sum(first)])[0] / group.world_size
     rounds = max(1, min(MOST_ROUNDS, int(SECONDS / of_round)))
     taken: dict[str, list[float]] = {size: [] for size in sides}
     for _ in range(rounds):
@@ -70,7 +70,7 @@ def measure(group: Group) -> dict[str, float]:
     return {size: round(1e3 * statistics.median(times), 1) for size, times in taken.items()}
 
 
-def _seconds(group: Group, buckets: Any, wait: Callable[[], None]) -> float:
+def _seconds(group: WorkerGroup, buckets: Any, wait: Callable[[], None]) -> float:
     group.sum([0])  # begin together
     started = time.perf_counter()
     buckets.begin(buckets.homes)

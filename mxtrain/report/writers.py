@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
 
-from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.core import durable
 from mxtrain.report import progress
 
@@ -166,7 +166,7 @@ def open_sinks(
     num_steps: int,
     first_step: int,
     is_scored: bool = True,
-    group: Group = ALONE,
+    group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[Record], None]]:
     """A function that writes a record to metrics.jsonl and to what `--log` names.
@@ -174,7 +174,7 @@ def open_sinks(
     `first_step` steps are done, and evaluated if `is_scored`. Of several workers one tells, and one writes to a disk.
     With the first record comes the time to `begin`, and only then are there files.
     """
-    told = names.split(",") if group.number == 0 else []
+    told = names.split(",") if group.rank == 0 else []
     sinks: list[Sink] = [Console(num_steps, first_step)] if "console" in told else []
     has_begun = False
 
@@ -194,8 +194,8 @@ def open_sinks(
             sink.close()
 
 
-def _files(told: list[str], out: Path, first_step: int, is_scored: bool, group: Group) -> list[Sink]:
-    found: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.writes else []
+def _files(told: list[str], out: Path, first_step: int, is_scored: bool, group: WorkerGroup) -> list[Sink]:
+    found: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.is_writer else []
     if "tensorboard" in told:
         found.append(TensorBoard(out / "logs" / "tensorboard", last_step=first_step))
     return found

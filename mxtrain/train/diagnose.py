@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import Group
+from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core import durable
 from mxtrain.core.errors import Diverged
@@ -96,7 +96,7 @@ def diverged_in_evaluation(
                 samples = batch.request.samples[found.rows].tolist()
                 break
             loader.release(batch)
-            parts.group.advance()
+            parts.group.heartbeat()
     _wait_unless_speaker(parts.group, found is not None)
     path = _write(out, progress, found, loss, samples=samples, records=[val.where(each) for each in samples])
     where = (
@@ -145,10 +145,10 @@ def _write(out: Path, progress: Progress, found: Origin | None, loss: float | No
     return path
 
 
-def _wait_unless_speaker(group: Group, has_found: bool) -> None:
+def _wait_unless_speaker(group: WorkerGroup, has_found: bool) -> None:
     """Until the reason comes that the speaker ends everybody with."""
-    finders = group.sum(np.eye(group.count)[group.number] * has_found)
-    if int(np.argmax(finders)) != group.number:
+    finders = group.sum(np.eye(group.world_size)[group.rank] * has_found)
+    if int(np.argmax(finders)) != group.rank:
         group.sum([0])
 
 

@@ -1,7 +1,7 @@
 """Learning from a trained net: `--teacher`.
 
 The teacher sees the same pictures, mixed or not, on the same device, in inference mode; it is not part of what trains,
-and what a checkpoint keeps of it is a checksum (`origins.py`).
+and what a checkpoint keeps of it is a checksum (`checkpoint/initial_weights.py`).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, layout
 from mxtrain.core.errors import Stop
 from mxtrain.data import sample_requests
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.loader import Loader, way_of
 from mxtrain.models.losses import Loss
@@ -33,8 +33,8 @@ def evaluate(
     loss: Loss,
     records: Any,
     contexts: Sequence[Any],
-    wishes: Sequence[Stop] = (),
-    group: Group = ALONE,
+    stop_requests: Sequence[Stop] = (),
+    group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,
 ) -> dict[str, Any] | None:
     """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end.
@@ -46,9 +46,9 @@ def evaluate(
     with opened(run, records, group) as loader:
         under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
-            if wishes:
+            if stop_requests:
                 break
-            group.tell("evaluation", step)
+            group.report_progress("evaluation", step)
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
@@ -58,8 +58,8 @@ def evaluate(
                 sums += _collect(loader, *under_way.popleft())
         while under_way:
             sums += _collect(loader, *under_way.popleft())
-            group.advance()
-    *sums, num_wishes = group.sum([*sums, len(wishes)])
+            group.heartbeat()
+    *sums, num_wishes = group.sum([*sums, len(stop_requests)])
     if num_wishes:
         return None
     mean_loss, correct, correct_top5 = (total / len(records) for total in sums)
@@ -71,13 +71,13 @@ def evaluate(
     }
 
 
-def opened(run: Run, records: Any, group: Group = ALONE) -> Loader:
+def opened(run: Run, records: Any, group: WorkerGroup = SINGLE_WORKER) -> Loader:
     """This worker's share of every sample once, in micro-batches of training's size."""
     requests = sample_requests.once(
-        len(records), layout.batch_plan(run).micro_batch, group.number, group.count
+        len(records), layout.batch_plan(run).micro_batch, group.rank, group.world_size
     )
     size = run.data.image_size
-    fill = Fill(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
+    fill = SampleAssembly(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
 
 

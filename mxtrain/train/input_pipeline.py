@@ -1,6 +1,6 @@
 """What a run's steps are fed: the loader that makes their micro-batches, and how many each step takes.
 
-Which samples make up each is `data/visits.py`'s, what happens to one of them the rest of `data`'s.
+Which samples make up each is `data/sample_requests.py`'s, what happens to one of them the rest of `data`'s.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import dataclasses
 import itertools
 from typing import Any, Iterator
 
-from mxtrain.cluster.worker_group import ALONE, Group, gather, together
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, together
 from mxtrain.config import Run
 from mxtrain.data import sample_requests
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.loader import Loader, Request, refuse_too_many, way_of
 from mxtrain.data.pixels import Transform
-from mxtrain.data.user_datasets import GivenBatches
+from mxtrain.data.user_datasets import UserBatches
 from mxtrain.train.evaluate import resize_of
 from mxtrain.train.to_device import dtype_of
 
@@ -37,17 +37,17 @@ class Share:
 
 
 @dataclasses.dataclass(frozen=True)
-class Feed:
+class InputPipeline:
     """The batches of a run's steps, in order; each is given back with `release` when it is used."""
 
     run: Run
     records: Any
-    group: Group
+    group: WorkerGroup
     loader: Any
 
     def batches(self, step: int) -> Share:
         """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
-        of_step = sample_requests.share(self.run, len(self.records), step, self.group.number)
+        of_step = sample_requests.share(self.run, len(self.records), step, self.group.rank)
         return Share(len(of_step), self.loader)
 
     def release(self, batch: Any) -> None:
@@ -74,21 +74,21 @@ def opened(
     num_classes: int,
     first_step: int,
     num_steps: int,
-    group: Group = ALONE,
+    group: WorkerGroup = SINGLE_WORKER,
     bad_records: tuple[int, ...] = (),
-) -> Iterator[Feed]:
+) -> Iterator[InputPipeline]:
     """What this worker's steps `first_step` to `num_steps` are fed while the block lasts; `bad_records` came before."""
-    requests = sample_requests.requests(run, records, first_step, num_steps, group.number)
+    requests = sample_requests.requests(run, records, first_step, num_steps, group.rank)
     with _loader(run, records, requests, num_classes) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
-        yield Feed(run, records, group, loader)
+        yield InputPipeline(run, records, group, loader)
 
 
 def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:
-    if isinstance(records, GivenBatches):
+    if isinstance(records, UserBatches):
         return records.loader(requests, num_classes)
     size = run.data.image_size
-    fill = Fill(records, _transform(run), run.optim.seed, run.data.skip_bad)
+    fill = SampleAssembly(records, _transform(run), run.optim.seed, run.data.skip_bad)
     return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
 
 

@@ -1,7 +1,7 @@
 """A worker's way into its cluster and out of it.
 
 Owns what becomes of a `Run` at the roll call, and what the other nodes are told when this one ends. Whatever goes
-wrong here ends everybody: `watch.py` sees to that.
+wrong here ends everybody: `cluster/coordinator.py` sees to that.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Iterator, Sequence
 
 from mxtrain.checkpoint import directory
 from mxtrain.cluster import agent, coordinator, unix_sockets, verdicts
-from mxtrain.cluster.agent import Member, Times
-from mxtrain.cluster.environment import Cluster, engine_environment
-from mxtrain.cluster.rendezvous import Go
-from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.cluster.agent import Agent, Timeouts
+from mxtrain.cluster.environment import NodeSpec, engine_environment
+from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, layout
 from mxtrain.core import errors
 from mxtrain.core.errors import Stop, as_stop
-from mxtrain.train import node_info, stop_requests
+from mxtrain.train import node_info, signals
 
 
-def times(run: Run) -> Times:
-    return Times(run.layout.start_timeout, run.layout.silence_timeout, run.layout.stall_timeout)
+def times(run: Run) -> Timeouts:
+    return Timeouts(run.layout.start_timeout, run.layout.silence_timeout, run.layout.stall_timeout)
 
 
 @contextlib.contextmanager
-def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
+def told(run: Run, cluster: NodeSpec | None) -> Iterator[None]:
     """A block before the roll call: that this node cannot take part, and why, is for all of them to know."""
     try:
         yield
@@ -43,30 +43,30 @@ def told(run: Run, cluster: Cluster | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def joined(
-    run: Run, cluster: Cluster | None, words: dict[str, Any], wishes: Sequence[Stop] = ()
-) -> Iterator[tuple[Run, Group]]:
+    run: Run, cluster: NodeSpec | None, words: dict[str, Any], stop_requests: Sequence[Stop] = ()
+) -> Iterator[tuple[Run, WorkerGroup]]:
     """The run as the roll call has settled it, and its workers, while the block lasts; alone where `cluster` is None.
 
     `words` are what the others have to know of this worker, as `card.of_worker` puts it; `wishes` end its waiting.
     """
     if cluster is None:
-        yield run, ALONE
+        yield run, SINGLE_WORKER
         return
     with agent.join(
-        cluster, words, times(run), wishes
+        cluster, words, times(run), stop_requests
     ) as worker:  # what is raised in here ends all others too
         take_part(cluster, worker.go)
         try:
             yield settled(run, worker.go), worker
         except Stop as stop:
-            if stop in stop_requests.MEANING.values():  # all workers have agreed on it, and have saved
+            if stop in signals.MEANING.values():  # all workers have agreed on it, and have saved
                 worker.finish(stop.exit_code, str(stop))
             raise
         worker.finish()
 
 
 @contextlib.contextmanager
-def helping(run: Run, cluster: Cluster) -> Iterator[Member]:
+def helping(run: Run, cluster: NodeSpec) -> Iterator[Agent]:
     """A scheduler or server among the others; the scheduler also holds their control lines."""
     if cluster.role == "scheduler":
         coordinator.oversee(cluster, times(run), run.layout.min_workers)
@@ -75,7 +75,7 @@ def helping(run: Run, cluster: Cluster) -> Iterator[Member]:
         yield helper
 
 
-def take_part(cluster: Cluster, go: Go) -> None:
+def take_part(cluster: NodeSpec, go: Assignment) -> None:
     """Leave in the environment what ps-lite looks for there."""
     number = unix_sockets.reserve() if go.over_sockets else None
     for name, value in engine_environment(cluster, go, number).items():
@@ -84,16 +84,16 @@ def take_part(cluster: Cluster, go: Go) -> None:
             os.environ[name] = value
 
 
-def settled(run: Run, go: Go) -> Run:
+def settled(run: Run, go: Assignment) -> Run:
     """With as many workers as came, the same micro-batches nevertheless, and from where all of them begin."""
     optim = dataclasses.replace(run.optim, micro_batch=layout.batch_plan(run).micro_batch, accumulate=0)
     placed = dataclasses.replace(run.layout, num_workers=go.num_workers, num_servers=go.num_servers)
-    keep = run.keep
+    output = run.output
     if go.resume_step >= 0:
-        path = directory.path_of(Path(keep.out) / "checkpoints", go.resume_step)
-        keep = dataclasses.replace(keep, resume=str(path))
-    elif keep.resume == "auto":  # what this disk may have, others have not
-        keep = dataclasses.replace(keep, resume="never")
+        path = directory.path_of(Path(output.out) / "checkpoints", go.resume_step)
+        output = dataclasses.replace(output, resume=str(path))
+    elif output.resume == "auto":  # what this disk may have, others have not
+        output = dataclasses.replace(output, resume="never")
     if go.several_disks:  # while one disk has the newest, another may still have only the one before
-        keep = dataclasses.replace(keep, keep_last=max(keep.keep_last, 2))
-    return dataclasses.replace(run, optim=optim, layout=placed, keep=keep)
+        output = dataclasses.replace(output, keep_last=max(output.keep_last, 2))
+    return dataclasses.replace(run, optim=optim, layout=placed, output=output)

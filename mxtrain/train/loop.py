@@ -14,13 +14,13 @@ from typing import Any, Callable
 
 from mxtrain.checkpoint.directory import Checkpoint, Snapshot
 from mxtrain.checkpoint.saver import Saver
-from mxtrain.cluster.worker_group import ALONE, Group
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.optim import early_stop, schedules
 from mxtrain.optim.ema import averaged
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import input_pipeline, state, stop_requests
+from mxtrain.train import input_pipeline, signals, state
 from mxtrain.train import loss_alarm as alarms
 from mxtrain.train.diagnose import diverged, diverged_in_evaluation, lost_weights
 from mxtrain.train.evaluate import evaluate
@@ -39,8 +39,8 @@ def run(
     val: Any | None,
     data: dict[str, Any],
     resume: Checkpoint | None,
-    wishes: list[Stop],
-    group: Group = ALONE,
+    stop_requests: list[Stop],
+    group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
 ) -> None:
     """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint.
@@ -48,7 +48,7 @@ def run(
     All workers of `group` do the same at the same time; those that write keep what comes of it. Before anything does,
     with the first record, comes the time to `begin`.
     """
-    out, num_classes = Path(run.keep.out), len(data["class_names"])
+    out, num_classes = Path(run.output.out), len(data["class_names"])
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
     parts = state.build(run, num_classes, group, is_fresh=resume is None)
@@ -57,22 +57,22 @@ def run(
         logger.info("%s", schedules.nothing_left(run.optim, steps_per_epoch, progress.step))
 
     is_scored = progress.score is not None
-    sinks = open_sinks(run.keep.log, out, num_steps, progress.step, is_scored, group, begin)
+    sinks = open_sinks(run.output.log, out, num_steps, progress.step, is_scored, group, begin)
     feeding = input_pipeline.opened(
         run, train, num_classes, progress.step, num_steps, group, progress.bad_records
     )
-    with sinks as write, Saver(run.keep, group.advance) as saver, feeding as fed:
+    with sinks as write, Saver(run.output, group.heartbeat) as saver, feeding as fed:
         saved, alarm = progress, Alarm()
         while True:
             # Between two steps, in this order: save, end, evaluate.
-            group.tell("step", progress.step)
+            group.report_progress("step", progress.step)
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
             looks = ended or parts.together is group or progress.step % STEPS_APART == 0
-            wish, is_time = stop_requests.agreed(group, wishes, saver.is_time()) if looks else (None, False)
+            wish, is_time = signals.agreed(group, stop_requests, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
-                saver.save(_snapshot(run, parts, progress, data) if group.writes else None)
+                saver.save(_snapshot(run, parts, progress, data) if group.is_writer else None)
                 saved = progress
             unscored = ended and val is not None and progress.score is None
             over = early_stop.is_over(progress.best, run.optim.early_stop)
@@ -81,7 +81,7 @@ def run(
             if wish:
                 raise wish
             if unscored:
-                progress = _scored(run, parts, val, progress, epoch, wishes, write)
+                progress = _scored(run, parts, val, progress, epoch, stop_requests, write)
                 continue
 
             started, step, rate = time.monotonic(), progress.step, rate_of(progress.step)
@@ -102,23 +102,23 @@ def _snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) 
     try:
         return state.snapshot(run, parts, progress, data)
     except Diverged:
-        raise lost_weights(parts, progress, Path(run.keep.out)) from None
+        raise lost_weights(parts, progress, Path(run.output.out)) from None
 
 
 def _scored(
-    run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, wishes: list[Stop], write: Any
+    run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, stop_requests: list[Stop], write: Any
 ) -> Progress:
     """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
     state.meet(parts, progress.step)
     with averaged(parts.ema):
         found = evaluate(
-            run, parts.net, parts.plain_loss, val, parts.contexts, wishes, parts.group, progress.step
+            run, parts.net, parts.plain_loss, val, parts.contexts, stop_requests, parts.group, progress.step
         )
         if found is None:
             return progress
         write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
         if not math.isfinite(found["val_loss"]):
-            raise diverged_in_evaluation(run, parts, val, progress, found["val_loss"], Path(run.keep.out))
+            raise diverged_in_evaluation(run, parts, val, progress, found["val_loss"], Path(run.output.out))
     return progress.scored(found["val_accuracy"])
 
 
@@ -165,7 +165,7 @@ def _tell_or_end(
     """The last step was skipped; as one bad step too many, it is taken once more, to find where it goes wrong."""
     bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad >= most:
-        step, out = progress.step - 1, Path(run.keep.out)
+        step, out = progress.step - 1, Path(run.output.out)
         with input_pipeline.opened(
             run, train, len(data["class_names"]), step, progress.step, parts.group
         ) as again:

@@ -1,6 +1,6 @@
 """What a worker says of itself when a cluster's roll is called: what has to be equal everywhere, and what its disk has.
 
-Owns which flags and files the workers of one run may not differ in. Who compares them is `kv/rollcall.py`.
+Owns which flags and files the workers of one run may not differ in. Who compares them is `cluster/rendezvous.py`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ FOLDER_ID = ".folder"
 
 def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> dict[str, Any]:
     """`data` is what describes the sets in a checkpoint; every host that has the same ones has the same there."""
-    out = Path(run.keep.out)
+    out = Path(run.output.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
     sets = {
         "train": fingerprint.short(train, data[TRAINING_SET]),
         "val": val and fingerprint.short(val, data[VALIDATION_SET]),
     }
-    whole = _checkpoints(run.keep)
+    whole = _checkpoints(run.output)
     return {
         "versions": versions(),
         "config": flags,
@@ -56,12 +56,12 @@ def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> di
     }
 
 
-def _checkpoints(keep: config.Keep) -> dict[int, str]:
+def _checkpoints(output: config.Output) -> dict[int, str]:
     """Steps of the whole ones, and the job that wrote each."""
     try:
-        return directory.whole_steps(Path(keep.out) / "checkpoints")
+        return directory.whole_steps(Path(output.out) / "checkpoints")
     except Stop:
-        if keep.resume == "auto":
+        if output.resume == "auto":
             raise
         return {}  # where --resume says where to begin, nothing has to be there
 

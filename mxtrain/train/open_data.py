@@ -10,7 +10,7 @@ from mxtrain.cluster import environment
 from mxtrain.config import Data, Run, names
 from mxtrain.core.errors import DataError, UsageError, in_code_of
 from mxtrain.data.record_sets import open_set
-from mxtrain.data.user_datasets import GivenBatches, GivenDataset, is_data_loader
+from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 
 
 def open_source(flag: str, source: str, run: Run) -> Any:
@@ -35,10 +35,10 @@ def _judged(flag: str, path: str, given: Any, run: Run) -> Any:
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    return GivenDataset(path, given, flag)
+    return UserDataset(path, given, flag)
 
 
-def _batches(flag: str, path: str, given: Any, run: Run) -> GivenBatches:
+def _batches(flag: str, path: str, given: Any, run: Run) -> UserBatches:
     """A DataLoader's, where a run can be made of them."""
     if flag != "--train":
         raise UsageError(
@@ -67,7 +67,7 @@ def _batches(flag: str, path: str, given: Any, run: Run) -> GivenBatches:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
-    return GivenBatches(path, given, run.optim.batch_size, run.data.image_size)
+    return UserBatches(path, given, run.optim.batch_size, run.data.image_size)
 
 
 def _without_effect(run: Run) -> list[str]:

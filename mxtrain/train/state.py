@@ -1,8 +1,8 @@
 """What a run is made of, how far it has come, and how both survive a stop.
 
 `Parts` are built anew by every process and changed in place by a step; `Progress` is a small value that travels
-with them. Owns what goes into a checkpoint. How it gets to disk safely is `checkpoint.py`'s, which one
-a run goes on from `resume.py`'s.
+with them. Owns what goes into a checkpoint. How it gets to disk safely is `checkpoint/directory.py`'s, which one
+a run goes on from `checkpoint/resume.py`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
-from mxtrain.cluster.worker_group import ALONE, Group, gather, together
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, together
 from mxtrain.config import Run, compressions, layout, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
@@ -26,7 +26,7 @@ from mxtrain.models import losses, running_statistics, sparse_rows, weights
 from mxtrain.optim import early_stop, optimizers, precision
 from mxtrain.optim.early_stop import Best
 from mxtrain.optim.ema import Ema
-from mxtrain.optim.optimizers import OwnNumbers
+from mxtrain.optim.optimizers import ExtraOptimizerState
 from mxtrain.optim.precision import LossScale
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
@@ -44,7 +44,7 @@ class Parts:
     loss: Any
     plain_loss: Any  # without smoothing, as an evaluation tells it
     trainer: Any
-    own_numbers: OwnNumbers
+    own_numbers: ExtraOptimizerState
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
@@ -53,10 +53,14 @@ class Parts:
     clip_value: float
     ema: Ema | None
     teacher: Teacher | None
-    to_pictures: bool  # gradients go back to the pictures, for the statistics of norms that train nothing
+    needs_input_grad: (
+        bool  # gradients go back to the pictures, for the statistics of norms that train nothing
+    )
     seen: running_statistics.Seen
-    group: Group  # all workers
-    together: Group  # those that make a step together: all, or where nobody waits for others this one alone
+    group: WorkerGroup  # all workers
+    together: (
+        WorkerGroup  # those that make a step together: all, or where nobody waits for others this one alone
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +85,11 @@ class Progress:
 
 
 def build(
-    run: Run, num_classes: int, group: Group = ALONE, is_fresh: bool = True, is_trial: bool = False
+    run: Run,
+    num_classes: int,
+    group: WorkerGroup = SINGLE_WORKER,
+    is_fresh: bool = True,
+    is_trial: bool = False,
 ) -> Parts:
     """Everything a first step needs; if not fresh, `restore` is still to bring what a checkpoint holds.
 
@@ -96,7 +104,7 @@ def build(
     if tables:
         server_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
-    own_numbers = OwnNumbers(optimizer)
+    own_numbers = ExtraOptimizerState(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     trainer = open_trainer(
         trained,
@@ -120,7 +128,7 @@ def build(
         clip_value=optim.clip_value,
         ema=Ema(net, optim.ema) if optim.ema else None,
         teacher=distillation.build(run, places),
-        to_pictures=running_statistics.need_gradient_of_pictures(net),
+        needs_input_grad=running_statistics.need_gradient_of_pictures(net),
         seen=running_statistics.Seen(),
         group=group,
         together=together(group, run.layout.kvstore),
@@ -134,16 +142,16 @@ def meet(parts: Parts, step: int) -> None:
     """
     group = parts.group
     parts.trainer.meet()
-    if group.count == 1:
+    if group.world_size == 1:
         return
     if parts.together is not group:
         running_statistics.average(parts.net, parts.seen, group)
     checksum = 0
     for array in weights.of_net(parts.net).values():
         checksum = zlib.crc32(array, checksum)
-    if group.sum([checksum])[0] != checksum * group.count:
+    if group.sum([checksum])[0] != checksum * group.world_size:
         raise RestartMe(
-            f"step {step}: worker {group.number}'s weights are not those of the others; going on from the newest "
+            f"step {step}: worker {group.rank}'s weights are not those of the others; going on from the newest "
             "checkpoint, before they parted"
         )
 
@@ -196,7 +204,7 @@ def _progress(state: dict[str, Any]) -> Progress:
     return Progress(**{**saved, "scale": scale, "best": best, "bad_records": tuple(saved["bad_records"])})
 
 
-def _scored_alike(progress: Progress, group: Group) -> Progress:
+def _scored_alike(progress: Progress, group: WorkerGroup) -> Progress:
     """A step is saved again once it has a score; a death may leave that on some disks and not on others."""
     known = gather(group, [] if progress.score is None else [progress.score])
     if progress.score is None and len(known):

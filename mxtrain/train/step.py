@@ -67,7 +67,7 @@ def train_step(
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
-        parts.group.advance()
+        parts.group.heartbeat()
         for batch, context in wave:
             running.after(context, len(batch.label))
             of_worker += len(batch.label)
@@ -106,7 +106,7 @@ def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> 
     mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
     others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
-    if parts.to_pictures:
+    if parts.needs_input_grad:
         data.attach_grad()
     with mx.autograd.record():
         # The loss is computed in float32 whatever the net runs in.

@@ -123,11 +123,11 @@ def average(group: Any, folder: Path) -> None:
     found, seen = [], running_statistics.Seen()
     for shares in ([8, 0, 24], [0, 5, 0], [0, 0, 0]):
         if any(shares):
-            running.set_data(running.data() * 0 + 2**group.number)
-        seen.num_samples += shares[group.number]
+            running.set_data(running.data() * 0 + 2**group.rank)
+        seen.num_samples += shares[group.rank]
         running_statistics.average(layers, seen, group)
         found.append(running.data().asnumpy().tolist())
-    (folder / f"{group.number}.json").write_text(json.dumps(found))
+    (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
 
 def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path: Path) -> None:
@@ -142,18 +142,18 @@ def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path
 def learn(group: Any, folder: Path) -> None:
     from mxtrain.kvstore.remote import Servers
 
-    layers = net(seed=group.number)  # the servers' are the first one's
+    layers = net(seed=group.rank)  # the servers' are the first one's
     servers = Servers(list(layers.collect_params().values()), built("sgd"), "dist_async", group)
     begun, staleness = weights(layers), []
-    loss_before = sum(backward(layers, step, group.number)[1] for step in range(10))
+    loss_before = sum(backward(layers, step, group.rank)[1] for step in range(10))
     for step in range(100):
-        num_samples, _ = backward(layers, step, group.number)
+        num_samples, _ = backward(layers, step, group.rank)
         staleness.append(servers.push_pull(0.002, 1 / num_samples))
     _, num_updates = servers.save()
-    loss_after = sum(backward(layers, step, group.number)[1] for step in range(10))
+    loss_after = sum(backward(layers, step, group.rank)[1] for step in range(10))
     found = {"losses": [loss_before, loss_after], "staleness": staleness, "num_updates": num_updates}
-    (folder / f"{group.number}.json").write_text(json.dumps(found))
-    np.savez(folder / f"{group.number}.npz", *begun, *weights(layers))
+    (folder / f"{group.rank}.json").write_text(json.dumps(found))
+    np.savez(folder / f"{group.rank}.npz", *begun, *weights(layers))
 
 
 @pytest.mark.parametrize("num_workers", [2, 3])

@@ -30,7 +30,7 @@ def train_on(group: Any, folder: Path) -> None:
 
     store = open_store("dist_async")
     store.init(0, mx.nd.ones((4,)))
-    if group.number == 0:
+    if group.rank == 0:
         store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5))
     group.sum(0)
     weight = mx.nd.zeros((4,))
@@ -38,7 +38,7 @@ def train_on(group: Any, folder: Path) -> None:
         store.push(0, mx.nd.zeros((4,)))
         store.pull(0, out=weight)
         weight.wait_to_read()
-        group.tell("training", 0)
+        group.report_progress("training", 0)
         (folder / "trained").touch()
         time.sleep(0.01)
 
@@ -49,7 +49,7 @@ def fail_to_update(group: Any, folder: Path) -> None:
 
     store = open_store("dist_async")
     store.init(0, mx.nd.ones((4,)))
-    if group.number == 0:
+    if group.rank == 0:
         store.set_optimizer(mx.optimizer.Optimizer())  # which has no update
     group.sum(0)
     store.push(0, mx.nd.ones((4,)))

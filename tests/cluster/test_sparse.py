@@ -132,7 +132,7 @@ def push_rows(group: Any, folder: Path) -> None:
     layer = SparseEmbedding(20_000, 16, init=mx.init.One())
     layer.initialize()
     servers = Servers([layer.weight], mx.optimizer.SGD(learning_rate=1.0), "dist_sync", group)
-    ids = mx.nd.arange(10) + 5 * group.number  # half of them are the other worker's too
+    ids = mx.nd.arange(10) + 5 * group.rank  # half of them are the other worker's too
     before = sum(num_bytes())
     for _ in range(3):
         with mx.autograd.record():
@@ -142,7 +142,7 @@ def push_rows(group: Any, folder: Path) -> None:
     moved = sum(num_bytes()) - before
     servers.save()
     found = {"moved": moved, "rows": layer.weight.data()[:20, 3].asnumpy().tolist()}
-    (folder / f"{group.number}.json").write_text(json.dumps(found))
+    (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
 
 def test_rows_travel_and_those_of_both_workers_add_up(

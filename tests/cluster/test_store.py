@@ -40,7 +40,7 @@ def sum_gradients(group: Any, folder: Path) -> None:
     from mxtrain.kvstore.store import open_trainer
     from mxtrain.runtime import mx
 
-    mx.random.seed(group.number)
+    mx.random.seed(group.rank)
     places = [mx.cpu(0), mx.cpu(1)]
     shared, alone = net(places), net([mx.cpu()])
     parameters, twins = (list(layers.collect_params().values()) for layers in (shared, alone))
@@ -49,9 +49,9 @@ def sum_gradients(group: Any, folder: Path) -> None:
         twin.set_data(parameter.data(places[0]))
     differences = []
     for step in range(3):
-        pictures = np.random.default_rng(step).normal(size=(group.count, len(places), 2, 16, 5, 5))
+        pictures = np.random.default_rng(step).normal(size=(group.world_size, len(places), 2, 16, 5, 5))
         for device, place in enumerate(places):
-            backward(shared, pictures[group.number, device], place)
+            backward(shared, pictures[group.rank, device], place)
         trainer.begin()
         trainer.finish()
         backward(alone, pictures.reshape(-1, *pictures.shape[3:]), mx.cpu())
@@ -66,7 +66,7 @@ def sum_gradients(group: Any, folder: Path) -> None:
         "at home": all(at_home),
         "cuts": sum(bucket.pieces[0].start > 0 for bucket in gradients.buckets),
     }
-    (folder / f"{group.number}.json").write_text(json.dumps(found))
+    (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
 
 @pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.slow)])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.cluster.worker_group import Alone
-from mxtrain.data.user_datasets import GivenDataset
+from mxtrain.cluster.worker_group import SingleWorker
+from mxtrain.data.user_datasets import UserDataset
 from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.train import build_net
@@ -20,16 +20,16 @@ NUM_SAMPLES, STEP = 32, 7
 FLAGS = "--image-size 16 --batch-size 48"
 
 
-class Listening(Alone):
+class Listening(SingleWorker):
     """Notes every sign of progress."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
 
-    def tell(self, phase: str, step: int) -> None:
+    def report_progress(self, phase: str, step: int) -> None:
         self.told.append((phase, step))
 
-    def advance(self) -> None:
+    def heartbeat(self) -> None:
         self.told.append(self.told[-1])
 
 
@@ -56,7 +56,7 @@ def evaluated(
     net.initialize(ctx=contexts)
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
-    records = GivenDataset("own", user_data.dataset(NUM_SAMPLES))
+    records = UserDataset("own", user_data.dataset(NUM_SAMPLES))
     found = evaluate(run, net, loss, records, contexts, group=group, step=STEP)
     assert found is not None
     return found, net.sizes, group.told

@@ -34,7 +34,7 @@ def test_mxnet_takes_the_openblas_that_the_door_has_loaded(
     libraries, name, left = answer(LOADED, **environment)
     assert libraries == [str(kernels._path())] and left == asked
     # In a process of its own: where mxnet is loaded already, so is its OpenBLAS, and has chosen.
-    foretold = "from mxtrain import kernels; answer = kernels.openblas().used"
+    foretold = "from mxtrain.core import kernels; answer = kernels.openblas().used"
     assert name == answer(foretold, **environment)
     if asked in ("Prescott", "Nehalem"):
         assert name == asked

@@ -46,7 +46,7 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     run = run_of(packed, out, flags)
     records = open_records(packed)
     data = resume.describe(records, None, [str(k) for k in range(CLASSES)])
-    loop.run(run, records, None, data, resume.find(run, data), wishes=[])
+    loop.run(run, records, None, data, resume.find(run, data), stop_requests=[])
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
 

@@ -14,7 +14,7 @@ from mxtrain.config import checks
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import mix
 from mxtrain.data.loader import Request
-from mxtrain.data.user_datasets import GivenBatches, GivenDataset
+from mxtrain.data.user_datasets import UserBatches, UserDataset
 from mxtrain.runtime import mx
 from mxtrain.train.open_data import open_source
 
@@ -52,7 +52,7 @@ def test_gluons_image_folder_brings_its_names_and_its_labels_unread(tmp_path: Pa
         (tmp_path / name).mkdir()
         for number in range(2):
             cv2.imwrite(str(tmp_path / name / f"{number}.png"), np.full((5, 6, 3), level, np.uint8))
-    records = GivenDataset("folder", mx.gluon.data.vision.ImageFolderDataset(str(tmp_path)))
+    records = UserDataset("folder", mx.gluon.data.vision.ImageFolderDataset(str(tmp_path)))
     assert records.class_names == ["ape", "bee"]
     assert records.labels().tolist() == [0, 0, 1, 1]
     assert (records.read(3).payload == 200).all()
@@ -132,7 +132,7 @@ PICTURES, LABELS = np.zeros((16, 3, 24, 24)), np.zeros(16)
 )
 def test_batches_of_another_form_are_refused(batch: Any, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        next(iter(GivenBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
+        next(iter(UserBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
     assert str(refused.value).startswith("--train mine:loader: ") and words in str(refused.value)
 
 
@@ -146,7 +146,7 @@ def test_batches_that_are_no_steps_are_refused() -> None:
 def test_pictures_that_were_transformed_are_refused() -> None:
     transformed = mx.gluon.data.ArrayDataset(np.zeros((2, 3, 8, 8), np.float32), np.zeros(2))
     with pytest.raises(UsageError, match="before any transform"):
-        GivenDataset("mine", transformed).read(0)
+        UserDataset("mine", transformed).read(0)
 
 
 def test_processes_are_refused_before_mxnet_loads(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_bfloat16_is_float32_but_for_rounding(
 def test_every_operator_takes_one_type_in_float16() -> None:
     """There are no kernels on CPU, but types are settled without them: weights are float32, as in training."""
     code = (
-        f"from mxtrain.runtime import mx; from mxtrain.train import precision; from {__name__} import NETS\n"
+        f"from mxtrain.runtime import mx; from mxtrain.optim import precision; from {__name__} import NETS\n"
         "precision.enable('fp16')\n"
         "for name, build in NETS.items():\n"
         "    output = build()(mx.sym.var('data'))\n"

@@ -223,7 +223,10 @@ def test_a_broken_mxnet_is_one_line_with_a_cure(case: str, tmp_path: Path) -> No
         metadata = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    code = "from mxtrain import errors, runtime; raise SystemExit(errors.one_line('x', runtime.load))"
+    code = (
+        "from mxtrain import runtime; from mxtrain.core import errors\n"
+        "raise SystemExit(errors.one_line('x', runtime.load))"
+    )
     done = run(code, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -258,7 +261,10 @@ exec "$@"
 )
 def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: Path) -> None:
     assert shutil.which("unshare")
-    code = "from mxtrain import errors, runtime; raise SystemExit(errors.one_line('x', runtime.load))"
+    code = (
+        "from mxtrain import runtime; from mxtrain.core import errors\n"
+        "raise SystemExit(errors.one_line('x', runtime.load))"
+    )
     script = WITHOUT_LIBRARIES.replace("$2)", f"{hidden})")
     done = subprocess.run(
         ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), hidden, sys.executable, "-c", code],
@@ -272,7 +278,7 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
 
 @pytest.mark.system
 def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
-    code = "from mxtrain import kernels, machine; print(machine.missing_libraries(), kernels.openblas().used)"
+    code = "from mxtrain.core import kernels, machine; print(machine.missing_libraries(), kernels.openblas().used)"
     script = WITHOUT_LIBRARIES.replace("$2)", "libquadmath.so*)")
     line = ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), "", sys.executable, "-c", code]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -53,7 +53,7 @@ def advance(
 
 
 def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
-    return directory.write(Path(run.keep.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
+    return directory.write(Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_going_on_with_more_devices(tmp_path: Path) -> None:
 class Two:
     """A worker whose only colleague's disk has `theirs`: a score or none."""
 
-    number, count, writes, local_workers, job = 1, 2, True, 2, ""
+    rank, world_size, is_writer, local_workers, job = 1, 2, True, 2, ""
 
     def __init__(self, *theirs: float):
         self.tells = [np.array([len(theirs)]), np.array(theirs)]  # how many numbers, then which
@@ -134,7 +134,7 @@ class Two:
         told = self.tells.pop(0)
         return values + np.pad(told, (0, len(values) - len(told)))
 
-    def tell(self, phase: str, step: int) -> None: ...
+    def report_progress(self, phase: str, step: int) -> None: ...
 
 
 def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
     "flags", ["", "--model cifar_resnet20_v1", "--freeze 0.*,1.*,3.*,4.*", "--freeze *.beta"]
 )
 def test_elsewhere_no_gradient_goes_back_to_the_pictures(flags: str) -> None:
-    assert not parts_of(FLAGS + flags).to_pictures
+    assert not parts_of(FLAGS + flags).needs_input_grad
 
 
 def test_gradients_that_add_up_in_a_users_net_are_of_one_step_here() -> None:

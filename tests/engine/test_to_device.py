@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.loader import Loader, LoaderOptions, Request
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import open_records
 from mxtrain.runtime import mx
@@ -19,22 +19,24 @@ SIZE, COUNT = 16, 24
 
 
 @pytest.fixture(scope="module")
-def fill(tmp_path_factory: pytest.TempPathFactory) -> Fill:
+def fill(tmp_path_factory: pytest.TempPathFactory) -> SampleAssembly:
     path, rng = tmp_path_factory.mktemp("records") / "some.rec", np.random.default_rng(0)
     with RecordWriter(path) as writer:
         for key in range(COUNT):
             small = rng.integers(0, 256, (6, 8, 3), np.uint8)
             writer.write(key, float(key % 3), cv2.imencode(".jpg", cv2.resize(small, (40, 30)))[1].tobytes())
-    return Fill(open_records(path), train_transform("resized_crop+flip", SIZE), seed=3)
+    return SampleAssembly(open_records(path), train_transform("resized_crop+flip", SIZE), seed=3)
 
 
-def batches(fill: Fill, kind: str, dtype: str) -> Loader:
+def batches(fill: SampleAssembly, kind: str, dtype: str) -> Loader:
     requests = [Request(0, position, 0, np.arange(8) + 8 * position) for position in range(3)]
-    return Loader(fill, (3, SIZE, SIZE), requests, Way(kind, "2"), dtype)
+    return Loader(fill, (3, SIZE, SIZE), requests, LoaderOptions(kind, "2"), dtype)
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_mxnet_reads_a_batch_where_the_loader_put_it_and_it_stays_writable(fill: Fill, kind: str) -> None:
+def test_mxnet_reads_a_batch_where_the_loader_put_it_and_it_stays_writable(
+    fill: SampleAssembly, kind: str
+) -> None:
     with batches(fill, kind, "float32") as loader:
         for batch in loader:
             there = to_context(batch.data, mx.cpu())
@@ -47,7 +49,7 @@ def test_mxnet_reads_a_batch_where_the_loader_put_it_and_it_stays_writable(fill:
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_bytes_normalised_on_a_device_are_what_the_loader_makes(fill: Fill, kind: str) -> None:
+def test_bytes_normalised_on_a_device_are_what_the_loader_makes(fill: SampleAssembly, kind: str) -> None:
     with batches(fill, "threads", "float32") as of_host, batches(fill, kind, "uint8") as of_device:
         for expected, batch in zip(of_host, of_device):
             assert batch.data.dtype == np.uint8

@@ -16,10 +16,10 @@ import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data import images, order
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.jpeg import BadPicture, Box
-from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.loader import Loader, LoaderOptions, Request
 from mxtrain.data.records import Records, index_path, open_records
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
@@ -162,8 +162,8 @@ def loaded(records: Records, positions: list[int]) -> list:
         Request(0, place, 0, samples)
         for place, samples in enumerate(order.micro_batches(np.array(positions, np.int64), 4))
     ]
-    fill = Fill(records, TRANSFORM, seed=0)
-    with Loader(fill, (3, SIZE, SIZE), requests, Way(kind="threads", workers="2")) as loader:
+    fill = SampleAssembly(records, TRANSFORM, seed=0)
+    with Loader(fill, (3, SIZE, SIZE), requests, LoaderOptions(kind="threads", workers="2")) as loader:
         return list(zip(requests, loader))
 
 

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator
 
 from mxtrain import fit, runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Keep, Layout, Run
+from mxtrain.config import Layout, Output, Run
 from mxtrain.train import join, node_info
 from tests.e2e.conftest import ROOT
 
@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def _node(folder: str, work: str) -> None:
-    run = Run(layout=Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS), keep=Keep(out=folder))
+    run = Run(layout=Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS), output=Output(out=folder))
     place = environment.of_environment(os.environ, run)
     assert place is not None
     if place.role != "worker":

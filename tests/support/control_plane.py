@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, Callable
 
 from mxtrain.cluster import agent, coordinator
-from mxtrain.cluster.agent import Member, Times
-from mxtrain.cluster.environment import LOOPBACK, Cluster
+from mxtrain.cluster.agent import Agent, Timeouts
+from mxtrain.cluster.environment import LOOPBACK, NodeSpec
 from mxtrain.core import errors
-from mxtrain.train import stop_requests
+from mxtrain.train import signals
 
-PATIENT = Times(start=20, silence=10, stall=20)  # of tests that are not about time
+PATIENT = Timeouts(start=20, silence=10, stall=20)  # of tests that are not about time
 NAMES = ("scheduler", "server-0", "worker-0", "worker-1")
 FORK = multiprocessing.get_context(
     "fork"
 )  # importing numpy anew in each process would be most of the tests' time
-Script = Callable[[Member], None]
+Script = Callable[[Agent], None]
 
 
 def free_port() -> int:
@@ -33,19 +33,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def place(name: str, port: int, num_workers: int = 2, **changes: Any) -> Cluster:
+def place(name: str, port: int, num_workers: int = 2, **changes: Any) -> NodeSpec:
     role = name.split("-")[0]
     fields = {"token": "secret", "generation": 0, "num_servers": 1, **changes}
-    return Cluster(
+    return NodeSpec(
         role=role, root=LOOPBACK, port=port, num_workers=num_workers, node_host=LOOPBACK, name=name, **fields
     )
 
 
-def wait(me: Member) -> None:
+def wait(me: Agent) -> None:
     time.sleep(60)
 
 
-def finish(me: Member) -> None:
+def finish(me: Agent) -> None:
     me.finish()
 
 
@@ -55,9 +55,9 @@ class Node:
     def __init__(
         self,
         folder: Path,
-        cluster: Cluster,
+        cluster: NodeSpec,
         script: Script | None = None,
-        times: Times = PATIENT,
+        times: Timeouts = PATIENT,
         card: dict[str, Any] | None = None,
         min_workers: int = 0,
         heeds_signals: bool = False,
@@ -70,8 +70,8 @@ class Node:
         def command() -> None:
             if cluster.role == "scheduler":
                 coordinator.oversee(cluster, times, min_workers)
-            heeded = stop_requests.wishes() if heeds_signals else contextlib.nullcontext(())
-            with heeded as wishes, agent.join(cluster, card or {}, times, wishes) as me:
+            heeded = signals.stop_requests() if heeds_signals else contextlib.nullcontext(())
+            with heeded as stop_requests, agent.join(cluster, card or {}, times, stop_requests) as me:
                 script(me)
 
         def main() -> None:

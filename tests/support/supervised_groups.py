@@ -37,7 +37,7 @@ exec(sys.argv[1])
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from mxtrain.launch.attempt import Patience
+from mxtrain.launch.attempt import GracePeriod
 from mxtrain.launch.plan import Process
 from mxtrain.launch.supervisor import Policy, checkpoints, supervise
 out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
@@ -47,7 +47,7 @@ def group(life):
         Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
         for name, code in zip(names, codes)
     ]
-patience = Patience(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
+patience = GracePeriod(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
 policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience, out=out)
 sys.exit(supervise(group, policy))
 """

@@ -8,9 +8,9 @@ import itertools
 from benchmarks.loader import protocol
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
 from mxtrain.data import order
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.loader import Loader, LoaderOptions, Request
 from mxtrain.data.records import open_records
 from mxtrain.runtime import mx
 
@@ -25,8 +25,8 @@ def run(kind: str) -> None:
                 order.micro_batches(order.epoch_order(len(records), 0, epoch), BATCH_SIZE)
             )
         )
-        fill = Fill(records, train_transform("resized_crop+flip", SIZE), seed=0)
-        way = Way(kind, str(options.workers))
+        fill = SampleAssembly(records, train_transform("resized_crop+flip", SIZE), seed=0)
+        way = LoaderOptions(kind, str(options.workers))
         with Loader(fill, (3, SIZE, SIZE), requests, way, options.batch) as loader:
             for batch in loader:
                 yield mx.nd.from_numpy(batch.data[:], zero_copy=True)

@@ -47,7 +47,7 @@ from mxtrain.checkpoint import directory
 for limit in (0, 1, 100, 1000, 4000, 4072):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
-        checkpoint.write(Path(sys.argv[1]), snapshot(2))
+            directory.write(Path(sys.argv[1]), snapshot(2))
     except UsageError as error:
         print(error)
 """

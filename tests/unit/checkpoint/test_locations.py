@@ -35,7 +35,7 @@ def test_every_path_is_whole_and_reads_back_the_same(here: Path) -> None:
     assert run.data.train == f"{here}/a.rec,{here}/b/train-*.rec"
     assert (run.data.val, run.data.cache_dir) == (f"{here}/v.rec", "/c")
     assert (run.model.pretrained, run.model.teacher) == (f"{here}/w.params", f"{here.parent}/teacher")
-    assert (run.keep.out, run.keep.resume) == (f"{here}/runs/b", f"{here}/runs/a/checkpoints/step-1")
+    assert (run.output.out, run.output.resume) == (f"{here}/runs/b", f"{here}/runs/a/checkpoints/step-1")
     (here / "run.yaml").write_text(config.to_yaml(run))
     assert config.read(here / "run.yaml") == run == locations.absolute(run)
 
@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_said_in_a_list_of_files_is_not(
     (here / name).mkdir()
     monkeypatch.chdir(here / name)
     run = locations.absolute(config.parse(["--train", "a.rec", "--out", "o"]))
-    assert (run.data.train, run.keep.out) == ("a.rec", f"{here}/{name}/o")
+    assert (run.data.train, run.output.out) == ("a.rec", f"{here}/{name}/o")
 
 
 def write(folder: Path, word: str) -> None:

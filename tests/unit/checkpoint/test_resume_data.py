@@ -27,7 +27,9 @@ def described(train: Path, val: Path | None = None) -> dict[str, Any]:
 def save(run: config.Run, data: dict[str, Any]) -> Path:
     arrays = {"weight": np.ones(3, np.float32)}
     state = {"config": config.to_flat(run), **data}
-    return directory.write(Path(run.keep.out) / "checkpoints", Snapshot(5, {"weights.params": arrays}, state))
+    return directory.write(
+        Path(run.output.out) / "checkpoints", Snapshot(5, {"weights.params": arrays}, state)
+    )
 
 
 @pytest.mark.parametrize("explicit", [False, True])

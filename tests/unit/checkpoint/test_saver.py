@@ -13,7 +13,7 @@ import pytest
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.saver import Saver
-from mxtrain.config import Keep
+from mxtrain.config import Output
 from mxtrain.core.errors import Diverged, Stopped, UsageError
 
 
@@ -34,9 +34,9 @@ def snapshot(step: int, arrays: dict[str, Any] | None = None) -> Snapshot:
     return Snapshot(step, {"weights.params": arrays or {"a": np.ones(3, np.float32)}}, {"score": None})
 
 
-def keep(tmp_path: Path, **flags: Any) -> Keep:
+def keep(tmp_path: Path, **flags: Any) -> Output:
     (tmp_path / "metrics.jsonl").touch()
-    return Keep(out=str(tmp_path), **flags)
+    return Output(out=str(tmp_path), **flags)
 
 
 def steps(tmp_path: Path) -> list[int]:

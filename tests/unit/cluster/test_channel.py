@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxtrain.cluster.channel import HEADER, MAGIC, MAX_JSON_BYTES, Closed, Line, Malformed, Message
+from mxtrain.cluster.channel import HEADER, MAGIC, MAX_JSON_BYTES, Channel, Closed, Malformed, Message
 
 MAX_RAW = 1 << 20
 TEXT = b'{"kind": "sum", "number": 3}'
@@ -20,17 +20,17 @@ FRAME = HEADER.pack(MAGIC, len(TEXT), 3) + TEXT + MESSAGE[1]
 
 
 @contextlib.contextmanager
-def connected(max_raw_bytes: int = MAX_RAW) -> Iterator[tuple[socket.socket, Line]]:
+def connected(max_raw_bytes: int = MAX_RAW) -> Iterator[tuple[socket.socket, Channel]]:
     """A plain socket, and a line at its other end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         plain = socket.create_connection(listener.getsockname(), timeout=5)
-        line = Line(listener.accept()[0], max_raw_bytes)
+        line = Channel(listener.accept()[0], max_raw_bytes)
     with plain:
         yield plain, line
     line.close()
 
 
-def next_messages(line: Line) -> list[Message]:
+def next_messages(line: Channel) -> list[Message]:
     assert select.select([line], [], [], 5)[0]
     return line.receive()
 

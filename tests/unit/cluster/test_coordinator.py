@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from mxtrain.cluster import agent
-from mxtrain.cluster.agent import Member, Times
+from mxtrain.cluster.agent import Agent, Timeouts
 from mxtrain.core.errors import DataError
 from mxtrain.report import writers
 from tests.support import control_plane
 
-HASTY = Times(start=10, silence=1.0, stall=20)
+HASTY = Timeouts(start=10, silence=1.0, stall=20)
 
 
 def all_but(name: str) -> list[str]:
@@ -30,9 +30,9 @@ def all_but(name: str) -> list[str]:
 def busy(folder: Path) -> dict[str, control_plane.Script]:
     """Workers that add up numbers until they are ended, and say when they have begun."""
 
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         for step in range(100_000):
-            me.tell("step", step)
+            me.report_progress("step", step)
             me.sum([step])
             (folder / f"{me.name}.busy").touch()
             time.sleep(0.01)
@@ -49,12 +49,12 @@ def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> 
     port, mine = control_plane.free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
     large = np.random.default_rng(0).random((512, 512))  # 2 MB
 
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         for _ in range(20):
-            total = me.sum(mine[me.number])
+            total = me.sum(mine[me.rank])
         np.save(tmp_path / f"{me.name}.npy", total)
-        assert (me.sum(large * me.number) == large + large * 2).all()
-        assert me.count == 3
+        assert (me.sum(large * me.rank) == large + large * 2).all()
+        assert me.world_size == 3
         me.finish()
 
     names = ["worker-2", "worker-10", "server-0", "worker-1", "scheduler"]
@@ -107,14 +107,14 @@ def test_a_freeze_ends_the_others_and_a_thaw_ends_the_frozen(tmp_path: Path) -> 
 
 
 def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path) -> None:
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         (tmp_path / me.name).touch()
         while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
         me.finish()
 
     job = control_plane.start(
-        tmp_path, {"worker-0": work, "worker-1": work}, times=Times(start=10, silence=1.5, stall=1.5)
+        tmp_path, {"worker-0": work, "worker-1": work}, times=Timeouts(start=10, silence=1.5, stall=1.5)
     )
     control_plane.when(tmp_path / "worker-0")
     for frozen, seconds in (([job["worker-1"]], 0.5), (list(job.values()), 2.0)):
@@ -128,23 +128,23 @@ def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path)
     assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
 
 
-def hang_in_the_pull(me: Member) -> None:
-    me.tell("pull", 7)
+def hang_in_the_pull(me: Agent) -> None:
+    me.report_progress("pull", 7)
     time.sleep(60)
 
 
-def keep_going(me: Member) -> None:
+def keep_going(me: Agent) -> None:
     for step in range(10_000):
-        me.tell("step", step)
+        me.report_progress("step", step)
         time.sleep(0.01)
 
 
-def come_to_a_sum(me: Member) -> None:
+def come_to_a_sum(me: Agent) -> None:
     me.sum([1.0])
 
 
 def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
-    times = Times(start=10, silence=10, stall=1.0)
+    times = Timeouts(start=10, silence=10, stall=1.0)
     others = {"going on": keep_going, "waiting": come_to_a_sum, "done": control_plane.finish}
     running = [
         control_plane.start(tmp_path, {"worker-0": other, "worker-1": hang_in_the_pull}, times=times)
@@ -159,23 +159,23 @@ def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: Path) -> None:
-    def imports(me: Member) -> None:
+    def imports(me: Agent) -> None:
         time.sleep(1.5)
-        me.tell("start", -1)
+        me.report_progress("start", -1)
         time.sleep(1.5)
-        me.tell("step", 0)
+        me.report_progress("step", 0)
         me.sum([1.0])
         me.finish()
 
-    def hangs_in_its_imports(me: Member) -> None:
+    def hangs_in_its_imports(me: Agent) -> None:
         time.sleep(60)
 
-    def quick(me: Member) -> None:
-        me.tell("step", 0)
+    def quick(me: Agent) -> None:
+        me.report_progress("step", 0)
         me.sum([1.0])
         me.finish()
 
-    times = Times(start=2.5, silence=10, stall=0.5)
+    times = Timeouts(start=2.5, silence=10, stall=0.5)
     slow, hanging = (
         control_plane.start(tmp_path, {"worker-0": quick, "worker-1": work}, times=times)
         for work in (imports, hangs_in_its_imports)
@@ -188,11 +188,11 @@ def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: P
 
 
 def test_a_worker_that_hangs_before_its_first_step_is_said_to(tmp_path: Path) -> None:
-    def builds(me: Member) -> None:
-        me.tell("start", -1)
+    def builds(me: Agent) -> None:
+        me.report_progress("start", -1)
         time.sleep(60)
 
-    times = Times(start=1.0, silence=10, stall=0.5)
+    times = Timeouts(start=1.0, silence=10, stall=0.5)
     job = control_plane.start(
         tmp_path, {"worker-0": lambda me: me.sum([1.0]), "worker-1": builds}, times=times
     )
@@ -204,25 +204,25 @@ def test_a_worker_that_hangs_before_its_first_step_is_said_to(tmp_path: Path) ->
 def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
     tmp_path: Path,
 ) -> None:
-    def slow(me: Member) -> None:
+    def slow(me: Agent) -> None:
         for step in range(10):
-            me.tell("evaluation", step)
+            me.report_progress("evaluation", step)
             time.sleep(0.3)
         me.sum([1.0])
         time.sleep(0.3)
         me.finish()
 
-    def quick(me: Member) -> None:
+    def quick(me: Agent) -> None:
         me.sum([1.0])
         time.sleep(0.3)  # into a beat after the long wait
         me.finish()
 
-    job = control_plane.start(tmp_path, {"worker-0": quick, "worker-1": slow}, times=Times(10, 10, 0.7))
+    job = control_plane.start(tmp_path, {"worker-0": quick, "worker-1": slow}, times=Timeouts(10, 10, 0.7))
     assert set(control_plane.codes(job, 9).values()) == {0}, [node.said for node in job.values()]
 
 
 def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> None:
-    def stop(me: Member) -> None:
+    def stop(me: Agent) -> None:
         me.finish(143, "stopped by SIGTERM")
 
     job = control_plane.start(tmp_path, {"worker-0": stop, "worker-1": stop})
@@ -231,7 +231,7 @@ def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> Non
 
 
 def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> None:
-    def fail(me: Member) -> None:
+    def fail(me: Agent) -> None:
         raise DataError("a.rec: record 7 is damaged; pack it again")
 
     job = control_plane.start(tmp_path, {"worker-1": fail, **{"worker-0": control_plane.wait}})
@@ -241,7 +241,7 @@ def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> N
 
 
 def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
-    def write(me: Member) -> None:
+    def write(me: Agent) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # EFBIG, as ENOSPC
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         sink = writers.JsonLines(tmp_path / "metrics.jsonl", 0, False)
@@ -257,7 +257,7 @@ def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
 
 
 def test_a_bug_keeps_its_traceback_where_it_is(tmp_path: Path) -> None:
-    def bug(me: Member) -> None:
+    def bug(me: Agent) -> None:
         raise ZeroDivisionError("two\nlines")
 
     job = control_plane.start(tmp_path, {"worker-1": bug, "worker-0": come_to_a_sum})
@@ -268,14 +268,14 @@ def test_a_bug_keeps_its_traceback_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_sum_that_a_finished_worker_will_not_come_to(tmp_path: Path) -> None:
-    job = control_plane.start(tmp_path, {"worker-1": come_to_a_sum}, times=Times(10, 2, 10))
+    job = control_plane.start(tmp_path, {"worker-1": come_to_a_sum}, times=Timeouts(10, 2, 10))
     assert set(control_plane.codes(job, 4).values()) == {75}
     assert "worker-0 (" in job["server-0"].said and "finished while worker-1" in job["server-0"].said
 
 
 def test_sums_of_different_sizes_end_the_job(tmp_path: Path) -> None:
     job = control_plane.start(
-        tmp_path, {f"worker-{n}": lambda me: me.sum([0.0] * (me.number + 1)) for n in (0, 1)}
+        tmp_path, {f"worker-{n}": lambda me: me.sum([0.0] * (me.rank + 1)) for n in (0, 1)}
     )
     assert set(control_plane.codes(job, 4).values()) == {75}
     assert "another worker has more or fewer" in job["server-0"].said
@@ -284,11 +284,11 @@ def test_sums_of_different_sizes_end_the_job(tmp_path: Path) -> None:
 def test_a_process_that_holds_pythons_lock_leaves_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lock_up(me: Member) -> None:
+    def lock_up(me: Agent) -> None:
         ctypes.PyDLL(None).sleep(60)
 
     monkeypatch.setattr(agent, "LOCKED_SECONDS", 1.0)
-    times = Times(start=10, silence=0.5, stall=20)
+    times = Timeouts(start=10, silence=0.5, stall=20)
     job = control_plane.start(tmp_path, {"worker-1": lock_up, "worker-0": come_to_a_sum}, times=times)
     found = control_plane.codes(job, 8)
     assert found.pop("worker-1") == 1
@@ -297,7 +297,7 @@ def test_a_process_that_holds_pythons_lock_leaves_too(
 
 
 def test_nobody_reads_stderr_and_yet_it_leaves(tmp_path: Path) -> None:
-    def block(me: Member) -> None:
+    def block(me: Agent) -> None:
         _, full = os.pipe()
         os.dup2(full, 2)
         os.set_blocking(2, False)
@@ -318,7 +318,7 @@ def test_nobody_reads_stderr_and_yet_it_leaves(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_does_not_keep_the_line_of_the_dead(tmp_path: Path) -> None:
-    def fork_and_die(me: Member) -> None:
+    def fork_and_die(me: Agent) -> None:
         if os.fork() == 0:
             time.sleep(5)
             os._exit(0)

@@ -13,13 +13,13 @@ from typing import Any, Iterator
 
 import pytest
 
-from mxtrain.cluster.agent import Member, Times
+from mxtrain.cluster.agent import Agent, Timeouts
 from mxtrain.cluster.channel import HEADER, MAGIC
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core.errors import DataError
 from tests.support import control_plane
 
-SHORT = Times(start=1.0, silence=5, stall=5)
+SHORT = Timeouts(start=1.0, silence=5, stall=5)
 
 
 def some(folder: Path, port: int, *names: str, **common: Any) -> dict[str, control_plane.Node]:
@@ -54,7 +54,7 @@ STRANGERS = {
 
 
 def test_strangers_are_shown_out_and_the_job_goes_on(tmp_path: Path) -> None:
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
         me.finish()
@@ -105,8 +105,8 @@ def is_closed(line: socket.socket) -> bool:
     ("changes", "code", "reason"),
     [
         ({"token": "guessed"}, 2, "is of another job"),
-        ({"token": "another's", "has_lived": True}, 75, "is of another job"),
-        ({"num_workers": 4, "has_lived": True}, 75, "is told of [4, 1]"),
+        ({"token": "another's", "is_restart": True}, 75, "is of another job"),
+        ({"num_workers": 4, "is_restart": True}, 75, "is told of [4, 1]"),
         ({"generation": 3}, 75, "life 3"),
         ({"num_workers": 3}, 2, "is told of [3, 1] workers and servers, the scheduler of [2, 1]"),
         ({"name": "worker-1"}, 75, "comes as a second worker-1"),
@@ -117,7 +117,7 @@ def is_closed(line: socket.socket) -> bool:
 def test_who_does_not_belong_is_refused_and_the_job_not_touched(
     tmp_path: Path, changes: dict[str, Any], code: int, reason: str
 ) -> None:
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         (tmp_path / me.name).touch()
         while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
@@ -139,7 +139,9 @@ def test_who_is_missing_is_named(tmp_path: Path) -> None:
     job = some(tmp_path, port, "scheduler", "server-0", "worker-0", times=SHORT)
     later = {
         "scheduler": control_plane.Node(
-            tmp_path, control_plane.place("scheduler", control_plane.free_port(), has_lived=True), times=SHORT
+            tmp_path,
+            control_plane.place("scheduler", control_plane.free_port(), is_restart=True),
+            times=SHORT,
         )
     }
     assert set(control_plane.codes(job, 5).values()) == {2}
@@ -162,14 +164,14 @@ def test_no_scheduler_and_no_control_line(tmp_path: Path) -> None:
         connection, _ = listener.accept()
         connection.sendall(b"220 mail.example.org ESMTP\r\n")
         later = control_plane.Node(
-            tmp_path, control_plane.place("worker-0", listener.getsockname()[1], has_lived=True), times=SHORT
+            tmp_path, control_plane.place("worker-0", listener.getsockname()[1], is_restart=True), times=SHORT
         )
         other_connection, _ = listener.accept()
         other_connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         mute = control_plane.Node(
             tmp_path,
             control_plane.place("server-0", listener.getsockname()[1]),
-            times=Times(1.2, silence=0.8, stall=5),
+            times=Timeouts(1.2, silence=0.8, stall=5),
         )
         assert later.code(4) == 75 and "is no scheduler of mxtrain" in later.said
         assert lost.code(4) == 2 and "is no scheduler of mxtrain" in lost.said
@@ -192,7 +194,7 @@ def test_a_signal_ends_the_waiting_for_the_others(tmp_path: Path, has_scheduler:
 
 
 def test_a_reason_is_one_line_of_bounded_length_whoever_wrote_it(tmp_path: Path) -> None:
-    def fail(me: Member) -> None:
+    def fail(me: Agent) -> None:
         raise DataError("\x1b[31mred\n" + "long" * 300_000)
 
     job = control_plane.start(tmp_path, {"worker-1": fail, "worker-0": control_plane.wait})
@@ -314,14 +316,14 @@ class Cable:
 def wired(tmp_path: Path) -> Iterator[tuple[dict[str, control_plane.Node], Cable]]:
     """A job whose worker-1 is behind a cable."""
 
-    def work(me: Member) -> None:
+    def work(me: Agent) -> None:
         (tmp_path / me.name).touch()
         for _ in range(60):
             me.sum([1.0])
             time.sleep(0.02)
         me.finish()
 
-    port, times = control_plane.free_port(), Times(start=10, silence=1.2, stall=10)
+    port, times = control_plane.free_port(), Timeouts(start=10, silence=1.2, stall=10)
     cable = Cable(port)
     job = some(tmp_path, port, "scheduler", "server-0", times=times)
     job["worker-0"] = control_plane.Node(tmp_path, control_plane.place("worker-0", port), work, times)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
-from mxtrain.cluster.agent import Member, Times
+from mxtrain.cluster.agent import Agent, Timeouts
 from tests.support import control_plane
 from tests.unit.cluster.test_coordinator_connections import said, some
 
@@ -20,14 +20,14 @@ Shorthanded = Tuple[Dict[str, control_plane.Node], Callable[..., control_plane.N
 def shorthanded(tmp_path: Path) -> Shorthanded:
     """A job that goes on without worker-0 until there is a file `enough`, and what starts such a worker late."""
 
-    def work(me: Member) -> None:
-        assert (me.number, me.count) == (0, 1)
+    def work(me: Agent) -> None:
+        assert (me.rank, me.world_size) == (0, 1)
         while not (tmp_path / "enough").exists():
             assert me.sum([2.0]) == [2.0]
             time.sleep(0.01)
         me.finish()
 
-    port, times = control_plane.free_port(), Times(start=1.0, silence=1.0, stall=5)
+    port, times = control_plane.free_port(), Timeouts(start=1.0, silence=1.0, stall=5)
     job = some(tmp_path, port, "scheduler", "server-0", times=times, min_workers=1)
     job["worker-1"] = control_plane.Node(tmp_path, control_plane.place("worker-1", port), work, times=times)
     said(job["scheduler"], "going on without worker-0")

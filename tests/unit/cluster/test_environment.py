@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mxtrain.cluster import environment
-from mxtrain.cluster.rendezvous import Go
+from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.config import Layout, Run
 from mxtrain.core.errors import UsageError
 
@@ -23,7 +23,7 @@ WHOLE = {
 RUN = Run(layout=Layout(kvstore="dist_sync", start_timeout=0.1))
 
 
-def of(environ: dict[str, str], **layout: Any) -> environment.Cluster:
+def of(environ: dict[str, str], **layout: Any) -> environment.NodeSpec:
     run = dataclasses.replace(RUN, layout=dataclasses.replace(RUN.layout, **layout))
     found = environment.of_environment({**WHOLE, **environ}, run)
     assert found is not None
@@ -38,7 +38,7 @@ def test_no_cluster_without_its_variables() -> None:
 
 def test_a_whole_set_is_a_place() -> None:
     found = of({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
-    assert found == environment.Cluster(
+    assert found == environment.NodeSpec(
         "worker",
         "127.0.0.1",
         9091,
@@ -48,7 +48,7 @@ def test_a_whole_set_is_a_place() -> None:
         name="worker-1",
         token="secret",
         generation=3,
-        has_lived=True,
+        is_restart=True,
         job=found.job,
     )
 
@@ -61,11 +61,11 @@ def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_te
 
 
 @pytest.mark.parametrize(
-    ("variable", "count", "has_lived"),
+    ("variable", "count", "is_restart"),
     [("MXTRAIN_RESTARTS", "", False), ("MXTRAIN_RESTARTS", "0", False), ("MXTRAIN_RESTARTS", "2", True)],
 )
-def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, has_lived: bool) -> None:
-    assert of({variable: count}).has_lived == has_lived
+def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, is_restart: bool) -> None:
+    assert of({variable: count}).is_restart == is_restart
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
@@ -149,7 +149,9 @@ def test_without_a_secret_the_token_is_what_the_job_agrees_on() -> None:
 
 
 def test_what_ps_lite_finds() -> None:
-    go = Go(40001, num_workers=1, num_servers=2, number=0, resume_step=-1, writes=True, local_workers=1)
+    go = Assignment(
+        40001, num_workers=1, num_servers=2, rank=0, resume_step=-1, is_writer=True, local_workers=1
+    )
     expected = {
         "DMLC_ROLE": "worker",
         "DMLC_PS_ROOT_URI": "127.0.0.1",

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.cluster import rendezvous
-from mxtrain.cluster.environment import Cluster
-from mxtrain.cluster.rendezvous import Card
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.cluster.rendezvous import NodeInfo
 from tests.support.control_plane import place
 
 
-def card(node: str, host: str = "a", pid: int = 1, **more: Any) -> Card:
-    return Card(node.split("-")[0], node, host, boot_id="", pid=pid, **more)
+def card(node: str, host: str = "a", pid: int = 1, **more: Any) -> NodeInfo:
+    return NodeInfo(node.split("-")[0], node, host, boot_id="", pid=pid, **more)
 
 
 HELPERS = [card("scheduler"), card("server-0")]
 
 
-def test_numbers_follow_slots_whoever_came_first() -> None:
+def test_ranks_follow_slots_whoever_came_first() -> None:
     cards = [card("worker-10"), card("scheduler"), card("worker-2", "b"), card("server-0"), card("worker-0")]
     told = rendezvous.divide(cards, 40001, 7)
-    assert [go.number for go in told] == [2, -1, 1, -1, 0]
+    assert [go.rank for go in told] == [2, -1, 1, -1, 0]
     assert {(go.engine_port, go.num_workers, go.num_servers, go.resume_step) for go in told} == {
         (40001, 3, 1, 7)
     }
@@ -35,7 +35,7 @@ def test_numbers_follow_slots_whoever_came_first() -> None:
 
 def test_without_slots_hosts_and_processes_count() -> None:
     cards = [card("worker", "b", 5), card("worker", "a", 9), card("worker", "a", 10)]
-    assert [go.number for go in rendezvous.divide(cards, 1, -1)] == [2, 0, 1]
+    assert [go.rank for go in rendezvous.divide(cards, 1, -1)] == [2, 0, 1]
 
 
 def test_one_worker_writes_to_each_disk() -> None:
@@ -46,7 +46,7 @@ def test_one_worker_writes_to_each_disk() -> None:
         *HELPERS,
     ]
     told = rendezvous.divide(cards, 1, -1)
-    assert [go.writes for go in told] == [False, True, True, False, False]
+    assert [go.is_writer for go in told] == [False, True, True, False, False]
     assert all(go.several_disks for go in told)
     assert not any(go.several_disks for go in rendezvous.divide([*cards[:2], *HELPERS], 1, -1))
 
@@ -87,8 +87,8 @@ def test_all_go_on_from_the_newest_step_that_all_have(
     disks: list[tuple[str, tuple[int, ...]]], step: int
 ) -> None:
     workers = [card(f"worker-{n}", folder=folder, checkpoints=has) for n, (folder, has) in enumerate(disks)]
-    for has_lived in (False, True):
-        assert rendezvous.resume_step(workers, place("scheduler", 1, has_lived=has_lived)) == step
+    for is_restart in (False, True):
+        assert rendezvous.resume_step(workers, place("scheduler", 1, is_restart=is_restart)) == step
 
 
 def test_a_bare_disk_is_told_what_to_copy() -> None:
@@ -98,11 +98,11 @@ def test_a_bare_disk_is_told_what_to_copy() -> None:
     assert reason.startswith("worker-0 (a, pid 1) has no checkpoint") and "step-00000010" in reason
 
 
-SECOND_LIFE = place("scheduler", 1, job="ours", has_lived=True)
-FIRST_LIFE = dataclasses.replace(SECOND_LIFE, has_lived=False)  # of a job that has the name of an older one
+SECOND_LIFE = place("scheduler", 1, job="ours", is_restart=True)
+FIRST_LIFE = dataclasses.replace(SECOND_LIFE, is_restart=False)  # of a job that has the name of an older one
 
 
-def savers(resume: str, *disks: dict[int, str]) -> list[Card]:
+def savers(resume: str, *disks: dict[int, str]) -> list[NodeInfo]:
     """A worker on each disk, which holds steps of these jobs."""
     return [
         card(
@@ -131,7 +131,7 @@ def test_a_death_in_the_first_checkpoint_of_all_is_a_beginning(resume: str) -> N
         (SECOND_LIFE, {10: "ours", 20: "ours"}),  # of step 10 both were known to be there
     ],
 )
-def test_a_host_that_has_lost_its_folder_is_none(cluster: Cluster, disk: dict[int, str]) -> None:
+def test_a_host_that_has_lost_its_folder_is_none(cluster: NodeSpec, disk: dict[int, str]) -> None:
     reason = rendezvous.resume_step(savers("auto", disk, {}), cluster)
     assert isinstance(reason, str) and reason.startswith("worker-1 (a, pid 1) has no checkpoint")
 
@@ -225,7 +225,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = st.sampled_from([field.name for field in dataclasses.fields(Card)])
+FIELDS = st.sampled_from([field.name for field in dataclasses.fields(NodeInfo)])
 
 
 @given(JSON | st.dictionaries(FIELDS, JSON))

@@ -22,7 +22,7 @@ def listen_at(path: Path) -> socket.socket:
 def test_numbers_are_this_processs_alone() -> None:
     numbers = [unix_sockets.reserve() for _ in range(50)]
     assert len(set(numbers)) == 50 and all(map(unix_sockets._is_held, numbers))
-    program = "from mxtrain.kv import unix_sockets; print(*(unix_sockets.reserve() for _ in range(500)))"
+    program = "from mxtrain.cluster import unix_sockets; print(*(unix_sockets.reserve() for _ in range(500)))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )

@@ -112,8 +112,8 @@ def test_words_are_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("log: no\namp: off\nval: 12:30\nout: 007\nresume: 'never'\ntrain: true\n")
     run = config.read(path)
-    assert (run.keep.log, run.model.amp, run.data.val, run.keep.out) == ("no", "off", "12:30", "007")
-    assert (run.keep.resume, run.data.train) == ("never", "true")
+    assert (run.output.log, run.model.amp, run.data.val, run.output.out) == ("no", "off", "12:30", "007")
+    assert (run.output.resume, run.data.train) == ("never", "true")
     with pytest.raises(UsageError, match="--log no: unknown"):
         checks.check_description(run)
 

@@ -20,7 +20,7 @@ H100 = {"index": 1, "name": "NVIDIA H100", "capability": [9, 0], "memory_bytes":
 
 def ask(expression: str, *options: str, **environment: str) -> Any:
     """The value of a machine.* expression in a fresh process."""
-    code = f"import json, os; from mxtrain import machine; print(json.dumps({expression}))"
+    code = f"import json, os; from mxtrain.core import machine; print(json.dumps({expression}))"
     done = subprocess.run(
         [sys.executable, *options, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},

@@ -12,7 +12,7 @@ import pytest
 from mxtrain.data import fingerprint, record_writer, recordio
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.records import index_path, open_records
-from mxtrain.data.user_datasets import GivenBatches, GivenDataset
+from mxtrain.data.user_datasets import UserBatches, UserDataset
 
 NUM_SAMPLES = 60
 
@@ -126,11 +126,11 @@ class Dataset:
 
 def test_a_dataset_is_known_by_its_labels(tmp_path: Path) -> None:
     same, again, other = (
-        fingerprint.of(GivenDataset("m:d", Dataset(labels))) for labels in ([0, 1, 2], [0, 1, 2], [0, 2, 1])
+        fingerprint.of(UserDataset("m:d", Dataset(labels))) for labels in ([0, 1, 2], [0, 1, 2], [0, 2, 1])
     )
     assert fingerprint.differences(same, again) == []
     assert fingerprint.differences(same, other) == ["other labels"]
-    batches = fingerprint.of(GivenBatches("m:l", [None] * 3, 16, 24))
+    batches = fingerprint.of(UserBatches("m:l", [None] * 3, 16, 24))
     assert fingerprint.differences(batches, batches) == []
     # What was packed of a Dataset is the same set, as far as both are known.
     content = [(key, float(label), b"x") for key, label in enumerate([0, 1, 2])]

@@ -13,9 +13,9 @@ import pytest
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import order
-from mxtrain.data.assembly import Fill
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.loader import Loader, LoaderOptions, Request
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import open_records
 
@@ -52,7 +52,12 @@ def requests(num_epochs=1, micro_batch=12, seed=5):
 
 def opened(records, wanted=None, transform=TRANSFORM, workers=2, kind="threads", skip_bad=0, **way):
     wanted = requests() if wanted is None else wanted
-    return Loader(Fill(records, transform, 5, skip_bad), SHAPE, wanted, Way(kind, str(workers), **way))
+    return Loader(
+        SampleAssembly(records, transform, 5, skip_bad),
+        SHAPE,
+        wanted,
+        LoaderOptions(kind, str(workers), **way),
+    )
 
 
 def by_hand(records, request):
@@ -229,8 +234,8 @@ def test_ctrl_c_ends_a_process_that_waits_for_a_batch(records):
 import sys
 import time
 import numpy as np
-from mxtrain.data.assembly import Fill
-from mxtrain.data.loader import Loader, Request, Way
+from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.loader import Loader, Request, LoaderOptions
 from mxtrain.data.records import open_records
 
 def slow(payload, rng, out):
@@ -239,7 +244,8 @@ def slow(payload, rng, out):
     time.sleep(0.3)
 
 wanted = [Request(0, 0, 0, np.arange({NUM_SAMPLES}))] * 1000
-with Loader(Fill(open_records({str(records.path)!r}), slow, 0), {SHAPE}, wanted, Way('threads', '2')) as loader:
+assembly = SampleAssembly(open_records({str(records.path)!r}), slow, 0)
+with Loader(assembly, {SHAPE}, wanted, LoaderOptions('threads', '2')) as loader:
     next(loader)
 """
     process = subprocess.Popen(

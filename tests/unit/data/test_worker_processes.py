@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, RestartMe, UsageError
-from mxtrain.data.assembly import Fill
-from mxtrain.data.loader import Loader, Way
+from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.loader import Loader, LoaderOptions
 from tests.support.processes import children
 from tests.unit.data.test_loader import (
     NUM_SAMPLES,
@@ -198,10 +198,10 @@ def test_leaving_early_ends_all_processes_at_once(records):
 
 def test_memory_that_is_not_there_is_refused_by_its_flag(records):
     huge = [next(requests())] * 2
-    fill = Fill(records, TRANSFORM, 5)
-    with Loader(fill, (1 << 20, 1 << 10, 1 << 10), huge, Way("processes", "1")) as loader, pytest.raises(
-        UsageError, match="--prefetch-mb"
-    ):
+    fill = SampleAssembly(records, TRANSFORM, 5)
+    with Loader(
+        fill, (1 << 20, 1 << 10, 1 << 10), huge, LoaderOptions("processes", "1")
+    ) as loader, pytest.raises(UsageError, match="--prefetch-mb"):
         next(loader)
 
 
@@ -209,11 +209,12 @@ PROGRAM = """
 import sys
 from tests.unit.data.test_worker_processes import slow
 from tests.unit.data.test_loader import SHAPE, requests
-from mxtrain.data.assembly import Fill
-from mxtrain.data.loader import Loader, Way
+from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.loader import Loader, LoaderOptions
 from mxtrain.data.records import open_records
 
-with Loader(Fill(open_records({path!r}), slow, 0), SHAPE, requests(1000), Way("processes", "2")) as loader:
+assembly = SampleAssembly(open_records({path!r}), slow, 0)
+with Loader(assembly, SHAPE, requests(1000), LoaderOptions("processes", "2")) as loader:
     for batch in loader:
         print("batch", flush=True)
 """

@@ -17,7 +17,7 @@ import pytest
 
 from mxtrain.core.errors import DATA, RESTART_ME, SIGTERM, USAGE
 from mxtrain.launch import attempt, supervisor
-from mxtrain.launch.attempt import Ending, Patience, Wishes
+from mxtrain.launch.attempt import Ending, GracePeriod, StopRequests
 from mxtrain.launch.plan import Process
 from tests.support.supervised_groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
 
@@ -76,9 +76,9 @@ def test_who_is_stopped_is_not_waited_for(tmp_path: Path, number: int, most_seco
         for name, code in codes.items()
     ]
     began = time.monotonic()
-    endings = attempt.live(group, 0, Patience(death_seconds=5, kill_seconds=1), Wishes())
+    endings = attempt.live(group, 0, GracePeriod(death_seconds=5, kill_seconds=1), StopRequests())
     seconds = time.monotonic() - began
-    assert [(ending.process.name, ending.code, ending.was_pushed) for ending in endings] == [
+    assert [(ending.process.name, ending.code, ending.was_terminated) for ending in endings] == [
         ("worker-0", -9, False),
         ("worker-1", -9, True),
     ]
@@ -256,13 +256,13 @@ def test_a_process_whose_supervisor_has_gone_leaves() -> None:
         assert (done.returncode, done.stdout) == (code, said)
 
 
-def ending(name: str, code: int, was_pushed: bool = False, last: str = "why") -> Ending:
-    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_pushed, False, (last,))
+def ending(name: str, code: int, was_terminated: bool = False, last: str = "why") -> Ending:
+    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_terminated, False, (last,))
 
 
 def test_the_cause_is_who_died_and_not_who_left_for_it() -> None:
     killed, left, failed = ending("worker-1", -9), ending("worker-0", 75), ending("server-0", DATA)
-    pushed, done = ending("scheduler", -15, was_pushed=True), ending("worker-2", 0)
+    pushed, done = ending("scheduler", -15, was_terminated=True), ending("worker-2", 0)
     assert supervisor.cause([left, killed, pushed]) is killed
     assert supervisor.cause([left, killed, failed]) is failed
     assert supervisor.cause([pushed, done, left]) is left
@@ -304,7 +304,7 @@ def test_pauses_double_up_to_a_minute() -> None:
 
 
 def test_patience_depends_on_how_one_ended() -> None:
-    patience = Patience(death_seconds=1, done_seconds=2, stop_seconds=3)
+    patience = GracePeriod(death_seconds=1, done_seconds=2, stop_seconds=3)
     for code, is_wished, is_at_work, seconds in (
         (-9, False, True, 1),
         (1, True, True, 1),

@@ -12,7 +12,7 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from mxtrain.launch.attempt import Patience, Wishes, live
+from mxtrain.launch.attempt import GracePeriod, StopRequests, live
 from mxtrain.launch.plan import Process
 from mxtrain.launch.supervisor import judge
 from tests.support.supervised_groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
@@ -80,7 +80,7 @@ def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> N
 def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(30)")
     processes = [Process(name, argv, {}, tmp_path / f"{name}.log") for name in NAMES]
-    endings = live(processes, 0, Patience(), Wishes([signal.SIGTERM]))
+    endings = live(processes, 0, GracePeriod(), StopRequests([signal.SIGTERM]))
     assert [ending.process.name for ending in endings] == ["scheduler"], "no other was started"
     assert judge(endings, SIGTERM) == SIGTERM
 
@@ -96,7 +96,7 @@ tether()
 
 def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None:
     process = Process("worker-0", (sys.executable, "-c", EARLY), {"PYTHONPATH": str(ROOT)}, tmp_path / "log")
-    (ending,) = live([process], 0, Patience(), Wishes())
+    (ending,) = live([process], 0, GracePeriod(), StopRequests())
     assert (ending.code, ending.last_lines) == (SIGINT, ()), "no traceback"
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 

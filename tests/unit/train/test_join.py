@@ -8,16 +8,16 @@ import pytest
 
 from mxtrain import config
 from mxtrain.cluster import rendezvous
-from mxtrain.cluster.rendezvous import Go
-from mxtrain.config import Keep
+from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.config import Output
 from mxtrain.train import join
 
 
-def kept(*flags: str, **told: Any) -> Keep:
+def kept(*flags: str, **told: Any) -> Output:
     go = {"resume_step": rendezvous.FRESH, "several_disks": False, **told}
-    place = {"engine_port": 1, "num_workers": 2, "num_servers": 1, "number": 0, "writes": True}
+    place = {"engine_port": 1, "num_workers": 2, "num_servers": 1, "rank": 0, "is_writer": True}
     run = config.parse(["--kvstore", "dist_sync", "--num-workers", "2", "--out", "run", *flags])
-    return join.settled(run, Go(local_workers=1, **place, **go)).keep
+    return join.settled(run, Assignment(local_workers=1, **place, **go)).output
 
 
 @pytest.mark.parametrize("resume", ["auto", "never", "elsewhere/step-00000003"])

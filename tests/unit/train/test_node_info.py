@@ -17,7 +17,7 @@ from mxtrain.cluster import rendezvous
 from mxtrain.core.errors import DataError
 from mxtrain.data import record_writer
 from mxtrain.data.records import open_records
-from mxtrain.data.user_datasets import GivenBatches
+from mxtrain.data.user_datasets import UserBatches
 from mxtrain.train import node_info
 from tests.support.control_plane import place
 
@@ -63,7 +63,7 @@ def test_the_same_data_elsewhere_has_the_same_card(tmp_path: Path) -> None:
 
 
 def test_a_data_loader_has_a_card(tmp_path: Path) -> None:
-    batches = GivenBatches("mine:loader", [None] * 3, 16, 24)
+    batches = UserBatches("mine:loader", [None] * 3, 16, 24)
     assert card_of(tmp_path, batches, "--num-workers", "1")["data"]["train"].startswith("48 samples")
 
 

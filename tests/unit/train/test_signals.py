@@ -14,34 +14,34 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
-from mxtrain.cluster.worker_group import ALONE
+from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from mxtrain.train import stop_requests
+from mxtrain.train import signals
 
 ROOT = Path(__file__).resolve().parents[3]
 CODES = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
 
 
-def until_one(wishes: list[object]) -> None:
+def until_one(stop_requests: list[object]) -> None:
     end = time.monotonic() + 20
-    while not wishes and time.monotonic() < end:
+    while not stop_requests and time.monotonic() < end:
         time.sleep(0.001)
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_a_signal_is_a_wish(number: int, code: int) -> None:
-    with stop_requests.wishes() as wishes:
-        assert wishes == []
+    with signals.stop_requests() as stop_requests:
+        assert stop_requests == []
         os.kill(os.getpid(), number)
-        until_one(wishes)  # type: ignore[arg-type]
-        assert [wish.exit_code for wish in wishes] == [code]
+        until_one(stop_requests)  # type: ignore[arg-type]
+        assert [wish.exit_code for wish in stop_requests] == [code]
 
 
 def test_what_was_there_is_put_back() -> None:
     before = [signal.getsignal(number) for number, _ in CODES]
     threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with stop_requests.wishes():
+        with signals.stop_requests():
             assert [signal.getsignal(number) for number, _ in CODES] != before
     assert [signal.getsignal(number) for number, _ in CODES] == before
     end = time.monotonic() + 20
@@ -52,10 +52,10 @@ def test_what_was_there_is_put_back() -> None:
 
 AWAY_IN_C = """
 import ctypes
-from mxtrain.train import stop_requests
+from mxtrain.train import signals
 library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 library.pthread_mutex_lock(mutex)
-with signals.wishes():
+with signals.stop_requests():
     print("ready", flush=True)
     library.pthread_mutex_lock(mutex)  # for ever, and no signal ends it
 """
@@ -78,7 +78,7 @@ def away_in_c() -> Iterator[subprocess.Popen[str]]:
 def test_a_second_one_is_heard_in_c(number: int, code: int) -> None:
     with away_in_c() as process:
         process.send_signal(signal.SIGTERM)
-        time.sleep(3 * stop_requests.ONE_WISH_SECONDS)
+        time.sleep(3 * signals.ONE_WISH_SECONDS)
         assert process.poll() is None
         process.send_signal(number)
         said = process.communicate(timeout=20)[1]
@@ -91,7 +91,7 @@ def test_two_at_once_are_one_wish() -> None:
     with away_in_c() as process:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        time.sleep(3 * stop_requests.ONE_WISH_SECONDS)
+        time.sleep(3 * signals.ONE_WISH_SECONDS)
         assert process.poll() is None
 
 
@@ -110,12 +110,10 @@ class Two:
 
 
 def test_workers_end_together_whoever_was_asked_to() -> None:
-    terminate, interrupt, _ = stop_requests.MEANING.values()
-    assert stop_requests.agreed(ALONE, [], False) == (None, False)
-    assert stop_requests.agreed(ALONE, [interrupt], True) == (interrupt, True)
-    assert stop_requests.agreed(Two(0, 0, 0, 0), [], False) == (None, False)
-    assert stop_requests.agreed(Two(0, 0, 0, 1), [], False) == (None, True)
-    assert stop_requests.agreed(Two(0, 1, 0, 0), [], False) == (interrupt, False)
-    assert stop_requests.agreed(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), (
-        "one for all"
-    )
+    terminate, interrupt, _ = signals.MEANING.values()
+    assert signals.agreed(SINGLE_WORKER, [], False) == (None, False)
+    assert signals.agreed(SINGLE_WORKER, [interrupt], True) == (interrupt, True)
+    assert signals.agreed(Two(0, 0, 0, 0), [], False) == (None, False)
+    assert signals.agreed(Two(0, 0, 0, 1), [], False) == (None, True)
+    assert signals.agreed(Two(0, 1, 0, 0), [], False) == (interrupt, False)
+    assert signals.agreed(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), "one for all"

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-from mxtrain.cluster.worker_group import Group
+from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import interrupts
 from mxtrain.core.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.core.interrupts import ONE_WISH_SECONDS
@@ -28,7 +28,7 @@ MEANING: dict[int, Stop] = {
 
 
 @contextlib.contextmanager
-def wishes() -> Iterator[list[Stop]]:
+def stop_requests() -> Iterator[list[Stop]]:
     """A list that stays empty until a signal arrives and then holds how to end."""
     received: list[Stop] = []
     reading, writing = os.pipe()
@@ -48,15 +48,15 @@ def wishes() -> Iterator[list[Stop]]:
         os.close(writing)
 
 
-def agreed(group: Group, wishes: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
+def agreed(group: WorkerGroup, stop_requests: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
     """The wish that any worker has, and whether it is time for any: all of them learn the same at the same step."""
-    first = wishes[0] if wishes else None  # once: a signal may come between two looks
+    first = stop_requests[0] if stop_requests else None  # once: a signal may come between two looks
     known = list(MEANING.values())
     *wished, times = group.sum([*(stop is first for stop in known), is_time])
     return next((stop for stop, num_workers in zip(known, wished) if num_workers), None), bool(times)
 
 
-def heeding(group: Group, wishes: list[Stop]) -> Callable[[bool], None]:
+def heeding(group: WorkerGroup, stop_requests: list[Stop]) -> Callable[[bool], None]:
     """For a worker's own long work before the first step: called with whether it has got on, it raises a wish.
 
     Not the wish that all have agreed on and saved by: it is this worker's alone, and ends the others like a failure.
@@ -64,9 +64,9 @@ def heeding(group: Group, wishes: list[Stop]) -> Callable[[bool], None]:
 
     def look(has_moved: bool) -> None:
         if has_moved:
-            group.advance()
-        if wishes:
-            raise Stopped(str(wishes[0]), wishes[0].exit_code)
+            group.heartbeat()
+        if stop_requests:
+            raise Stopped(str(stop_requests[0]), stop_requests[0].exit_code)
 
     return look
 
