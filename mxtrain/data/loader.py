@@ -1,8 +1,9 @@
 """Requests for samples in, finished micro-batches out, in the order they were asked for.
 
 A few micro-batches ahead are filled in pieces, by threads or processes (`worker_pool.py`, `worker_processes.py`), in
-memory that is used again. What a batch holds depends on its request and the seed alone (`assembly.py`),
-never on how many work, in which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one `augment.py`'s.
+memory that is used again. What a batch holds depends on its request and the seed alone (`assembly.py`), never on how
+many work, in which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one
+`augment.py`'s.
 """
 
 from __future__ import annotations
