@@ -14,6 +14,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import layout
+from mxtrain.config.names import is_async
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
 from mxtrain.data.record_sets import AnyRecords
@@ -111,7 +112,7 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
     ]
     if before != layout.batch_plan(run).micro_batch:
         differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")
-    if ("async" in saved["kvstore"]) != ("async" in now["kvstore"]):
+    if is_async(saved["kvstore"]) != is_async(now["kvstore"]):
         differing.append(f"--kvstore {saved['kvstore']} -> {now['kvstore']}")
     if state["num_samples"] != data["num_samples"]:
         differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")

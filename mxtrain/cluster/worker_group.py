@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
+from mxtrain.config.names import is_async
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -91,6 +93,6 @@ def gather(group: WorkerGroup, mine: Sequence[float]) -> Doubles:
     return group.sum(numbers) if len(numbers) else numbers
 
 
-def together(group: WorkerGroup, kvstore: str) -> WorkerGroup:
-    """Those that make a step together: all, or where nobody waits for others this one alone."""
-    return SINGLE_WORKER if "async" in kvstore else group
+def step_group(group: WorkerGroup, kvstore: str) -> WorkerGroup:
+    """Return the workers that make each step together: all of `group`, or this one alone if the store is async."""
+    return SINGLE_WORKER if is_async(kvstore) else group

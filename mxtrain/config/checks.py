@@ -247,7 +247,7 @@ def _check_store(run: Run) -> None:
 
 def _check_cluster(run: Run) -> None:
     placed = run.layout
-    if "async" in placed.kvstore:
+    if names.is_async(placed.kvstore):
         server_checks.check_async(run)
     _check_compress(run)
     if placed.min_workers > placed.num_workers:

@@ -179,6 +179,11 @@ PRUNED = tuple(name for name in GLUONCV_CLASSIFIERS if re.search(r"_v1[bd]_0\.\d
 MODELS = SMALL_NETS + GLUONCV_CLASSIFIERS
 
 
+def is_async(kvstore: str) -> bool:
+    """Return whether workers with this store (`dist_async`) update the weights without waiting for each other."""
+    return "async" in kvstore
+
+
 def check_name(flag: str, name: str, known: Iterable[str]) -> None:
     """Refuse a name that is neither known nor the path of an importable module's callable."""
     known = list(known)

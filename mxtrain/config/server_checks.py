@@ -67,7 +67,7 @@ def check_tables(run: Run, unknown: Sequence[str]) -> None:
             f"--model {run.model.model}: {unknown[0]} has row-sparse gradients; with --kvstore {store} that has to be "
             "a mxtrain.models.SparseEmbedding, which knows where its rows are"
         )
-    if store not in names.DIST_STORES or "async" in store:  # refused there whatever the net
+    if store not in names.DIST_STORES or names.is_async(store):  # refused there whatever the net
         return
     for refused, flag, why in (
         (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update"),

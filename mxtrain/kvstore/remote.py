@@ -15,6 +15,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
+from mxtrain.config.names import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.commands import Assign, Command, SetRate, Update, text
@@ -39,7 +40,7 @@ class Servers:
         self.stride = -(-(len(parameters) + 1) // num_servers) * num_servers
         self.store = open_store(kvstore)
         self.rate, self.seen = optimizer.lr, 0
-        self.is_sync = "async" not in kvstore
+        self.is_sync = not is_async(kvstore)
         fresh = self._fresh_state()
         self.places = {name: array.shape for name, array in fresh.items()}
         keys, arrays = zip(*self._everything(fresh, 0))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
+from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
+from mxtrain.config.names import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.remote import Servers
 from mxtrain.optim import precision
@@ -17,7 +18,7 @@ from mxtrain.runtime import mx
 
 
 class RemoteTrainer:
-    """A worker of `group`, which makes its steps with the workers `together`: all, or itself alone."""
+    """A worker of `group`, which makes each step with the workers of `step_group(group, kvstore)`."""
 
     travelling = None
 
@@ -27,12 +28,11 @@ class RemoteTrainer:
         optimizer: Any,
         kvstore: str,
         group: WorkerGroup,
-        together: WorkerGroup,
     ):
         # Updates that others made while our last gradients were computed.
-        self.staleness = None if together is group else 0
+        self.staleness = 0 if is_async(kvstore) else None
         self._params = list(parameters)
-        self._together = together
+        self._step_group = step_group(group, kvstore)
         self._servers = Servers(self._params, optimizer, kvstore, group)
         self._saved: tuple[Arrays, int] = ({}, 0)
 
@@ -46,19 +46,19 @@ class RemoteTrainer:
 
     def finish(self, statistics: Sequence[Any] = ()) -> None:
         """Sum `statistics` over the workers; nobody but the servers sees the sum of the gradients."""
-        if not statistics or self._together.world_size == 1:
+        if not statistics or self._step_group.world_size == 1:
             return
-        totals = sum_arrays(self._together, [array.asnumpy() for array in statistics])
+        totals = sum_arrays(self._step_group, [array.asnumpy() for array in statistics])
         for array, total in zip(statistics, totals):
             array[:] = mx.nd.array(total)
 
     def norm(self, gradients: Sequence[Any]) -> float:
         """The length of all workers' shares of the gradient side by side, so that all judge a step alike."""
         of_share = precision.norm(gradients)
-        return math.sqrt(self._together.sum([of_share * of_share])[0])
+        return math.sqrt(self._step_group.sum([of_share * of_share])[0])
 
     def apply(self, rate: float, factor: float) -> None:
-        """Have the servers take a step, by the gradients of those who make it together times `factor`."""
+        """Have the servers take a step, by the gradients of the step's workers times `factor`."""
         staleness = self._servers.push_pull(rate, factor)
         if self.staleness is not None:
             self.staleness = staleness

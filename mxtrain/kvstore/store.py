@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, together
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config.names import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.opening import open_store
@@ -105,8 +106,8 @@ def open_trainer(
     then replaces; over several processes that even races the first gradients, which it may take for weights.
     `statistics` are the parameters that the workers add up besides the gradients, which a `threshold` compresses.
     """
-    if "async" in kvstore or ("dist" in kvstore and any(map(sparse_rows.is_table, parameters))):
-        return RemoteTrainer(parameters, optimizer, kvstore, group, together(group, kvstore))
+    if is_async(kvstore) or ("dist" in kvstore and any(map(sparse_rows.is_table, parameters))):
+        return RemoteTrainer(parameters, optimizer, kvstore, group)
     travelling = _travelling(kvstore, parameters, statistics, threshold) if "dist" in kvstore else None
     trainer = Trainer(parameters, optimizer, _over_devices(kvstore), travelling)
     trainer._init_kvstore()

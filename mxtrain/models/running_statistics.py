@@ -79,7 +79,7 @@ class RunningMean:
         self.seen = parts.seen
         # One micro-batch on one device leaves its own mean.
         self.alone = (
-            parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.together.world_size == 1
+            parts.num_micro_batches == 1 and len(parts.contexts) == 1 and parts.step_group.world_size == 1
         )
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
         # The engine does not see the writes of a static graph, so no copy may still be under way.

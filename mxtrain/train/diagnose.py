@@ -73,7 +73,7 @@ def diverged(
             samples = [] if found is None else batch.request.samples[found.rows].tolist()
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
-    _wait_unless_speaker(parts.together, found is not None)
+    _wait_unless_speaker(parts.step_group, found is not None)
     records = [name_of(sample) for sample in samples]
     path = _write(
         out, progress, found, outcome.loss, samples=samples, records=records, samples_of_step=of_step

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from typing import Any, Iterator
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, together
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
@@ -60,8 +60,8 @@ class InputPipeline:
         """
         if not self.run.data.skip_bad:
             return known
-        skipped, those = self.loader.skipped, together(self.group, self.run.layout.kvstore)
-        for position in map(int, gather(those, sorted(set(skipped) - set(known)))):
+        skipped, workers = self.loader.skipped, step_group(self.group, self.run.layout.kvstore)
+        for position in map(int, gather(workers, sorted(set(skipped) - set(known)))):
             skipped.setdefault(position, self.records.where(position))
         refuse_too_many(skipped, self.run.data.skip_bad)
         return tuple(sorted(skipped))

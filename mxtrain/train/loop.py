@@ -68,7 +68,7 @@ def run(
             group.report_progress("step", progress.step)
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
-            looks = ended or parts.together is group or progress.step % STEPS_APART == 0
+            looks = ended or not parts.is_async or progress.step % STEPS_APART == 0
             wish, is_time = signals.agreed(group, stop_requests, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
@@ -147,7 +147,7 @@ def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, 
 
 def _listen(alarm: Alarm, parts: Parts, progress: Progress, outcome: Outcome) -> Alarm:
     """Late updates can swing themselves up, which shows in the loss long before it stops being a number."""
-    if parts.together is parts.group or not outcome.applied:
+    if not parts.is_async or not outcome.applied:
         return alarm
     heard = alarms.after(alarm, outcome.loss)
     if heard.level == "diverged":

@@ -17,8 +17,8 @@ import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, together
-from mxtrain.config import Run, compressions, layout, server_checks
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
+from mxtrain.config import Run, compressions, layout, names, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
 from mxtrain.kvstore.store import open_trainer
@@ -58,9 +58,10 @@ class Parts:
     )
     seen: running_statistics.Seen
     group: WorkerGroup  # all workers
-    together: (
-        WorkerGroup  # those that make a step together: all, or where nobody waits for others this one alone
+    step_group: (
+        WorkerGroup  # the workers that make each step together: all, or under dist_async this one alone
     )
+    is_async: bool  # whether workers update the weights without waiting for each other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,8 @@ def build(
         needs_input_grad=running_statistics.need_gradient_of_pictures(net),
         seen=running_statistics.Seen(),
         group=group,
-        together=together(group, run.layout.kvstore),
+        step_group=step_group(group, run.layout.kvstore),
+        is_async=names.is_async(run.layout.kvstore),
     )
 
 
@@ -144,7 +146,7 @@ def meet(parts: Parts, step: int) -> None:
     parts.trainer.meet()
     if group.world_size == 1:
         return
-    if parts.together is not group:
+    if parts.is_async:
         running_statistics.average(parts.net, parts.seen, group)
     checksum = 0
     for array in weights.of_net(parts.net).values():

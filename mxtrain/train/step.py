@@ -76,7 +76,7 @@ def train_step(
 
     parts.trainer.finish(statistics)
     sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
-    loss, correct, num_samples = parts.together.sum([*sums_of_worker, of_worker]).tolist()
+    loss, correct, num_samples = parts.step_group.sum([*sums_of_worker, of_worker]).tolist()
     if not num_samples:  # in a short step, where nobody waits for this worker
         parts.trainer.undo()
         return Outcome(0.0, 0.0, 0, 0.0, True, scale)
