@@ -1,4 +1,4 @@
-"""The import layers of ARCHITECTURE.md, read from the source."""
+"""The import rule between folders that ARCHITECTURE.md states, held against the source."""
 
 from __future__ import annotations
 
@@ -7,106 +7,154 @@ import re
 from pathlib import Path
 from typing import Iterator
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ("mxnet", "gluoncv")
 
-
-def layers() -> list[list[str]]:
-    """Of the page, the upper ones first: names of modules, and of packages that stand for all their modules."""
-    section = (ROOT / "ARCHITECTURE.md").read_text().split("## Import layers")[1].split("\n## ")[0]
-    _, *items = re.split(r"^\d\. ", section, flags=re.MULTILINE)
-    return [
-        [name.replace("/", ".") for name in re.findall(r"`([^`]+)`", item) if not name.startswith("tools/")]
-        for item in items
-    ]
-
-
-LAYERS = layers()
-PURE = len(LAYERS) - 1
-
-
-def layer_of(module: str) -> int:
-    """That of its own name, or else of its package's."""
-    for name in (module, module.split(".")[0]):
-        for depth, names in enumerate(LAYERS):
-            if name in names:
-                return depth
-    raise AssertionError(f"mxtrain.{module} has no layer: add it to ARCHITECTURE.md")
+# These never reach mxnet: not through another module, and not by an import inside a function.
+WITHOUT_MXNET = ("config", "core", "data", "cluster", "checkpoint", "launch", "report")
+MODULES_WITHOUT_MXNET = (
+    *("optim.early_stop", "optim.schedules", "optim.weight_decay"),
+    *("train.join", "train.loss_alarm", "train.node_info", "train.signals"),
+    *("probe.advice", "probe.jobs"),
+)
+# These load it by imports inside functions, once everything that can be refused has been.
+LATE = ("fit", "evaluate", "predict", "doctor", "train.trained_run", "train.open_data")
 
 
 def modules() -> dict[str, Path]:
+    """Every module of mxtrain, `train.loop` by name, a package by its folder's."""
     found = {}
     for path in (ROOT / "mxtrain").rglob("*.py"):
-        name = ".".join(path.relative_to(ROOT / "mxtrain").with_suffix("").parts)
-        if path.name != "__init__.py":
-            found[name] = path
+        parts = path.relative_to(ROOT / "mxtrain").with_suffix("").parts
+        found[".".join(parts).replace(".__init__", "")] = path
+    del found["__init__"]  # holds the version only
     return found
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports anywhere, also inside functions, as a dotted name."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def imports(path: Path, inside_functions: bool = True) -> Iterator[str]:
+    """The dotted names that a file imports; what only a type checker reads is left out."""
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and not inside_functions:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute here"
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        pending.extend(ast.iter_child_nodes(node))
 
 
-def own(imported: str) -> str | None:
-    """The mxtrain module that a dotted import means, if it is one."""
-    parts = imported.split(".")
-    if parts[0] != "mxtrain":
-        return None
+def edges(inside_functions: bool = True) -> dict[str, set[str]]:
+    """The modules of mxtrain that each of them imports; a module's package comes with it."""
     known = modules()
-    for length in range(len(parts), 1, -1):
-        if ".".join(parts[1:length]) in known:
-            return ".".join(parts[1:length])
+    found: dict[str, set[str]] = {}
+    for module, path in known.items():
+        targets = {own_module(name, known) for name in imports(path, inside_functions)} - {None, module}
+        found[module] = {target for target in targets if target}
+    return found
+
+
+def own_module(imported: str, known: dict[str, Path]) -> str | None:
+    """The module of mxtrain that a dotted import means, if it is one."""
+    root, *parts = imported.split(".")
+    if root == "mxtrain":
+        for length in range(len(parts), 0, -1):
+            if ".".join(parts[:length]) in known:
+                return ".".join(parts[:length])
     return None
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_imports_go_down_only(module: str) -> None:
-    for imported in imports(modules()[module]):
-        target = own(imported)
-        if target is not None:
-            assert layer_of(target) >= layer_of(module), f"{module} may not import {target}"
+def reachable(module: str, graph: dict[str, set[str]]) -> set[str]:
+    """The module and everything that its imports lead to."""
+    found, pending = {module}, [module]
+    while pending:
+        new = graph[pending.pop()] - found
+        found |= new
+        pending += new
+    return found
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_only_the_door_imports_mxnet(module: str) -> None:
-    engines = [name for name in imports(modules()[module]) if name.split(".")[0] in ("mxnet", "gluoncv")]
-    assert module == "runtime" or not engines
+def rows() -> list[list[str]]:
+    """The rows of ARCHITECTURE.md's list, the upper ones first."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().split("## Import rule")[1].split("\n## ")[0]
+    return [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\d+\. (.+)$", section, re.MULTILINE)]
 
 
-def test_the_packer_needs_no_mxnet() -> None:
-    for path in (ROOT / "tools" / "im2rec_wrapper").glob("*.py"):
-        for imported in imports(path):
-            assert imported.split(".")[0] not in ("mxnet", "gluoncv")
-            target = own(imported)
-            assert target is None or layer_of(target) == PURE, f"{path.name} may not import {target}"
+def row_of() -> dict[str, int]:
+    return {folder: depth for depth, row in enumerate(rows()) for folder in row}
 
 
-def test_the_page_has_each_layer_and_names_only_what_exists_once() -> None:
-    assert [names[0] for names in LAYERS] == [
-        "fit",
-        "train.loop",
-        "train.step",
-        "kv.buckets",
-        "runtime",
-        "config",
+def test_the_page_names_every_folder_once() -> None:
+    named = [folder for row in rows() for folder in row]
+    assert sorted(named) == sorted({module.split(".")[0] for module in modules()})
+
+
+def test_folders_import_only_from_rows_below() -> None:
+    depth = row_of()
+    # Until the tables of names are in config/.
+    pending = {("config.checks", "data.augment"), ("config.checks", "optim.schedules")}
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in edges().items()
+        for target in targets
+        if (module, target) not in pending
+        and module.split(".")[0] != target.split(".")[0]
+        and depth[target.split(".")[0]] <= depth[module.split(".")[0]]
     ]
-    assert LAYERS[4] == ["runtime"]
-    names = [name for names in LAYERS for name in names]
-    known = {*modules(), *(module.split(".")[0] for module in modules())}
-    assert len(set(names)) == len(names) and set(names) <= known
+    assert not wrong
 
 
-def test_mypy_reads_all_of_the_pure_ground() -> None:
-    settings = (ROOT / "pyproject.toml").read_text()
-    for module in modules():
-        if layer_of(module) == PURE:
-            package, path = module.split(".")[0], module.replace(".", "/")
-            assert f'"mxtrain/{path}.py"' in settings or f'"mxtrain/{package}"' in settings, module
+def test_only_runtime_imports_mxnet_and_gluoncv() -> None:
+    found = {
+        module
+        for module, path in modules().items()
+        for name in imports(path)
+        if name.split(".")[0] in ENGINES
+    }
+    assert found <= {"runtime"}  # which imports them by their names as strings
+
+
+def test_what_runs_without_mxnet_never_reaches_runtime() -> None:
+    graph = edges()
+    listed = [module for module in graph if module.split(".")[0] in WITHOUT_MXNET]
+    reaching = [
+        module for module in (*listed, *MODULES_WITHOUT_MXNET) if "runtime" in reachable(module, graph)
+    ]
+    assert listed and not reaching
+
+
+def test_importing_a_command_loads_no_mxnet() -> None:
+    """`from mxtrain.runtime import mx` loads it, where `from mxtrain import runtime` does not."""
+    graph = edges(inside_functions=False)
+    loading = {
+        module
+        for module, path in modules().items()
+        if any(name.startswith("mxtrain.runtime.") for name in imports(path, inside_functions=False))
+    }
+    assert loading
+    for module in LATE:
+        assert not reachable(module, graph) & loading, module
+
+
+def test_the_packer_imports_nothing_of_training() -> None:
+    known, allowed = modules(), ("data", "report", "config", "core")
+    for path in (ROOT / "tools" / "im2rec_wrapper").rglob("*.py"):
+        for imported in imports(path):
+            target = own_module(imported, known)
+            assert imported.split(".")[0] not in ENGINES, f"{path.name} imports {imported}"
+            assert target is None or target.split(".")[0] in allowed, f"{path.name} imports {target}"
+
+
+def test_mypy_reads_every_module_that_never_reaches_mxnet() -> None:
+    text = (ROOT / "pyproject.toml").read_text().split("[tool.mypy]")[1].split("\n[")[0]
+    files = set(re.findall(r'"mxtrain/([\w/.]+)"', text))
+    graph = edges()
+    read = {module for module in graph if {module.split(".")[0], module.replace(".", "/") + ".py"} & files}
+    assert set(WITHOUT_MXNET) <= files
+    code = {module for module, path in modules().items() if path.stem != "__init__"}
+    unread = {module for module in code - read if "runtime" not in reachable(module, graph)}
+    assert not unread
