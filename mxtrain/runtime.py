@@ -115,7 +115,8 @@ def _enter_mxnet(execute: Callable[[], None]) -> None:
         _preload_cuda()
     with _explained(), _openmp_team(share, _wanted["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
-        execute()
+        with _sparing_imports():
+            execute()
     mxnet = sys.modules["mxnet"]
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
@@ -233,6 +234,37 @@ def _without(variable: str) -> Iterator[None]:
         if value is not None:
             os.environ[variable] = value
             log.debug("kept %s=%s from mxnet while it was imported", variable, value)
+
+
+@contextlib.contextmanager
+def _sparing_imports() -> Iterator[None]:
+    """For the import: keep mxnet from loading packages which take as long as all of mxnet and which no training uses.
+
+    SciPy's statistics (for mxnet's own tests and its quantization) load when they are first used, and scikit-learn,
+    of which mxnet takes a base class for the old FeedForward, is as if it were not installed.
+    """
+    stand_ins: dict[str, Any] = {"sklearn": None}
+    if importlib.util.find_spec("scipy") is not None:
+        stand_ins["scipy.stats"] = _LoadedAtFirstUse("scipy.stats")
+    standing = {name: module for name, module in stand_ins.items() if name not in sys.modules}
+    sys.modules.update(standing)
+    try:
+        yield
+    finally:
+        for name, module in standing.items():
+            if name in sys.modules and sys.modules[name] is module:
+                del sys.modules[name]
+
+
+class _LoadedAtFirstUse(types.ModuleType):
+    """A module's stand-in for those who import it long before they look into it, if they ever do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 @contextlib.contextmanager
