@@ -44,9 +44,10 @@ def test_shards_are_one_set_in_order(shards, pattern):
         copy.will_need(np.array([10, 0, 4]))
 
 
-def test_a_missing_shard_is_named(shards):
-    (shards / "train-00001-of-00003.rec").unlink()
-    with pytest.raises(DataError, match=r"shard 1 of .*train-\*-of-00003.rec is missing \(2 of 3"):
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_missing_shard_is_named(shards, number):
+    (shards / f"train-0000{number}-of-00003.rec").unlink()
+    with pytest.raises(DataError, match=rf"shard {number} of .*train-\*-of-00003.rec is missing \(2 of 3"):
         open_set(f"{shards}/train*.rec")
 
 
