@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import multiprocessing
@@ -89,6 +90,8 @@ class Node:
 
         self.process = FORK.Process(target=main, daemon=True)
         self.process.start()
+        # Left to multiprocessing, one that a failed test leaves frozen would be waited for without end.
+        atexit.register(self.process.kill)
 
     @property
     def said(self) -> str:
