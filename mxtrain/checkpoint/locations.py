@@ -18,7 +18,7 @@ import sysconfig
 from pathlib import Path
 
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, names
+from mxtrain.config import Run, import_path
 from mxtrain.core.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def absolute(run: Run) -> Run:
 
 def listed(files: str | None) -> str | None:
     """--train or --val with whole paths; as it is where this folder's own name would be read as a list or a pattern."""
-    if not files or names.is_path(files) or MEAN_SOMETHING & set(os.getcwd()):
+    if not files or import_path.is_import_path(files) or MEAN_SOMETHING & set(os.getcwd()):
         return files
     return ",".join(os.path.abspath(part.strip()) for part in files.split(","))
 
@@ -105,7 +105,7 @@ def _top(text: str) -> str:
 
 
 def _spec(top: str) -> importlib.machinery.ModuleSpec | None:
-    names.look_here()
+    import_path.search_working_folder()
     try:
         return importlib.util.find_spec(top) if top.isidentifier() else None
     except (ImportError, ValueError):

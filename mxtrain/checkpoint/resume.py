@@ -13,7 +13,7 @@ from typing import Any
 from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import layout
+from mxtrain.config import catalogue, layout
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
@@ -133,11 +133,11 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
 def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[str, Any], step: int) -> None:
     """A run may be made longer or shorter, but a schedule that is spread over it is another one then."""
     lengths = [schedules.length(optim, data["num_samples"])[1] for optim in (before, now)]
-    if lengths[0] != lengths[1] and schedules.resolve(now).name not in schedules.COUNTS_EPOCHS:
+    if lengths[0] != lengths[1] and catalogue.schedule(now).name not in catalogue.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
             "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
-            *(now.schedule, lengths[1], lengths[0], step, ", ".join(schedules.COUNTS_EPOCHS)),
+            *(now.schedule, lengths[1], lengths[0], step, ", ".join(catalogue.EPOCH_SCHEDULES)),
         )
 
 

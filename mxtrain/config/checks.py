@@ -19,16 +19,14 @@ from mxtrain.config import (
     Run,
     arguments,
     bounds,
-    compressions,
+    catalogue,
+    import_path,
     layout,
     names,
-    optimizer_names,
     server_checks,
 )
-from mxtrain.config import known as models
 from mxtrain.core import kernels, machine
 from mxtrain.core.errors import UsageError, nearest
-from mxtrain.optim import schedules
 
 OF_CLUSTERS = (
     *("num_workers", "num_servers", "min_workers"),
@@ -121,8 +119,9 @@ def _check_step(run: Run) -> None:
 
 
 def _check_model(run: Run) -> None:
-    models.initializer(run.model.init)
-    smoothing, loss = run.optim.label_smoothing, models.loss(run.model.loss).name
+    catalogue.initializer(run.model.init)
+    smoothed = catalogue.SMOOTHED_LOSSES
+    smoothing, loss = run.optim.label_smoothing, catalogue.loss(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
@@ -144,9 +143,9 @@ def _check_model(run: Run) -> None:
             raise UsageError(
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
-    if smoothing and loss not in models.SMOOTHED:
+    if smoothing and loss not in smoothed:
         raise UsageError(
-            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(models.SMOOTHED)}"
+            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
         )
 
 
@@ -158,7 +157,10 @@ def _check_batch(run: Run) -> None:
             f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
         )
     size = run.data.image_size
-    if not names.is_path(str(run.data.train)) and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY:
+    if (
+        not import_path.is_import_path(str(run.data.train))
+        and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY
+    ):
         raise UsageError(
             f"--micro-batch {micro_batch}: so many pictures of --image-size {size} are more than MXNet takes in one "
             f"array; give {bounds.LARGEST_ARRAY // (3 * size**2)} or less"
@@ -166,9 +168,9 @@ def _check_batch(run: Run) -> None:
 
 
 def _check_names(run: Run) -> None:
-    names.check_name("--model", run.model.model, names.MODELS)
-    optimizer_names.resolve(run.optim)
-    schedules.resolve(run.optim)
+    import_path.check_name("--model", run.model.model, names.MODELS)
+    catalogue.optimizer(run.optim)
+    catalogue.schedule(run.optim)
     for flag, value, known in (
         ("--task", run.model.task, names.TASKS),
         ("--amp", run.model.amp, names.AMP),
@@ -183,9 +185,7 @@ def _check_names(run: Run) -> None:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
-    from mxtrain.data import augment
-
-    augment.check(run.data.augment)
+    catalogue.augmentations(run.data.augment)
 
 
 def _check_sink(sink: str, out: str) -> None:
@@ -205,8 +205,8 @@ def _check_sink(sink: str, out: str) -> None:
 def _check_loading(run: Run) -> None:
     data = run.data
     for flag, source in (("--train", data.train), ("--val", data.val)):
-        if source and names.is_path(source):
-            names.check_name(flag, source, ())
+        if source and import_path.is_import_path(source):
+            import_path.check_name(flag, source, ())
             if data.loader == "processes":
                 raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
     workers = data.loader_workers
@@ -227,7 +227,7 @@ def _check_store(run: Run) -> None:
     if store in names.DIST_STORES:
         _check_cluster(run)
         return
-    if compressions.threshold(run.optim.compress):
+    if catalogue.compression_threshold(run.optim.compress):
         raise UsageError(
             f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
         )
@@ -257,7 +257,7 @@ def _check_cluster(run: Run) -> None:
 
 
 def _check_compress(run: Run) -> None:
-    if not compressions.threshold(run.optim.compress):
+    if not catalogue.compression_threshold(run.optim.compress):
         return
     if run.model.loss_scale != "auto" or run.model.amp == "fp16":
         raise UsageError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from mxtrain.config import Run, layout, names, optimizer_names
+from mxtrain.config import Run, catalogue, layout, names
 from mxtrain.core.errors import UsageError
 
 OF_WHOLE_LAYERS = ("lamb", "lars")
@@ -16,7 +16,7 @@ OF_ROWS = ("sgd", "adam")  # whose kernels in MXNet leave alone what has no grad
 
 def check_async(run: Run) -> None:
     store, optim = f"--kvstore {run.layout.kvstore}", run.optim
-    name = optimizer_names.resolve(optim).name
+    name = catalogue.optimizer(optim).name
     scale = run.model.loss_scale
     scales = scale == "dynamic" or (scale == "auto" and run.model.amp == "fp16")
     num_workers, num_micro_batches = run.layout.num_workers, layout.batch_plan(run).num_micro_batches
@@ -39,7 +39,7 @@ def check_async(run: Run) -> None:
             "needs the length of whole layers, of which a server has a part; give sgd or adamw",
         ),
         (
-            name not in optimizer_names.OPTIMIZERS,
+            name not in catalogue.OPTIMIZERS,
             f"--optimizer {name}",
             "servers run no code that a worker names; give a known one, as sgd or adamw",
         ),
@@ -56,7 +56,7 @@ def check_async(run: Run) -> None:
 def check_tables(run: Run, unknown: Sequence[str]) -> None:
     """For a net with tables, of which some are `unknown`: no SparseEmbedding's."""
     optim, store = run.optim, run.layout.kvstore
-    name = optimizer_names.resolve(optim).name
+    name = catalogue.optimizer(optim).name
     tables = "with a row-sparse table in the net"
     if name not in OF_ROWS:
         raise UsageError(

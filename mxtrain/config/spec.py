@@ -1,19 +1,19 @@
 """The one language of flags that carry numbers: `name:key=number,key=number`.
 
-Owns how such a description is read, and the line in which a wrong one is refused. Which names there are, their
-numbers and their limits belong to the kind: `data/augment.py`, `config/optimizer_names.py`, `optim/schedules.py`.
+Owns parsing such a description and the message that refuses a wrong one. The names, their numbers and their limits
+are `catalogue.py`'s.
 """
 
 from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
-from mxtrain.config import names
+from mxtrain.config import import_path
 from mxtrain.core.errors import UsageError, nearest
 
 
 class Number(NamedTuple):
-    """A number that a name takes: whole when its default is; a tuple, written 30/60/80, when its default is one."""
+    """A number that a name takes: an int when its default is; a tuple, written 30/60/80, when its default is one."""
 
     default: Any
     low: float
@@ -28,17 +28,20 @@ class Spec(NamedTuple):
 
 
 def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Spec:
-    """What `text` describes, defaults filled in; only `known` names take numbers, a path of the user's has none."""
+    """Parse the value `text` of `flag`, with defaults filled in.
+
+    `known` are the names and the numbers that each takes; `module:callable` is accepted too, and takes none.
+    """
     name, _, numbers = text.partition(":")
     if name in known:
         return Spec(name, _parse_numbers(f"{flag} {name}", numbers, known[name]))
     # Only our own take numbers, so this is one of them misspelt.
-    names.check_name(flag, name if "=" in numbers else text, known)
+    import_path.check_name(flag, name if "=" in numbers else text, known)
     return Spec(text, {})
 
 
-def given(text: str) -> set[str]:
-    """The keys that a description sets itself."""
+def given_keys(text: str) -> set[str]:
+    """Return the keys that a description sets itself."""
     return {part.partition("=")[0] for part in text.partition(":")[2].split(",")}
 
 

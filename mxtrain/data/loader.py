@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain import config
-from mxtrain.config import names
+from mxtrain.config import import_path
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError
 from mxtrain.data import order, tuning, worker_processes
@@ -76,7 +76,7 @@ class LoaderOptions:
 
 def way_of(data: config.Data) -> LoaderOptions:
     """The user's own datasets stay in this process: what they hold may not survive a copy."""
-    is_own = any(names.is_path(source) for source in (data.train, data.val) if source)
+    is_own = any(import_path.is_import_path(source) for source in (data.train, data.val) if source)
     kind = "threads" if is_own else data.loader
     return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 

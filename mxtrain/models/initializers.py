@@ -10,7 +10,7 @@ import logging
 import warnings
 from typing import Any, Callable, Sequence
 
-from mxtrain.config import known, names
+from mxtrain.config import catalogue, import_path
 from mxtrain.core.errors import UsageError, naming
 from mxtrain.models import graph
 from mxtrain.runtime import mx
@@ -29,12 +29,12 @@ def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
 
 def build(text: str) -> Any:
     """The MXNet initialiser that `--init` describes."""
-    name, numbers = known.initializer(text)
+    name, numbers = catalogue.initializer(text)
     if name in OF_ANY_SHAPE:
         return OF_ANY_SHAPE[name](**numbers)
     if name in OF_MATRICES:
         return OfMatrices(text, OF_MATRICES[name](**numbers))
-    made = naming(f"--init {name}", names.load_path("--init", name))()
+    made = naming(f"--init {name}", import_path.load_callable("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
     return made

@@ -10,7 +10,7 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from mxtrain.config import known, names
+from mxtrain.config import catalogue, import_path
 from mxtrain.core.errors import UsageError, naming
 from mxtrain.runtime import mx
 
@@ -19,10 +19,10 @@ Loss = Callable[[Any, Any], Any]
 
 def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """The loss that `--loss` describes, tried once on zeros where it is the user's own."""
-    name, numbers = known.loss(text)
+    name, numbers = catalogue.loss(text)
     if name not in BY_NAME:
         return _of_user(name, num_classes)
-    smoothing = {"smoothing": label_smoothing} if name in known.SMOOTHED else {}
+    smoothing = {"smoothing": label_smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
     return functools.partial(BY_NAME[name], **numbers, **smoothing)
 
 
@@ -66,7 +66,7 @@ BY_NAME: dict[str, Any] = {
 
 def _of_user(path: str, num_classes: int) -> Loss:
     """The user's function, or an instance of their class (Gluon's own losses are classes)."""
-    found = names.load_path("--loss", path)
+    found = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
     loss: Loss = naming(user, naming(user, found)() if inspect.isclass(found) else found)
     losses = loss(mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))

@@ -1,7 +1,7 @@
 """From a model's name to a net of known shapes, compiled.
 
 Owns building by name, and the choice between a symbolic graph and imperative execution. Known names
-are listed in `config/names.py`, which needs no mxnet.
+are listed in `config/gluoncv_names.py`, which needs no mxnet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import math
 from typing import Any, Sequence
 
-from mxtrain.config import names
+from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, naming
 from mxtrain.models import concats, prelu, small
@@ -26,9 +26,9 @@ def build(name: str, num_classes: int) -> Any:
     prelu.mend()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
-    if name in names.GLUONCV_CLASSIFIERS:
+    if name in gluoncv_names.GLUONCV_CLASSIFIERS:
         return _of_gluoncv(name, num_classes)
-    net = naming(f"--model {name}", names.load_path("--model", name))(num_classes=num_classes)
+    net = naming(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
     for parameter in net.collect_params().values():
@@ -48,7 +48,7 @@ def _of_gluoncv(name: str, num_classes: int) -> Any:
     elif name.startswith("nasnet"):
         keywords["use_aux"] = False  # it would return a second output
     net = gluoncv.model_zoo.get_model(name, pretrained=False, **keywords)
-    if name in names.PRUNED:  # their shapes come from a file made for 1000 classes
+    if name in gluoncv_names.PRUNED:  # their shapes come from a file made for 1000 classes
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
     return net

@@ -1,6 +1,6 @@
 """From `--optimizer` to MXNet's optimizer.
 
-Names and numbers are `config/optimizer_names.py`'s, what MXNet lacks `extra_optimizers.py`'s. The rate of each step
+Names and numbers are `config/catalogue.py`'s, what MXNet lacks `extra_optimizers.py`'s. The rate of each step
 comes from `schedules.py` through the trainer.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mxtrain.config import Optim, names
-from mxtrain.config.optimizer_names import OPTIMIZERS, resolve
+from mxtrain.config import Optim, catalogue, import_path
 from mxtrain.core.errors import UsageError, in_code_of
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
@@ -62,11 +61,11 @@ def _numbers(optimizer: Any) -> dict[str, float]:
 
 def build(optim: Optim) -> Any:
     """The optimizer that `optim` names; one of the user's own gets --momentum where it takes that."""
-    name, numbers = resolve(optim)
-    if name in OPTIMIZERS:
+    name, numbers = catalogue.optimizer(optim)
+    if name in FACTORIES:
         factory = FACTORIES[name]
     else:
-        factory = names.load_path("--optimizer", name)
+        factory = import_path.load_callable("--optimizer", name)
         numbers = _momentum(factory, optim)
     with in_code_of(f"--optimizer {name}"):
         optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)

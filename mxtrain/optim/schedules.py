@@ -1,7 +1,8 @@
-"""Learning rates as pure functions of how far the run has come; the language of --schedule.
+"""Learning rates as pure functions of how far the run has come: `--schedule`.
 
 A schedule maps a moment of the run to a factor on the peak rate. It keeps no state, so a resumed run needs nothing but
-its step. Some are spread over the run, others count epochs and do not know how long it is (`COUNTS_EPOCHS`).
+its step. Some are spread over the run, others count epochs and do not depend on its length. The names and their
+numbers are `config/catalogue.py`'s.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.config import Optim
+from mxtrain.config import Optim, catalogue, import_path
 from mxtrain.config.bounds import FAR, SMALLEST
-from mxtrain.config.names import load_path
-from mxtrain.config.spec import Number, Spec, parse
 from mxtrain.core.errors import UsageError, naming
 from mxtrain.data import order
 
@@ -85,37 +84,6 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     function.__name__: function
     for function in (constant, cosine, linear, poly, sigmoid, one_cycle, step, multistep, exp, inv)
 }
-COUNTS_EPOCHS = ("constant", "step", "multistep", "exp", "inv")
-
-_FLOOR, _FACTOR, _EPOCHS = Number(0.0, 0.0, 1.0), Number(0.1, 1e-6, 1.0), (0.001, 1e6)
-NUMBERS: dict[str, dict[str, Number]] = {
-    "constant": {},
-    "cosine": {"cycles": Number(1, 1, 10000), "decay": Number(1.0, 0.0, 1.0), "floor": _FLOOR},
-    "linear": {"floor": _FLOOR},
-    "poly": {"power": Number(2.0, 0.01, 100.0), "floor": _FLOOR},
-    "sigmoid": {"steepness": Number(10.0, 0.01, 100.0), "middle": Number(0.5, 0.0, 1.0), "floor": _FLOOR},
-    "one_cycle": {
-        "rise": Number(0.3, 0.001, 0.999),
-        "start": Number(0.04, 0.0, 1.0),
-        "floor": Number(4e-6, 0.0, 1.0),
-    },
-    "step": {"every": Number(30.0, *_EPOCHS), "factor": _FACTOR},
-    "multistep": {"at": Number((), *_EPOCHS), "factor": _FACTOR},
-    "exp": {"factor": Number(0.95, 1e-6, 1.0)},
-    "inv": {"gamma": Number(1.0, 0.0, 1e6), "power": Number(0.5, 0.0, 100.0)},
-}
-
-
-def resolve(optim: Optim) -> Spec:
-    """The schedule that `optim` names and all its numbers; UsageError for what cannot be followed."""
-    found = parse("--schedule", optim.schedule, NUMBERS)
-    at = found.numbers.get("at")
-    if at is not None and (not at or sorted(set(at)) != list(at)):
-        raise UsageError(
-            f"--schedule {optim.schedule}: give the epochs where it falls, one after the other, as in "
-            "multistep:at=30/60/80"
-        )
-    return found
 
 
 def peak(optim: Optim) -> float:
@@ -132,12 +100,14 @@ def length(optim: Optim, num_samples: int) -> tuple[int, int]:
 
 def of_run(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[int], float]:
     """The rate of each update, counted from 0, of a run of `num_steps` updates."""
-    name, given = resolve(optim)
+    name, given = catalogue.schedule(optim)
     factor: Callable[[Moment], float]
     if name in FUNCTIONS:
         factor = functools.partial(FUNCTIONS[name], **given)
     else:
-        own: Callable[[float], Any] = naming(f"--schedule {name}", load_path("--schedule", name))
+        own: Callable[[float], Any] = naming(
+            f"--schedule {name}", import_path.load_callable("--schedule", name)
+        )
 
         def factor(now: Moment) -> float:
             return _checked(own(now.progress), name, now.progress)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Data, Run, names
+from mxtrain.config import Data, Run, import_path
 from mxtrain.core.errors import DataError, UsageError, in_code_of
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
@@ -15,14 +15,14 @@ from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 
 def open_source(flag: str, source: str, run: Run) -> Any:
     """The records, or batches, that a flag names; files are looked at without mxnet."""
-    return _open_given(flag, source, run) if names.is_path(source) else open_set(source)
+    return _open_given(flag, source, run) if import_path.is_import_path(source) else open_set(source)
 
 
 def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
     runtime.load(environment.workers_here(os.environ, run), run.layout.threads or None)
     with in_code_of(f"{flag} {path}"):
-        return _judged(flag, path, names.load_path(flag, path)(), run)
+        return _judged(flag, path, import_path.load_callable(flag, path)(), run)
 
 
 def _judged(flag: str, path: str, given: Any, run: Run) -> Any:

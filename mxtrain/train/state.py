@@ -18,7 +18,7 @@ from mxtrain import config
 from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
-from mxtrain.config import Run, compressions, layout, names, server_checks
+from mxtrain.config import Run, catalogue, layout, names, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
 from mxtrain.kvstore.store import open_trainer
@@ -112,7 +112,7 @@ def build(
         optimizer,
         "device" if is_trial else run.layout.kvstore,
         running_statistics.parameters(net),
-        compressions.threshold(optim.compress),
+        catalogue.compression_threshold(optim.compress),
         group,
     )
     return Parts(

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config import bounds, checks
-from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import state, step

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain.config import names
+from mxtrain.config import gluoncv_names
 from mxtrain.core.errors import UsageError
 from mxtrain.models import initializers, zoo
 from mxtrain.runtime import gluoncv, mx
@@ -59,7 +59,7 @@ def test_names_are_gluoncvs_classifiers() -> None:
         # HRNet's other nets segment; int8 nets only infer.
         if module in CLASSIFYING and "int8" not in name and (module != "hrnet" or name.endswith("_c")):
             found.add(name)
-    assert found == set(names.GLUONCV_CLASSIFIERS)
+    assert found == set(gluoncv_names.GLUONCV_CLASSIFIERS)
 
 
 def train_once(name: str, size: int) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_a_net_by_name_trains(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", names.GLUONCV_CLASSIFIERS)
+@pytest.mark.parametrize("name", gluoncv_names.GLUONCV_CLASSIFIERS)
 def test_every_classifier_trains(name: str) -> None:
     """Each in a process of its own: after large nets, oneDNN fails small ones in the same process now and then."""
     code = f"from tests.engine.test_models import train_once; train_once({name!r}, {input_size(name)})"

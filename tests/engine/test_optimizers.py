@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config.optimizer_names import LEFT_OUT, OPTIMIZERS, resolve
+from mxtrain.config.catalogue import LEFT_OUT_OPTIMIZERS, OPTIMIZERS
+from mxtrain.config.catalogue import optimizer as parse_optimizer
 from mxtrain.core.errors import UsageError
 from mxtrain.kvstore.store import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers
@@ -75,7 +76,7 @@ def weights_on(trainer: Any, device: int) -> list[Any]:
 
 @pytest.mark.parametrize("spec", [*OPTIMIZERS, *NOT_THE_DEFAULTS])
 def test_every_optimizer_is_its_formula_on_every_device(spec: str) -> None:
-    name, numbers = resolve(optim_of(spec))
+    name, numbers = parse_optimizer(optim_of(spec))
     trainer = trainer_of(optim_of(spec), devices=2)
     expected = [weight.astype(np.float64) for weight in weights_on(trainer, 0)]
     start, kept = expected, [{} for _ in SHAPES]  # type: ignore[var-annotated]
@@ -95,7 +96,7 @@ def test_every_optimizer_is_its_formula_on_every_device(spec: str) -> None:
 def test_a_reference_for_each_and_a_reason_for_what_is_left_out() -> None:
     assert set(REFERENCES) == set(OPTIMIZERS) == set(optimizers.FACTORIES)
     mxnets = set(mx.optimizer.Optimizer.opt_registry) - {"test"}
-    assert mxnets | {"adamw"} == set(OPTIMIZERS) | set(LEFT_OUT)
+    assert mxnets | {"adamw"} == set(OPTIMIZERS) | set(LEFT_OUT_OPTIMIZERS)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -212,7 +213,7 @@ TORCHS = {
 @pytest.mark.parametrize("name", TORCHS)
 def test_the_formula_is_torch_s(name: str) -> None:
     torch = pytest.importorskip("torch")
-    numbers = dict(resolve(optim_of(name)).numbers, epsilon=1e-8)
+    numbers = dict(parse_optimizer(optim_of(name)).numbers, epsilon=1e-8)
     keywords = {
         **({"betas": (numbers["beta1"], numbers["beta2"])} if "beta1" in numbers else {}),
         **({"rho": numbers["rho"]} if "rho" in numbers else {}),

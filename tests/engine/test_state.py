@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx

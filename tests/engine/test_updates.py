@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Optim
-from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.kvstore import unpickle
 from mxtrain.kvstore.commands import Assign, SetRate, Update
 from mxtrain.kvstore.server import known_classes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config import names
+from mxtrain.config import gluoncv_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -68,7 +68,7 @@ def test_architecture_gives_each_dependency_its_reason() -> None:
 
 
 def test_readme_counts_the_models() -> None:
-    assert f"{len(names.GLUONCV_CLASSIFIERS)} classifiers" in (ROOT / "README.md").read_text()
+    assert f"{len(gluoncv_names.GLUONCV_CLASSIFIERS)} classifiers" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config.names import load_path
+from mxtrain.config.import_path import load_callable
 from mxtrain.core.errors import UsageError, naming
 from tools.im2rec_wrapper.images import Packed
 from tools.im2rec_wrapper.sources.item import BadItem
@@ -40,7 +40,7 @@ def tokenizer(name: str) -> Tokenizer:
         raise UsageError(
             f"--tokenizer {name}: known is {BYTES}; another one is given as package.module:callable"
         )
-    encode = load_path("--tokenizer", name)
+    encode = load_callable("--tokenizer", name)
     named = naming(f"--tokenizer {name}", encode)
     return Tokenizer(name, named, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
 

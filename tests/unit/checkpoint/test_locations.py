@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
-from mxtrain.config import names
+from mxtrain.config import import_path
 from mxtrain.core.errors import UsageError
 
 
@@ -68,7 +68,7 @@ def checkpoint(folder: Path, here: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def made() -> Any:
-    return names.load_path("--model", "parts_of_own.nets:make")()
+    return import_path.load_callable("--model", "parts_of_own.nets:make")()
 
 
 def test_a_module_is_found_where_it_was_before_another_of_its_name(
@@ -137,7 +137,7 @@ def test_a_folder_that_others_can_write_to_brings_no_code(here: Path) -> None:
 
 @pytest.mark.parametrize("modules", [{}, None, ["parts_of_own"], {"parts_of_own": 3}, {"other": "/"}])
 def test_checkpoints_of_old_and_odd_ones_change_nothing(here: Path, modules: Any) -> None:
-    names.look_here()
+    import_path.search_working_folder()
     before = list(sys.path)
     state = {} if modules is None else {"modules": modules}
     locations.need((here / "checkpoints" / "step-1", state), "parts_of_own.nets:make")

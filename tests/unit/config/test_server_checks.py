@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mxtrain import config
-from mxtrain.config.optimizer_names import OPTIMIZERS
+from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.config.server_checks import check_async
 from mxtrain.core.errors import UsageError
 

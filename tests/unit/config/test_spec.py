@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxtrain.config.spec import Number, Spec, given, parse
+from mxtrain.config.spec import Number, Spec, given_keys, parse
 from mxtrain.core.errors import UsageError
 
 KNOWN = {
@@ -33,9 +33,9 @@ def test_numbers_are_of_their_default_s_kind() -> None:
     assert parse("--way", "fall:at=7", KNOWN).numbers["at"] == (7.0,)
 
 
-def test_which_were_given() -> None:
-    assert given("fall:times=3,at=1/2") == {"times", "at"}
-    assert "times" not in given("fall")
+def test_which_were_given_keys() -> None:
+    assert given_keys("fall:times=3,at=1/2") == {"times", "at"}
+    assert "times" not in given_keys("fall")
 
 
 def test_a_path_is_left_to_its_owner() -> None:

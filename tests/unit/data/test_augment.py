@@ -1,11 +1,10 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
+from mxtrain.config import catalogue
 from mxtrain.core.errors import UsageError
 from mxtrain.data import augment, changes, pixels
 from mxtrain.data.order import sample_rng
@@ -33,77 +32,21 @@ def as_image(out):
     return out.transpose(1, 2, 0).round().astype(int)
 
 
-# The language
-
-
-def test_defaults_fill_in_and_the_crop_comes_first():
-    crop, flip = augment.parse(" resized_crop:scale_min=0.2,ratio_max=2 + flip")
-    assert crop.name == "resized_crop"
-    assert crop.numbers == {"scale_min": 0.2, "scale_max": 1.0, "ratio_min": 3 / 4, "ratio_max": 2.0}
-    assert flip == ("flip", {"p": 0.5})
-    assert [part.name for part in augment.parse("flip:p=1")] == ["none", "flip"]
-    assert [part.name for part in augment.parse("none")] == ["none"]
-
-
-def test_whole_numbers_stay_whole():
-    pad = augment.parse("pad_crop:pad=2")[0].numbers["pad"]
-    assert pad == 2
-    assert isinstance(pad, int)
-
-
-@pytest.mark.parametrize(
-    ("spec", "complaint"),
-    [
-        ("resised_crop", "did you mean 'resized_crop'"),
-        ("resised_crop:scale_min=0.1", "did you mean 'resized_crop'"),
-        ("resized_crop:scale=0.1", "no number 'scale'; did you mean"),
-        ("none:size=3", r"no number 'size' \(it has none\)"),
-        ("flip:0.3", "no number '0.3'"),
-        ("flip:p=often", "flip:p=often: not a number"),
-        ("pad_crop:pad=1.5", "not a whole number"),
-        ("flip:p=1.1", "flip:p=1.1: give 0 to 1"),
-        ("flip:p=nan", "give 0 to 1"),
-        ("resized_crop:scale_min=0.9,scale_max=0.5", "scale_min=0.9 is above scale_max=0.5"),
-        ("flip+resized_crop", "resized_crop has to come first"),
-        ("none+pad_crop", "pad_crop has to come first"),
-        ("", "a name is missing"),
-        ("flip++flip", "a name is missing"),
-        ("no_such_module:jitter", "no module 'no_such_module'"),
-        ("color_jitter", "did you mean 'colour_jitter'"),
-        ("colour_jitter:hue=0.6", "hue=0.6: give 0 to 0.5"),
-        ("randaugment:n=2,m=11", "m=11: give 0 to 10"),
-        ("randaugment:m=4.5", "not a whole number"),
-        ("erase:scale_min=0.5,scale_max=0.4", "scale_min=0.5 is above scale_max=0.4"),
-    ],
-)
-def test_what_cannot_be_built_is_refused_in_one_line(spec, complaint):
-    with pytest.raises(UsageError, match=complaint) as refused:
-        augment.check(spec)
-    assert str(refused.value).startswith("--augment")
-    assert "\n" not in str(refused.value)
-
-
-def test_checking_loads_neither_opencv_nor_numpy():
-    program = (
-        "import sys; from mxtrain.data import augment; augment.check('pad_crop:pad=2+flip')\n"
-        "assert not {'cv2', 'numpy', 'mxnet'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
-
-
 def test_every_name_has_its_function_and_the_function_takes_its_numbers():
-    assert set(augment.CROPS) == set(pixels.CROPS)
-    assert list(augment.CHANGES) == list(changes.CHANGES)
-    for name in augment.KNOWN:
+    assert set(catalogue.CROPS) == set(pixels.CROPS)
+    assert list(catalogue.CHANGES) == list(changes.CHANGES)
+    for name in catalogue.AUGMENTATIONS:
         for size in (1, 2, 16):
             out = apply(augment.train_transform(name, size), png(picture(20, 30)), sample_rng(0, 0, 0))
             assert np.isfinite(out).all()
 
 
-@pytest.mark.parametrize("name", augment.KNOWN)
+@pytest.mark.parametrize("name", catalogue.AUGMENTATIONS)
 def test_the_docs_give_every_name_its_numbers_and_defaults(name):
     page = Path(__file__).parents[3] / "docs" / "augmenting.md"
-    numbers = {key: f"{key}={round(number.default, 4):g}" for key, number in augment.KNOWN[name].items()}
+    numbers = {
+        key: f"{key}={round(number.default, 4):g}" for key, number in catalogue.AUGMENTATIONS[name].items()
+    }
     listed = ", ".join(f"`{text}`" for text in numbers.values())
     assert f"| `{name}` | {listed}{' ' if listed else ''}|" in page.read_text()
 
@@ -129,7 +72,7 @@ def test_pictures_of_any_size_fill_the_output(spec, height, width):
             assert np.isfinite(apply(transform, payload, sample_rng(0, 0, sample))).all()
 
 
-ALL_CHANGES = "+".join(augment.CHANGES)
+ALL_CHANGES = "+".join(catalogue.CHANGES)
 
 
 @pytest.mark.parametrize("spec", ["none", "resized_crop+flip", "pad_crop+flip", f"none+{ALL_CHANGES}"])

@@ -7,7 +7,8 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxtrain.data import augment, changes, colours
+from mxtrain.config import catalogue
+from mxtrain.data import changes, colours
 from mxtrain.data.order import sample_rng
 
 
@@ -19,7 +20,7 @@ def picture(size: int = 16) -> Any:
 
 def changed(spec: str, image: Any, num_samples: int) -> list[Any]:
     """What a change with its defaults makes of an image, once for each sample."""
-    name, numbers = augment.parse(spec)[1]
+    name, numbers = catalogue.augmentations(spec)[1]
     return [
         changes.CHANGES[name](image, sample_rng(0, 0, sample), **numbers) for sample in range(num_samples)
     ]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from mxtrain import config
+from mxtrain.config import catalogue
 from mxtrain.core.errors import UsageError
 from mxtrain.optim import schedules
 
@@ -50,14 +51,14 @@ def rates(spec: str, steps_per_epoch: float, num_steps: int, *flags: str) -> lis
 
 def end(spec: str, epochs: float) -> float:
     """What the rate goes to: that of the step after the last, from which on it would stay."""
-    name, numbers = schedules.resolve(optim_of(spec))
+    name, numbers = catalogue.schedule(optim_of(spec))
     return schedules.FUNCTIONS[name](schedules.Moment(1.0, epochs, epochs), **numbers)
 
 
 def test_every_function_has_its_numbers_and_an_example() -> None:
-    assert list(schedules.FUNCTIONS) == list(schedules.NUMBERS)
+    assert list(schedules.FUNCTIONS) == list(catalogue.SCHEDULES)
     assert {spec.split(":")[0] for spec in EXAMPLES} == set(schedules.FUNCTIONS)
-    assert set(schedules.COUNTS_EPOCHS) < set(schedules.FUNCTIONS)
+    assert set(catalogue.EPOCH_SCHEDULES) < set(schedules.FUNCTIONS)
 
 
 # What holds for all
@@ -87,7 +88,7 @@ def test_the_warm_up_climbs_evenly_to_where_the_schedule_begins(spec: str) -> No
 
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_a_schedule_begins_at_the_peak(spec: str) -> None:
-    numbers = schedules.resolve(optim_of(spec)).numbers
+    numbers = catalogue.schedule(optim_of(spec)).numbers
     assert rates(spec, 10, 100)[0] == pytest.approx(numbers.get("start", 1.0))
 
 
@@ -106,7 +107,7 @@ def test_it_is_smooth_where_it_has_no_edges(spec: str) -> None:
     for steps_per_epoch in (400, 800):
         found = rates(spec, steps_per_epoch, 10 * steps_per_epoch, "--warmup-epochs", "1")
         sizes = sorted(abs(after - before) for before, after in zip(found, found[1:]))
-        restarts = schedules.resolve(optim_of(spec)).numbers.get("cycles", 1) - 1
+        restarts = catalogue.schedule(optim_of(spec)).numbers.get("cycles", 1) - 1
         jumps.append(sizes[-1 - restarts])
     assert jumps[1] == pytest.approx(jumps[0] / 2, rel=0.2)
 
@@ -133,7 +134,7 @@ def test_it_ends_where_the_docs_say(spec: str, expected: float) -> None:
     assert nearly == pytest.approx(expected, abs=1e-4) or spec.startswith(("step", "multistep"))
 
 
-@pytest.mark.parametrize("spec", schedules.COUNTS_EPOCHS)
+@pytest.mark.parametrize("spec", catalogue.EPOCH_SCHEDULES)
 def test_those_that_count_epochs_do_not_know_how_long_the_run_is(spec: str) -> None:
     spec = "multistep:at=2/5" if spec == "multistep" else spec
     short, long = (rates(spec, 10, num_steps, "--warmup-epochs", "1") for num_steps in (70, 300))
@@ -141,7 +142,7 @@ def test_those_that_count_epochs_do_not_know_how_long_the_run_is(spec: str) -> N
 
 
 @pytest.mark.parametrize(
-    "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in schedules.COUNTS_EPOCHS]
+    "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in catalogue.EPOCH_SCHEDULES]
 )
 def test_the_others_are_spread_over_the_run(spec: str) -> None:
     short, long = rates(spec, 10, 100), rates(spec, 10, 300)
@@ -264,7 +265,7 @@ def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> N
 )
 def test_what_cannot_be_followed_is_refused(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
-        schedules.resolve(optim_of(spec))
+        catalogue.schedule(optim_of(spec))
     assert str(refused.value).startswith("--schedule ") and "\n" not in str(refused.value)
 
 
@@ -290,6 +291,6 @@ def test_the_docs_give_every_schedule_its_numbers(name: str) -> None:
     page = Path(__file__).parents[3] / "docs" / "optimizing.md"
     numbers = ", ".join(
         f"`{key}={number.default:g}`" if number.default != () else f"`{key}`"
-        for key, number in schedules.NUMBERS[name].items()
+        for key, number in catalogue.SCHEDULES[name].items()
     )
     assert f"| `{name}` | {numbers}{' ' if numbers else ''}|" in page.read_text()
