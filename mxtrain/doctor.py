@@ -9,7 +9,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("mxtrain.doctor")
+    interrupts.exit_on_signal("mxtrain.doctor")
 
 import json
 import os
@@ -81,7 +81,7 @@ def communication(as_json: bool) -> None:
 
     if not ports()["loopback"]:
         raise UsageError("no loopback port can be bound here, so no dist_* store works")
-    with interrupts.heeded("mxtrain.doctor"):
+    with interrupts.stopped_by_signal("mxtrain.doctor"):
         measured = jobs.measure()
     measured["recommendations"] = advice.advise(measured)
     print(json.dumps(measured, indent=2) if as_json else aligned(advice.rows(measured)), flush=True)
@@ -122,9 +122,9 @@ def ask_mxnet(seconds: float = PROBE_SECONDS) -> dict[str, Any]:
     It hangs where it gets no CPU time for so many seconds; that it takes as long as that may be the fault of others.
     """
     code = "import json; from mxtrain.doctor import probe_mxnet; print(json.dumps(probe_mxnet()))"
-    tethered = f"from mxtrain.core import die_with_parent; die_with_parent.tether(); {code}"
+    code = f"from mxtrain.core.die_with_parent import die_with_parent; die_with_parent(); {code}"
     environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
-    line, deadline = [sys.executable, "-c", tethered], time.monotonic() + PROBE_PATIENCE * seconds
+    line, deadline = [sys.executable, "-c", code], time.monotonic() + PROBE_PATIENCE * seconds
     with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True, env=environment) as child:
         said = _output(child, seconds, deadline)
     if said is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("mxtrain.evaluate")
+    interrupts.exit_on_signal("mxtrain.evaluate")
 
 import json
 from typing import Sequence

@@ -13,9 +13,9 @@ if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
     if os.environ.get("DMLC_ROLE") == "worker":
-        interrupts.keep("mxtrain.fit")
+        interrupts.defer_signal("mxtrain.fit")
     else:
-        interrupts.leave("mxtrain.fit")
+        interrupts.exit_on_signal("mxtrain.fit")
 
 import functools
 import logging
@@ -28,7 +28,7 @@ from mxtrain import config
 from mxtrain.cluster import environment as clusters
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import bounds, layout, names
-from mxtrain.core import die_with_parent
+from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import Stop, one_line
 from mxtrain.train import signals
 
@@ -39,7 +39,7 @@ logger = logging.getLogger("mxtrain.fit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    die_with_parent.tether()
+    die_with_parent()
     if os.environ.get("DMLC_ROLE"):
         _as_node(lambda: command(argv))
     return one_line("mxtrain.fit", lambda: command(argv))

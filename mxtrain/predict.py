@@ -5,7 +5,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("mxtrain.predict")
+    interrupts.exit_on_signal("mxtrain.predict")
 
 import json
 import sys

@@ -203,7 +203,7 @@ def _resolve(
         if not told:
             logger.warning("%s has no address yet (%s); trying for %g s", described, problem, seconds)
             told = True
-        interrupts.heed_kept("mxtrain.fit")
+        interrupts.exit_if_deferred("mxtrain.fit")
         time.sleep(min(seconds, AGAIN_SECONDS))
 
 
@@ -236,7 +236,7 @@ def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float,
                 f"{_given_as(environ).address} {environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
                 "check the address and this host's network"
             )
-        interrupts.heed_kept("mxtrain.fit")
+        interrupts.exit_if_deferred("mxtrain.fit")
         time.sleep(AGAIN_SECONDS)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("launch/ps.sh")
+    interrupts.exit_on_signal("launch/ps.sh")
 
 import argparse
 import os

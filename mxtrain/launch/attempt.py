@@ -17,7 +17,7 @@ from typing import Any, Iterator
 
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import DONE, RESTART_ME, SIGINT, SIGTERM
-from mxtrain.core.interrupts import ONE_WISH_SECONDS
+from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 from mxtrain.launch import logs
 from mxtrain.launch.plan import SCHEDULER, WORKER, Process
 
@@ -71,7 +71,7 @@ class StopRequests:
     def take(self, number: int, frame: Any) -> None:
         if not self.numbers:
             self.first_seconds = time.monotonic()
-        elif time.monotonic() - self.first_seconds < ONE_WISH_SECONDS:
+        elif time.monotonic() - self.first_seconds < SAME_REQUEST_SECONDS:
             return
         self.numbers.append(number)
 

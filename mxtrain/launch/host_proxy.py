@@ -14,13 +14,13 @@ import subprocess
 import sys
 from typing import Any, Sequence
 
-from mxtrain.core.die_with_parent import tether
+from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.launch.attempt import STOPS
 
 
 def reach(command: Sequence[str]) -> int:
     """The exit code of `command`, which has ended; standard input holds the share."""
-    tether()
+    die_with_parent()
     share = sys.stdin.read()
     reading, writing = os.pipe()
     begun, early = False, []

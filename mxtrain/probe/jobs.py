@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.cluster import unix_sockets
-from mxtrain.core import die_with_parent
+from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.launch import plan
 
 SECONDS = 55.0
@@ -103,7 +103,7 @@ def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> lis
 def environment(process: plan.Process) -> dict[str, str]:
     """Its own, and what of ours does not steer a cluster; it dies with us."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(STEERING) and k != "PORT"}
-    return {**inherited, **process.environment, die_with_parent.SUPERVISOR_PID: str(os.getpid())}
+    return {**inherited, **process.environment, SUPERVISOR_PID: str(os.getpid())}
 
 
 def _start(process: plan.Process) -> subprocess.Popen[bytes]:

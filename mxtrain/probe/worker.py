@@ -8,7 +8,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("mxtrain.doctor")
+    interrupts.exit_on_signal("mxtrain.doctor")
 
 import json
 import logging
@@ -21,7 +21,7 @@ from typing import Any, Callable
 from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.worker_group import WorkerGroup
-from mxtrain.core import die_with_parent
+from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import jobs
 from mxtrain.train import join, node_info
@@ -31,7 +31,7 @@ ARRAYS = 64
 
 
 def main() -> None:
-    die_with_parent.tether()
+    die_with_parent()
     logging.basicConfig(level=logging.WARNING)
     run = config.parse(sys.argv[1:])
     place = environment.of_environment(os.environ, run)

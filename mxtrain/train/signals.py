@@ -1,7 +1,7 @@
 """Signals as a wish that the loop reads between two steps.
 
 The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once. A worker's
-may have come while it was still importing (`interrupts.keep`).
+may have come while it was still importing (`interrupts.defer_signal`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import interrupts
 from mxtrain.core.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
-from mxtrain.core.interrupts import ONE_WISH_SECONDS
+from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 
 GOES_ON = "the same command, with --resume auto, goes on from the newest checkpoint"
 MEANING: dict[int, Stop] = {
@@ -35,8 +35,8 @@ def stop_requests() -> Iterator[list[Stop]]:
     os.set_blocking(writing, False)
     wakeup = signal.set_wakeup_fd(writing)  # first, or a signal would be lost between this and the handlers
     handlers = {number: signal.signal(number, _nothing) for number in MEANING}
-    received += [MEANING[number] for number, _ in interrupts.kept]
-    first_seconds = interrupts.kept[0][1] if interrupts.kept else 0.0
+    received += [MEANING[number] for number, _ in interrupts.deferred]
+    first_seconds = interrupts.deferred[0][1] if interrupts.deferred else 0.0
     arguments = reading, received, first_seconds
     threading.Thread(target=_watch, args=arguments, name="signals", daemon=True).start()
     try:
@@ -85,7 +85,7 @@ def _watch(pipe: int, received: list[Stop], first_seconds: float) -> None:
             if not received:
                 first_seconds = time.monotonic()
                 received.append(stop)
-            elif time.monotonic() - first_seconds > ONE_WISH_SECONDS:
+            elif time.monotonic() - first_seconds > SAME_REQUEST_SECONDS:
                 _leave(stop.exit_code)
 
 

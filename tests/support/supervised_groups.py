@@ -18,8 +18,8 @@ NAMES = ["scheduler", "server-0", "worker-0", "worker-1"]
 ROLE = """
 import os, signal, sys, time
 from pathlib import Path
-from mxtrain.core.die_with_parent import tether
-tether()
+from mxtrain.core.die_with_parent import die_with_parent
+die_with_parent()
 name, life, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
 def wait(): time.sleep(30); sys.exit(9)
 def stop(code):

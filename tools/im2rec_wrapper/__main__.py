@@ -5,7 +5,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before the other imports, which take a while
     from mxtrain.core import interrupts
 
-    interrupts.leave("im2rec_wrapper")
+    interrupts.exit_on_signal("im2rec_wrapper")
 
 import argparse
 import sys
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = _parser().parse_args(arguments)
         import numpy  # noqa: F401  # every command needs it, and it does not survive an exception in its import
 
-        with interrupts.heeded(PROGRAM, GRACE_SECONDS):
+        with interrupts.stopped_by_signal(PROGRAM, GRACE_SECONDS):
             parsed.run(parsed)
 
     return one_line(PROGRAM, command)

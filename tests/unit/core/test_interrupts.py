@@ -41,7 +41,7 @@ def command():
         print("ready", flush=True)
         threading.Event().wait()
 
-with interrupts.heeded("it"):
+with interrupts.stopped_by_signal("it"):
     code = one_line("it", command)
 print("ready", flush=True)
 sys.exit(code)

@@ -245,7 +245,11 @@ def test_a_process_reads_what_it_is_given(tmp_path: Path) -> None:
 
 
 def test_a_process_whose_supervisor_has_gone_leaves() -> None:
-    line = [sys.executable, "-c", "from mxtrain.core.die_with_parent import tether; tether(); print('lives')"]
+    line = [
+        sys.executable,
+        "-c",
+        "from mxtrain.core.die_with_parent import die_with_parent; die_with_parent(); print('lives')",
+    ]
     for supervisor_pid, code, said in (
         ("1", RESTART_ME, ""),
         (str(os.getpid()), 0, "lives\n"),

@@ -87,10 +87,10 @@ def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> No
 
 EARLY = """
 import os, signal
-from mxtrain.core.die_with_parent import tether
+from mxtrain.core.die_with_parent import die_with_parent
 os.kill(os.getpid(), signal.SIGINT)
 signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-tether()
+die_with_parent()
 """
 
 
