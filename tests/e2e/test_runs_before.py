@@ -1,0 +1,123 @@
+"""Run folders written by an older mxtrain resume, evaluate and predict as that one did (tests/data/runs_before)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.conftest import ROOT
+from tests.support import runs
+from tests.support.amp import needs_bf16
+
+BEFORE = ROOT / "tests" / "data" / "runs_before"
+RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")
+# Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise: by 1e-5, and 4e-3 in bf16.
+ROUNDING = {"adam_bf16": 1e-2}
+EVALUATE_AND_PREDICT = """
+import sys
+from mxtrain import evaluate, predict
+run, val, picture = sys.argv[1:]
+evaluate.main(["--run", run, "--val", val, "--json"])
+predict.main(["--run", run, "--json", picture])
+"""
+
+
+def python(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(BEFORE)])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment_of(run: Path) -> dict[str, Any]:
+    """The part of a run's environment.json that decides about the last bits."""
+    environment = json.loads((run / "environment.json").read_text())
+    return {name: environment[name] for name in ("kernels", "wheels")}
+
+
+def state_of(path: Path) -> dict[str, Any]:
+    """The values of a state.json, without those that name a place or a version."""
+    state: dict[str, Any] = json.loads(path.read_text())
+    for name in ("config", "modules", "versions", "job"):
+        assert name in state
+        del state[name]
+    return state
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    from mxtrain.runtime import mx
+
+    return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
+
+
+def assert_close(found: Any, expected: Any, tolerance: float, where: str = "") -> None:
+    """Equal up to a rounding of every number in them; to the bit where `tolerance` is 0."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for name, value in expected.items():
+            assert_close(found[name], value, tolerance, f"{where}.{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for number, pair in enumerate(zip(found, expected)):
+            assert_close(*pair, tolerance, f"{where}[{number}]")
+    elif isinstance(expected, (float, np.ndarray)):
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=where)
+    else:
+        assert found == expected, where
+
+
+@pytest.fixture
+def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A copy of one of the folders, with the data it was trained on beside it."""
+    name = request.param
+    shutil.copytree(BEFORE / "data", tmp_path / "data")
+    return Path(shutil.copytree(BEFORE / "killed" / name, tmp_path / name))
+
+
+@pytest.mark.parametrize("killed", RUNS, indirect=True)
+def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
+    ended, data = BEFORE / "ended" / killed.name, killed.parent / "data"
+    same_bits = environment_of(killed)
+    python(
+        *("-m", "mxtrain.fit", "--config", killed / "config.yaml", "--out", killed),
+        *("--train", data / "train.rec", "--val", data / "val.rec"),
+    )
+    tolerance = 0.0 if environment_of(killed) == same_bits else ROUNDING.get(killed.name, 1e-5)
+    expected = [json.loads(line) for line in (ended / "metrics.jsonl").read_text().splitlines()]
+    timed = ("seconds", "images_per_second")
+    expected = [{name: value for name, value in each.items() if name not in timed} for each in expected]
+    assert_close(runs.curve(killed), expected, tolerance, "metrics")
+    assert_close(
+        state_of(runs.newest(killed) / "state.json"), state_of(ended / "state.json"), tolerance, "state"
+    )
+    files = {path.name for path in ended.glob("*.params")}
+    assert files == {path.name for path in runs.newest(killed).glob("*.params")}
+    for name in files:
+        assert_close(arrays_of(runs.newest(killed) / name), arrays_of(ended / name), tolerance, name)
+
+
+@pytest.mark.parametrize("killed", RUNS, indirect=True)
+def test_a_run_folder_of_before_evaluates_and_predicts(killed: Path) -> None:
+    tolerance = ROUNDING.get(killed.name, 1e-5)
+    output = python(
+        "-c", EVALUATE_AND_PREDICT, killed, killed.parent / "data" / "val.rec", BEFORE / "picture.png"
+    )
+    scores, prediction = map(json.loads, output.splitlines())
+    evaluation = next(each for each in runs.curve(killed) if (each["kind"], each["step"]) == ("eval", 6))
+    assert_close(scores, {name: evaluation[name] for name in scores}, tolerance, "scores")
+    predictions = json.loads((BEFORE / "predictions.json").read_text())
+    assert_close(prediction["classes"], predictions[killed.name], tolerance, "classes")
