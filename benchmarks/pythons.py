@@ -204,7 +204,7 @@ def load_with_ours() -> None:
     from mxtrain.data.assembly import SampleAssembly
     from mxtrain.data.augment import train_transform
     from mxtrain.data.loader import Loader, LoaderOptions, Request
-    from mxtrain.data.records import open_records
+    from mxtrain.data.record_file import open_records
 
     images = Path("images")
     for number in range(24):

@@ -174,7 +174,7 @@ def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = N
         fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, stop_requests))
         kept_train, kept_val = fill(train), val and fill(val)
         if run.optim.overfit:
-            kept_val = sample_requests.Overfitted(run, kept_train)
+            kept_val = sample_requests.OverfitRecords(run, kept_train)
 
         from mxtrain import runtime
 

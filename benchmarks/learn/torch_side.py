@@ -23,7 +23,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
-from mxtrain.data.loader import Batch, Loader, Request, way_of
+from mxtrain.data.loader import Batch, Loader, Request, loader_options
 from mxtrain.data.record_sets import open_set
 
 
@@ -50,7 +50,7 @@ def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float
     fill = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    with _open(run, fill, sample_requests.requests(run, records, 0, len(rates))) as loader:
+    with _open(run, fill, sample_requests.training_requests(run, records, 0, len(rates))) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()
             loss, num_samples = backward(net, loader, batches)
@@ -79,7 +79,7 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
     records = open_set(str(run.data.val))
     fill = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
     net.eval()
-    with torch.no_grad(), _open(run, fill, sample_requests.once(len(records), 64)) as loader:
+    with torch.no_grad(), _open(run, fill, sample_requests.evaluation_requests(len(records), 64)) as loader:
         correct = 0
         for batch in loader:
             correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())
@@ -89,7 +89,7 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
 
 def _open(run: config.Run, fill: SampleAssembly, asked: Iterable[Request]) -> Loader:
     size = run.data.image_size
-    return Loader(fill, (3, size, size), iter(asked), way_of(run.data), "float32")
+    return Loader(fill, (3, size, size), iter(asked), loader_options(run.data), "float32")
 
 
 def _tensor(array: Any) -> torch.Tensor:

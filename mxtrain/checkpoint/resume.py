@@ -17,7 +17,7 @@ from mxtrain.config import catalogue, layout
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
-from mxtrain.data.record_sets import AnyRecords
+from mxtrain.data.records import Dataset
 from mxtrain.optim import early_stop, schedules
 from mxtrain.optim.early_stop import Best
 
@@ -35,7 +35,7 @@ TRAINING_SET, VALIDATION_SET = "training_set", "validation_set"
 ORIGINS = ("pretrained", "teacher")  # what `origins.describe` gives the checksums of
 
 
-def describe(train: AnyRecords, val: AnyRecords | None, class_names: list[str]) -> dict[str, Any]:
+def describe(train: Dataset, val: Dataset | None, class_names: list[str]) -> dict[str, Any]:
     """What a checkpoint keeps of the data, to know it again."""
     return {
         "class_names": class_names,

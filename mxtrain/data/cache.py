@@ -32,10 +32,9 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import images, jpeg, record_writer
 from mxtrain.data.assembly import Array
 from mxtrain.data.jpeg import BadPicture, Pixels
-from mxtrain.data.record_sets import AnyRecords
 from mxtrain.data.record_writer import open_alone
 from mxtrain.data.recordio import Floats, Ints, Label
-from mxtrain.data.records import Record
+from mxtrain.data.records import Record, Records
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +80,7 @@ def unseen(has_moved: bool) -> None:
     """Nobody looks."""
 
 
-def kept(
-    data: config.Data, records: AnyRecords, out: Path, look: Look = unseen
-) -> AnyRecords | CachedRecords:
+def kept(data: config.Data, records: Records, out: Path, look: Look = unseen) -> Records:
     """The records as --cache wants them."""
     if data.cache == "none":
         return records
@@ -93,9 +90,7 @@ def kept(
     return on_disk(records, machine.usable_cores(), folder, look, data.image_size)
 
 
-def in_memory(
-    records: AnyRecords, num_threads: int, look: Look = unseen, image_size: int = 1
-) -> CachedRecords:
+def in_memory(records: Records, num_threads: int, look: Look = unseen, image_size: int = 1) -> CachedRecords:
     """All pictures in RAM, which processes share; no crop of them will be smaller than `image_size`."""
     free = machine.available_memory()
     _refuse_if_too_large(records, free, "--cache ram", "--cache disk", look, image_size)
@@ -106,7 +101,7 @@ def in_memory(
 
 
 def on_disk(
-    records: AnyRecords, num_threads: int, folder: Path, look: Look = unseen, image_size: int = 1
+    records: Records, num_threads: int, folder: Path, look: Look = unseen, image_size: int = 1
 ) -> CachedRecords:
     """All pictures in a file in `folder`; that of an earlier run where there is one."""
     fingerprint = _fingerprint(records)
@@ -127,9 +122,10 @@ def on_disk(
 class CachedRecords:
     """As the records, but the payload of each is its pixels (height, width, 3)."""
 
-    def __init__(self, records: AnyRecords, descriptor: int, places: Places, is_checked: bool):
+    def __init__(self, records: Records, descriptor: int, places: Places, is_checked: bool):
         self.path = records.path
         self.keys = records.keys
+        self.files: list[Path] = []
         self.class_names = records.class_names
         self.descriptors = (*records.descriptors, descriptor)
         self._records = records
@@ -196,9 +192,7 @@ def _shape(height: int, width: int, scale: int) -> tuple[int, int]:
     return -(-height // scale), -(-width // scale)
 
 
-def _decode_all(
-    records: AnyRecords, file: IO[bytes], num_threads: int, look: Look, image_size: int
-) -> Places:
+def _decode_all(records: Records, file: IO[bytes], num_threads: int, look: Look, image_size: int) -> Places:
     count = len(records)
     places = Places(
         np.zeros(count, np.int64),
@@ -227,7 +221,7 @@ def _decode_all(
     return places
 
 
-def _decode(records: AnyRecords, position: int, image_size: int) -> Decoded | None:
+def _decode(records: Records, position: int, image_size: int) -> Decoded | None:
     """None where the record or its picture is bad: whoever reads it will hear why."""
     try:
         record = records.read(position)
@@ -239,7 +233,7 @@ def _decode(records: AnyRecords, position: int, image_size: int) -> Decoded | No
 
 
 def _refuse_if_too_large(
-    records: AnyRecords, free: int, flag: str, instead: str, look: Look, image_size: int
+    records: Records, free: int, flag: str, instead: str, look: Look, image_size: int
 ) -> None:
     sizes = []
     for position in np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64)).tolist():
@@ -255,7 +249,7 @@ def _refuse_if_too_large(
         )
 
 
-def _fingerprint(records: AnyRecords) -> str:
+def _fingerprint(records: Records) -> str:
     """Another for every change of a file, as far as its size, time and index show."""
     digest = hashlib.sha256(np.ascontiguousarray(records.keys).tobytes())
     for path in records.files:
@@ -264,7 +258,7 @@ def _fingerprint(records: AnyRecords) -> str:
     return digest.hexdigest()[:24]
 
 
-def _write(records: AnyRecords, num_threads: int, path: Path, look: Look, image_size: int) -> None:
+def _write(records: Records, num_threads: int, path: Path, look: Look, image_size: int) -> None:
     """The pixels, then the places, then where these start; renamed when all of it is there.
 
     Of several processes that want it one writes, and the others wait for it. One that is killed lets go of the file

@@ -1,8 +1,8 @@
-"""What a data set is known by: the same wherever it lies, whatever its files are called and however they are cut.
+"""The fingerprint of a data set: the same wherever it lies, whatever its files are called and however it is sharded.
 
-Owns which properties are compared. A checkpoint keeps them of its run's data, and the workers of a cluster hold theirs
-against each other's. Lengths, keys and labels are those of all records; of what is in them a sample has to do, so that
-a set of a million takes moments.
+Owns the properties that are compared. A checkpoint keeps those of its run's data, and the workers of a cluster compare
+theirs at the rendezvous. Labels, keys and lengths are those of all records; contents are those of a sample of them, so
+that a million records take moments.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from typing import Any, Mapping
 
 import numpy as np
 
+from mxtrain.data.record_file import RecordFile
+from mxtrain.data.record_sets import RecordSet
+from mxtrain.data.records import Dataset
+
 SAMPLED = 1024
-# The name of each property in a fingerprint, and how a message tells that it differs.
+# From each property's name in a fingerprint to a message's words for a difference in it.
 PROPERTIES = {
     "labels": "other labels",
     "keys": "other keys",
@@ -22,18 +26,18 @@ PROPERTIES = {
 }
 
 
-def of(records: Any) -> dict[str, str]:
-    """The fingerprint of records, or of what else a run reads: a user's Dataset has labels, a DataLoader nothing."""
-    found = {"labels": _digest(records.labels())}
-    if getattr(records, "files", None):
-        positions = np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64)).tolist()
-        contents = np.array([records.checksum(position) for position in positions], np.uint32)
-        found.update(keys=_digest(records.keys), lengths=_digest(records.lengths), contents=_digest(contents))
+def of(dataset: Dataset) -> dict[str, str]:
+    """Return a digest of each property that is known: all of .rec files, the labels of other data sets."""
+    found = {"labels": _digest(dataset.labels())}
+    if isinstance(dataset, (RecordFile, RecordSet)):
+        positions = np.unique(np.linspace(0, len(dataset) - 1, SAMPLED).astype(np.int64)).tolist()
+        contents = np.array([dataset.checksum(position) for position in positions], np.uint32)
+        found.update(keys=_digest(dataset.keys), lengths=_digest(dataset.lengths), contents=_digest(contents))
     return found
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """In what two sets differ, as far as both are known; empty for one and the same."""
+    """Return a few words for each property in which two fingerprints differ, as far as both know it."""
     return [
         words
         for name, words in PROPERTIES.items()
@@ -41,10 +45,10 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     ]
 
 
-def short(records: Any, fingerprint: Mapping[str, str]) -> str:
-    """Number, class names and fingerprint in a few letters, equal for equal sets."""
-    digest = hashlib.sha256(repr((records.class_names, sorted(fingerprint.items()))).encode())
-    return f"{len(records)} samples, {digest.hexdigest()[:12]}"
+def short(dataset: Dataset, fingerprint: Mapping[str, str]) -> str:
+    """Return a short text that is equal for equal data sets: the number of samples, and a digest of all else."""
+    digest = hashlib.sha256(repr((dataset.class_names, sorted(fingerprint.items()))).encode())
+    return f"{len(dataset)} samples, {digest.hexdigest()[:12]}"
 
 
 def _digest(array: Any) -> str:

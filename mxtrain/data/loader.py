@@ -1,9 +1,9 @@
-"""Requests for samples in, finished micro-batches out, in the order they were asked for.
+"""The loader: from requests for samples to finished micro-batches, in the order of the requests.
 
-A few micro-batches ahead are filled in pieces, by threads or processes (`worker_pool.py`, `worker_processes.py`), in
-memory that is used again. What a batch holds depends on its request and the seed alone (`assembly.py`), never on how
-many work, in which way, or who was first. Which samples are wanted when is `order.py`'s, what is done to one
-`augment.py`'s.
+Owns prefetching and the buffers of batches, which are used again. Slices of the next few micro-batches are assembled
+by a pool of threads or processes (`worker_pool.py`, `worker_processes.py`). A batch depends on its request and the
+seed alone, never on the number or kind of workers. Does not choose samples (`sample_requests.py`), nor transform them
+(`assembly.py`, `augment.py`).
 """
 
 from __future__ import annotations
@@ -16,101 +16,111 @@ import logging
 import threading
 import time
 from concurrent.futures import Future
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain import config
-from mxtrain.config import import_path
+from mxtrain.config import names
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError
-from mxtrain.data import order, tuning, worker_processes
-from mxtrain.data.assembly import Array, Bad, Piece, SampleAssembly
-from mxtrain.data.worker_pool import Job, Memory, Run, Shape, WorkerPool
+from mxtrain.data import autotune, order, worker_processes
+from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly, SkippedRecord
+from mxtrain.data.worker_pool import BatchShape, Buffer, RunTask, Task, WorkerPool
 
 logger = logging.getLogger(__name__)
 
-# With one sample a piece, handing them out costs a third more on 8 x 8 digits.
-SAMPLES_PER_PIECE = 8
+# With one sample a task, the queue makes loading 8 x 8 digits a third slower.
+SAMPLES_PER_TASK = 8
 # A thread holds Python's lock for about an eighth of its time: more would only queue for it, and for training too.
 MAX_THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One micro-batch: `samples` are positions in the records."""
+    """A micro-batch to be made."""
 
     step: int
-    position: int
+    position: int  # of the micro-batch in its step
     epoch: int
-    samples: order.Ints
+    samples: order.Ints  # positions in the records
 
 
 @dataclasses.dataclass(eq=False)
 class Batch:
-    """What a request asked for: `data` (n, *image_shape) and `label` (n,), valid until it is released."""
+    """A finished micro-batch: `data` (n, *image_shape) and `label` (n,), valid until it is released."""
 
     request: Request
     data: Array
     label: Array
-    memory: Memory | None = dataclasses.field(repr=False)  # the loader's, behind both; None once released
+    buffer: Buffer | None = dataclasses.field(repr=False)  # the loader's memory of both; None once released
+
+
+class _InFlight(NamedTuple):
+    batch: Batch
+    tasks: list[Future[list[SkippedRecord]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class LoaderOptions:
-    """How batches are made. None of it moves what they hold."""
+    """Settings for speed and memory. None of them changes a batch."""
 
     kind: str = "auto"  # threads | processes | auto
-    workers: str = "auto"  # how many, or auto: as many as are of use
+    workers: str = "auto"  # a number, or auto: grown while that makes loading faster
     prefetch_bytes: int = 256 << 20
-    num_prefetch: int = 8
+    num_prefetch: int = 8  # micro-batches ahead, at most
     verify: str = "always"  # always | first-epoch | never
 
-    def most_workers(self) -> int:
+    def max_workers(self) -> int:
+        """Return the number of workers, with auto the number of usable cores."""
         return machine.usable_cores() if self.workers == "auto" else int(self.workers)
 
-    def in_processes(self) -> bool:
-        return self.kind == "processes" or (self.kind == "auto" and self.most_workers() > MAX_THREADS)
+    def uses_processes(self) -> bool:
+        """Return whether workers are processes; auto takes threads as long as they do not queue for Python's lock."""
+        return self.kind == "processes" or (self.kind == "auto" and self.max_workers() > MAX_THREADS)
 
 
-def way_of(data: config.Data) -> LoaderOptions:
-    """The user's own datasets stay in this process: what they hold may not survive a copy."""
-    is_own = any(import_path.is_import_path(source) for source in (data.train, data.val) if source)
+def loader_options(data: config.Data) -> LoaderOptions:
+    """Return the options that the flags say. The user's own data sets get threads: they may not survive pickling."""
+    is_own = any(names.is_path(source) for source in (data.train, data.val) if source)
     kind = "threads" if is_own else data.loader
     return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 class Loader:
-    """Iterate inside a `with` block, and give each batch back with `release` when its arrays are not needed.
+    """An iterator of batches, used inside a `with` block; `release` gives a batch's buffer back.
 
-    The memory of a batch that is not released is not used again. MXNet may read the arrays in place, but
-    `mx.nd.from_numpy(array, zero_copy=True)` makes its argument read-only: hand it `array[:]`, so that the memory
-    stays writable.
+    `assembly` makes the samples, `image_shape` and `dtype` are those of one sample's pixels, and `requests` are read
+    as far ahead as `options` allow.
+
+    The buffer of a batch that is not released is not used again. MXNet may read the arrays in place, but
+    `mx.nd.from_numpy(array, zero_copy=True)` makes its argument read-only: pass `array[:]`, so that the buffer stays
+    writable.
     """
 
     def __init__(
         self,
-        fill: SampleAssembly,
+        assembly: SampleAssembly,
         image_shape: tuple[int, ...],
         requests: Iterable[Request],
-        way: LoaderOptions = LoaderOptions(),
+        options: LoaderOptions = LoaderOptions(),
         dtype: str = "float32",
     ):
-        self.skipped: dict[int, str] = {}  # position of each bad record that was replaced, and why
-        self._fill = fill
+        self.skipped: dict[int, str] = {}  # why each bad record was replaced, by its position
+        self._assembly = assembly
         self._image_shape = image_shape
         self._requests = iter(requests)
-        self._way = way
+        self._options = options
         self._dtype = dtype
         self._first_epoch: int | None = None
-        self._under_way: collections.deque[tuple[Batch, list[Future[list[Bad]]]]] = collections.deque()
-        self._free: list[Memory] = []
+        self._in_flight: collections.deque[_InFlight] = collections.deque()
+        self._free: list[Buffer] = []
         self._closed = False
-        self._shared = worker_processes.SharedMemory() if way.in_processes() else None
-        self._crew = WorkerPool(self._worker)
-        self._tuner = tuning.Tuner(way.most_workers(), grows=way.workers == "auto")
-        self._crew.grow(self._tuner.num_workers)
+        self._shared = worker_processes.SharedMemory() if options.uses_processes() else None
+        self._pool = WorkerPool(self._open_worker)
+        self._tuner = autotune.Autotuner(options.max_workers(), grows=options.workers == "auto")
+        self._pool.grow(self._tuner.num_workers)
 
     def __enter__(self) -> Loader:
         return self
@@ -122,42 +132,42 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
-        self._look_ahead()
-        if not self._under_way:
+        self._prefetch()
+        if not self._in_flight:
             raise StopIteration
-        batch, pieces = self._under_way.popleft()
+        batch, tasks = self._in_flight.popleft()
         started = time.monotonic()
-        for piece in pieces:
-            self._note(piece.result())
+        for task in tasks:
+            self._note_skipped(task.result())
         ended = time.monotonic()
-        self._crew.grow(self._tuner.more(ended - started, ended))
+        self._pool.grow(self._tuner.workers_to_add(ended - started, ended))
         # The next ones are decoded while this one is consumed, even when only one fits at a time.
-        self._look_ahead()
+        self._prefetch()
         return batch
 
     def release(self, batch: Batch) -> None:
-        """The batch's arrays may be written again: nobody reads them any more."""
-        if batch.memory is not None:
-            self._free.append(batch.memory)
-            batch.memory = None
+        """Take a batch's buffer back for another batch; its arrays must not be read any more."""
+        if batch.buffer is not None:
+            self._free.append(batch.buffer)
+            batch.buffer = None
 
     def close(self) -> None:
-        """End all workers, threads after the sample that they are at."""
+        """End all workers; threads finish their current sample."""
         if self._closed:
             return
         self._closed = True
-        self._crew.close()
+        self._pool.close()
         if self._shared:
             self._shared.close()
-        self._under_way.clear()
+        self._in_flight.clear()
         self._free.clear()
 
-    def _worker(self, closed: threading.Event) -> contextlib.AbstractContextManager[Run]:
+    def _open_worker(self, closed: threading.Event) -> contextlib.AbstractContextManager[RunTask]:
         if self._shared:
-            return worker_processes.worker(self._fill, self._shared, closed)
-        return contextlib.nullcontext(functools.partial(_run_here, self._fill, closed))
+            return worker_processes.open_worker(self._assembly, self._shared, closed)
+        return contextlib.nullcontext(functools.partial(_run_here, self._assembly, closed))
 
-    def _look_ahead(self) -> None:
+    def _prefetch(self) -> None:
         while not self._closed and self._has_room():
             request = next(self._requests, None)
             if request is None:
@@ -165,54 +175,57 @@ class Loader:
             self._start(request)
 
     def _has_room(self) -> bool:
-        """At least one batch is under way, and another while one as large as the last would still fit."""
-        if not self._under_way:
+        """Return whether to start one more batch: always a first one, then while one as large as the last fits."""
+        if not self._in_flight:
             return True
-        sizes = [batch.data.nbytes for batch, _ in self._under_way]
-        return len(sizes) < self._way.num_prefetch and sum(sizes) + sizes[-1] <= self._way.prefetch_bytes
+        sizes = [batch.data.nbytes for batch, _ in self._in_flight]
+        return (
+            len(sizes) < self._options.num_prefetch and sum(sizes) + sizes[-1] <= self._options.prefetch_bytes
+        )
 
     def _start(self, request: Request) -> None:
-        self._fill.records.will_need(request.samples)
+        self._assembly.records.will_need(request.samples)
         if self._first_epoch is None:
             self._first_epoch = request.epoch
-        verify = self._way.verify == "always" or (
-            self._way.verify == "first-epoch" and request.epoch == self._first_epoch
+        verify = self._options.verify == "always" or (
+            self._options.verify == "first-epoch" and request.epoch == self._first_epoch
         )
-        shape = Shape((len(request.samples), *self._image_shape), self._dtype)
-        memory = self._memory(shape.num_bytes)
-        pieces = [
-            self._crew.submit(Job(Piece(samples, start, request.epoch, verify), memory, shape))
-            for start, samples in _cut_up(request.samples)
+        shape = BatchShape((len(request.samples), *self._image_shape), self._dtype)
+        buffer = self._buffer(shape.num_bytes)
+        tasks = [
+            self._pool.submit(Task(BatchSlice(samples, start, request.epoch, verify), buffer, shape))
+            for start, samples in _slices(request.samples)
         ]
-        self._under_way.append((Batch(request, *shape.arrays(memory.bytes), memory), pieces))
+        self._in_flight.append(_InFlight(Batch(request, *shape.arrays(buffer.bytes), buffer), tasks))
 
-    def _memory(self, num_bytes: int) -> Memory:
-        """Memory that was released and is large enough, or new one."""
+    def _buffer(self, num_bytes: int) -> Buffer:
+        """Return a released buffer that is large enough, or a new one."""
         for place, free in enumerate(self._free):
             if len(free.bytes) >= num_bytes:
                 return self._free.pop(place)
-        return self._shared.block(num_bytes) if self._shared else Memory(np.empty(num_bytes, np.uint8), 0)
+        return self._shared.allocate(num_bytes) if self._shared else Buffer(np.empty(num_bytes, np.uint8), 0)
 
-    def _note(self, replaced: list[Bad]) -> None:
-        """Count bad records once each, whatever epoch they come in; DataError when there are more than may be."""
-        for sample, reason in replaced:
-            if sample not in self.skipped:
-                self.skipped[sample] = reason
+    def _note_skipped(self, skipped: list[SkippedRecord]) -> None:
+        """Count each bad record once, whatever epochs it comes in; DataError when there are more than --skip-bad."""
+        for position, reason in skipped:
+            if position not in self.skipped:
+                self.skipped[position] = reason
                 logger.warning("skipped, the next good record is used instead: %s", reason)
-        refuse_too_many(self.skipped, self._fill.skip_bad)
+        refuse_too_many_skipped(self.skipped, self._assembly.skip_bad)
 
 
-def refuse_too_many(skipped: dict[int, str], skip_bad: int) -> None:
+def refuse_too_many_skipped(skipped: dict[int, str], skip_bad: int) -> None:
+    """Raise DataError where more records were `skipped` (position to reason) than --skip-bad allows."""
     if len(skipped) > skip_bad:
         raise DataError(
             f"{len(skipped)} bad records, more than --skip-bad {skip_bad}; the last one: {list(skipped.values())[-1]}"
         )
 
 
-def _cut_up(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    for start in range(0, len(samples), SAMPLES_PER_PIECE):
-        yield start, samples[start : start + SAMPLES_PER_PIECE]
+def _slices(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    for start in range(0, len(samples), SAMPLES_PER_TASK):
+        yield start, samples[start : start + SAMPLES_PER_TASK]
 
 
-def _run_here(fill: SampleAssembly, closed: threading.Event, job: Job) -> list[Bad]:
-    return fill(job.piece, *job.shape.arrays(job.memory.bytes), closed.is_set)
+def _run_here(assembly: SampleAssembly, closed: threading.Event, task: Task) -> list[SkippedRecord]:
+    return assembly(task.rows, *task.shape.arrays(task.buffer.bytes), closed.is_set)

@@ -1,7 +1,7 @@
 """Several .rec files as one set of records: `a.rec,b.rec`, or a pattern such as `train-*.rec` for all shards.
 
 Positions go through the files in the order they are named; a pattern names them sorted. One file alone is what
-`records.py` opens.
+`record_file.py` opens.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import glob
 import re
 from pathlib import Path
-from typing import Union
 
 import numpy as np
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Floats, Ints
-from mxtrain.data.records import Record, Records, open_records
+from mxtrain.data.records import Record
 
 SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
 
 
-def open_set(text: str) -> AnyRecords:
+def open_set(text: str) -> RecordFile | RecordSet:
     """The records that `--train` or `--val` means; DataError when files are missing or do not belong together."""
     paths = [path for part in text.split(",") for path in _paths(part.strip())]
     repeated = {path for path in paths if paths.count(path) > 1}
@@ -34,7 +34,7 @@ def open_set(text: str) -> AnyRecords:
 class RecordSet:
     """The records of several files, by position, with what `Records` has for one."""
 
-    def __init__(self, name: str, parts: list[Records]):
+    def __init__(self, name: str, parts: list[RecordFile]):
         for part in parts[1:]:
             _refuse_other_classes(parts[0], part)
         self.path = Path(name)
@@ -79,12 +79,9 @@ class RecordSet:
             raise DataError(f"{other}: has other numbers of labels a record than {first}; pack them together")
         return np.concatenate(labels)
 
-    def _find(self, position: int) -> tuple[Records, int]:
+    def _find(self, position: int) -> tuple[RecordFile, int]:
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self._parts[number], position - int(self._starts[number])
-
-
-AnyRecords = Union[Records, RecordSet]
 
 
 def _paths(part: str) -> list[Path]:
@@ -113,7 +110,7 @@ def _refuse_missing_shards(text: str, paths: list[Path]) -> None:
             )
 
 
-def _refuse_other_classes(first: Records, other: Records) -> None:
+def _refuse_other_classes(first: RecordFile, other: RecordFile) -> None:
     if first.class_names != other.class_names:
         raise DataError(
             f"{other.path}: its classes are not those of {first.path}, so labels mean other things; "

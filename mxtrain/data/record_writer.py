@@ -16,13 +16,13 @@ from typing import BinaryIO, NamedTuple
 
 from mxtrain.core.errors import CURES, DataError, Scarce, Stopped, UsageError
 from mxtrain.data import recordio
+from mxtrain.data.record_file import RecordIOFile, index_path, scan
 from mxtrain.data.recordio import Label
-from mxtrain.data.records import RecordFile, index_path, scan
 
 
 def rebuild_index(path: str | Path) -> int:
     """Write the .idx of a .rec anew, from the .rec itself; the number of records."""
-    file = RecordFile(Path(path))
+    file = RecordIOFile(Path(path))
     keys, offsets, _ = scan(file)
     with Replacement(index_path(file.path)) as index:
         index.write(recordio.format_index(keys, offsets))

@@ -1,6 +1,6 @@
 """The RecordIO format, byte for byte: frames, image-record headers, the checksum, and the text files beside.
 
-Pure functions over bytes; opening, reading and writing files is `records.py`'s part.
+Pure functions over bytes; opening, reading and writing files is `record_file.py`'s part.
 
     file    frames, one after the other
     frame   u32 0xced7230a | u32 (cflag << 29 | length) | data | zeros up to a multiple of 4

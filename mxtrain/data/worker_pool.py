@@ -1,7 +1,7 @@
-"""Threads that work off the pieces of micro-batches, in the order in which these were handed in.
+"""The loader's pool of workers: threads that take tasks from a queue, first come first served.
 
-Owns the queue, the threads and the memory that batches lie in while this process decodes; `worker_processes.py` gives
-each thread a process of its own to hand its pieces to.
+Owns the queue and the threads, and the layout of a batch in memory. A worker does its tasks in its own thread, or in
+a process that the thread drives (`worker_processes.py`).
 """
 
 from __future__ import annotations
@@ -14,57 +14,63 @@ from typing import Any, Callable, ContextManager, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.data.assembly import Array, Bad, Piece
+from mxtrain.data.assembly import Array, BatchSlice, SkippedRecord
 
 ALIGNMENT = 64  # of the labels behind the pixels
 
 
-class Memory(NamedTuple):
-    """Bytes that hold a micro-batch; `offset` is where they are in memory that processes share."""
+class Buffer(NamedTuple):
+    """Memory for a micro-batch; `offset` is its place in the memory that processes share."""
 
     bytes: npt.NDArray[np.uint8]
     offset: int
 
 
-class Shape(NamedTuple):
-    """The pixels of a micro-batch: (num_samples, channels, height, width), and their type's name."""
+class BatchShape(NamedTuple):
+    """The pixels of a micro-batch: (num_samples, channels, height, width), and the name of their type."""
 
     of_data: tuple[int, ...]
     dtype: str
 
     @property
     def num_bytes(self) -> int:
-        """With room for a float32 label for each sample."""
-        return self._label_at + 4 * self.of_data[0]
+        """The size of a buffer for the pixels and a float32 label for each sample."""
+        return self._label_offset + 4 * self.of_data[0]
 
     @property
-    def _label_at(self) -> int:
+    def _label_offset(self) -> int:
         num_values = 1
         for length in self.of_data:
             num_values *= length
         return -(-num_values * np.dtype(self.dtype).itemsize // ALIGNMENT) * ALIGNMENT
 
     def arrays(self, memory: npt.NDArray[np.uint8]) -> tuple[Array, Array]:
-        """The pixels and the labels that lie there."""
+        """Return the pixels and the labels, as views of `memory`."""
         data: Array = np.ndarray(self.of_data, self.dtype, memory)
-        return data, np.ndarray(self.of_data[:1], np.float32, memory, self._label_at)
+        return data, np.ndarray(self.of_data[:1], np.float32, memory, self._label_offset)
 
 
-class Job(NamedTuple):
-    piece: Piece
-    memory: Memory
-    shape: Shape
+class Task(NamedTuple):
+    """Rows of a micro-batch to be assembled, and the buffer and shape of that micro-batch."""
+
+    rows: BatchSlice
+    buffer: Buffer
+    shape: BatchShape
 
 
-Run = Callable[[Job], "list[Bad]"]
+RunTask = Callable[[Task], "list[SkippedRecord]"]
 
 
 class WorkerPool:
-    """`worker` gives each thread, for as long as it lives, the function that does its jobs."""
+    """Workers that can be added to, but not taken from.
 
-    def __init__(self, worker: Callable[[threading.Event], ContextManager[Run]]):
-        self._worker = worker
-        self._jobs: queue.SimpleQueue[tuple[Job, Future[list[Bad]]] | None] = queue.SimpleQueue()
+    `open_worker` is called in each new thread, with the event that is set when the pool is closed. It gives the
+    function that does a task, as a context that lasts as long as the thread.
+    """
+
+    def __init__(self, open_worker: Callable[[threading.Event], ContextManager[RunTask]]):
+        self._open_worker = open_worker
+        self._tasks: queue.SimpleQueue[tuple[Task, Future[list[SkippedRecord]]] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
@@ -72,47 +78,47 @@ class WorkerPool:
         return len(self._threads)
 
     def grow(self, count: int) -> None:
-        """Add so many workers."""
+        """Add `count` workers."""
         for _ in range(count):
             thread = threading.Thread(target=self._work, name="loader", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def submit(self, job: Job) -> Future[list[Bad]]:
-        """The records that had to be replaced, once the job is done."""
-        future: Future[list[Bad]] = Future()
-        self._jobs.put((job, future))
+    def submit(self, task: Task) -> Future[list[SkippedRecord]]:
+        """Queue a task; the future holds the records that had to be replaced, or the exception of the task."""
+        future: Future[list[SkippedRecord]] = Future()
+        self._tasks.put((task, future))
         return future
 
     def close(self) -> None:
-        """End all workers, each after the sample that it is at."""
+        """End all workers, each after its current sample, and wait for them."""
         self._closed.set()
         for _ in self._threads:
-            self._jobs.put(None)
+            self._tasks.put(None)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
         try:
-            with self._worker(self._closed) as run:
-                self._serve(run)
+            with self._open_worker(self._closed) as run_task:
+                self._serve(run_task)
         except Exception as error:
-            self._serve(_raising(error))  # a worker that cannot start says so at its next job
+            self._serve(_raising(error))  # a worker that cannot start fails its next task
 
-    def _serve(self, run: Run) -> None:
+    def _serve(self, run_task: RunTask) -> None:
         while True:
-            taken = self._jobs.get()
+            taken = self._tasks.get()
             if taken is None or self._closed.is_set():
                 return
-            job, future = taken
+            task, future = taken
             try:
-                future.set_result(run(job))
+                future.set_result(run_task(task))
             except Exception as error:
                 future.set_exception(error)
 
 
-def _raising(error: Exception) -> Run:
-    def run(job: Job) -> Any:
+def _raising(error: Exception) -> RunTask:
+    def run_task(task: Task) -> Any:
         raise error
 
-    return run
+    return run_task

@@ -1,9 +1,8 @@
-"""Loader workers as processes: started, watched, replaced when they die, and never left behind.
+"""The loader's worker processes: started, watched, replaced when they die, and ended with the thread that drives them.
 
-Each is a new Python with nothing of this one's in it (MXNet, its threads and locks), which inherits two things: a
-socket to the thread that started it, and a memory file without a name, in which all batches lie. So there is
-nothing in /dev/shm to fill up or to clean away: the memory goes when the last process that has it is gone. What a
-worker does inside is `worker_main.py`'s.
+Each is a fresh Python, which shares neither MXNet nor threads and locks with this process. It inherits a socket to its
+thread, and an unnamed memory file that holds all batches. So nothing in /dev/shm can fill up or be left behind: the
+memory is freed with the last process that has it open. The loop inside a process is `worker_loop.py`'s.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ import numpy as np
 
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, RestartMe, UsageError
-from mxtrain.data.assembly import Bad, SampleAssembly
-from mxtrain.data.worker_pool import Job, Memory, Run
+from mxtrain.data.assembly import SampleAssembly, SkippedRecord
+from mxtrain.data.worker_pool import Buffer, RunTask, Task
 
-MAX_DEATHS = 3  # over one piece
+MAX_DEATHS = 3  # over one task
 POLL_SECONDS = 0.2
 
 
@@ -37,7 +36,8 @@ class SharedMemory:
         self.descriptor = os.memfd_create("mxtrain-loader")
         self._num_bytes = 0
 
-    def block(self, num_bytes: int) -> Memory:
+    def allocate(self, num_bytes: int) -> Buffer:
+        """Return a new buffer of at least `num_bytes`; UsageError where the machine has no memory left for it."""
         size = -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
         # Pages are taken when they are first written, and too late then for anything but a kill.
         if size > machine.available_memory():
@@ -46,74 +46,76 @@ class SharedMemory:
             )
         os.ftruncate(self.descriptor, self._num_bytes + size)
         mapped = mmap.mmap(self.descriptor, size, offset=self._num_bytes)
-        memory = Memory(np.frombuffer(mapped, np.uint8), self._num_bytes)
+        buffer = Buffer(np.frombuffer(mapped, np.uint8), self._num_bytes)
         self._num_bytes += size
-        return memory
+        return buffer
 
     def close(self) -> None:
+        """Close the file. Buffers stay valid until nothing refers to them."""
         os.close(self.descriptor)
 
 
 @contextlib.contextmanager
-def worker(fill: SampleAssembly, shared: SharedMemory, closed: threading.Event) -> Iterator[Run]:
-    """A process that does jobs for the calling thread, and ends with the block."""
-    child = Child(fill, shared, closed)
+def open_worker(assembly: SampleAssembly, shared: SharedMemory, closed: threading.Event) -> Iterator[RunTask]:
+    """Give the calling thread a process that does its tasks, and end the process with the block."""
+    worker = WorkerProcess(assembly, shared, closed)
     try:
-        yield child.run
+        yield worker.run
     finally:
-        child.end()
+        worker.end()
 
 
-class Child:
-    """One worker process at a time; the next takes over the piece at which one died."""
+class WorkerProcess:
+    """One process at a time, for one thread; when it dies, the next one takes over its task."""
 
-    def __init__(self, fill: SampleAssembly, shared: SharedMemory, closed: threading.Event):
-        self._fill = fill
+    def __init__(self, assembly: SampleAssembly, shared: SharedMemory, closed: threading.Event):
+        self._assembly = assembly
         self._shared = shared
         self._closed = closed
         self._process, self._connection = self._start()
 
-    def run(self, job: Job) -> list[Bad]:
+    def run(self, task: Task) -> list[SkippedRecord]:
+        """Do a task and return the records that had to be replaced; raise what the process raised."""
         for _ in range(MAX_DEATHS):
             try:
-                return self._ask(job)
-            except (EOFError, OSError):  # its end of the socket is closed: it is gone
+                return self._try(task)
+            except (EOFError, OSError):  # its end of the socket is closed: it is dead
                 exit_code = self.end()
                 self._process, self._connection = self._start()
-        raise self._too_many_deaths(job, exit_code)
+        raise self._too_many_deaths(task, exit_code)
 
     def end(self) -> int:
-        """Kill the process, which has nothing to save; its exit code."""
+        """Kill the process, which has nothing to save, and return its exit code."""
         self._connection.close()
         self._process.kill()
         return self._process.wait()
 
-    def _ask(self, job: Job) -> list[Bad]:
-        memory = job.memory
-        self._connection.send((job.piece, memory.offset, len(memory.bytes), job.shape))
+    def _try(self, task: Task) -> list[SkippedRecord]:
+        buffer = task.buffer
+        self._connection.send((task.rows, buffer.offset, len(buffer.bytes), task.shape))
         while not self._connection.poll(POLL_SECONDS):
             if self._closed.is_set():
                 return []
-            if self._process.poll() is not None:  # and a child of its own holds the socket open
+            if self._process.poll() is not None:  # dead, while a child of its own holds the socket open
                 raise EOFError
         answer = self._connection.recv()
         if isinstance(answer, Exception):
             raise answer
-        replaced: list[Bad] = answer
-        return replaced
+        skipped: list[SkippedRecord] = answer
+        return skipped
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = Pipe()
-        # Modules are looked for where this process looks, and signals to the group are left to it.
+        # The same module path as here; signals to the process group are the parent's to handle.
         program = (
             "import signal, sys\n"
             "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):\n"
             "    signal.signal(number, signal.SIG_IGN)\n"
             f"sys.path[:] = {sys.path!r}\n"
-            "from mxtrain.data import worker_main\n"
-            f"worker_main.serve({os.getpid()}, {theirs.fileno()}, {self._shared.descriptor})\n"
+            "from mxtrain.data.worker_loop import worker_loop\n"
+            f"worker_loop({os.getpid()}, {theirs.fileno()}, {self._shared.descriptor})\n"
         )
-        inherited = (theirs.fileno(), self._shared.descriptor, *self._fill.records.descriptors)
+        inherited = (theirs.fileno(), self._shared.descriptor, *self._assembly.records.descriptors)
         # One thread a worker: decoding has no use for teams, and their threads would fight over the cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
@@ -121,21 +123,21 @@ class Child:
         )
         theirs.close()
         try:
-            ours.send(self._fill)
+            ours.send(self._assembly)
         except OSError:
-            pass  # it died at once, which `run` will find
+            pass  # it died at once, which `run` will notice
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             process.kill()
             process.wait()
             raise UsageError(
-                f"--loader processes cannot send {self._fill.transform} to a process ({error}): "
+                f"--loader processes cannot send {self._assembly.transform} to a process ({error}): "
                 "use --loader threads, or a function at the top of a module"
             ) from None
         return process, ours
 
-    def _too_many_deaths(self, job: Job, exit_code: int) -> Exception:
-        samples = job.piece.samples
-        where = f"{self._fill.records.where(int(samples[0]))} and {len(samples) - 1} others"
+    def _too_many_deaths(self, task: Task, exit_code: int) -> Exception:
+        samples = task.rows.samples
+        where = f"{self._assembly.records.where(int(samples[0]))} and {len(samples) - 1} others"
         if exit_code == -signal.SIGKILL:
             return RestartMe(
                 f"a loader worker was killed {MAX_DEATHS} times while it read {where}: by the kernel for want of "

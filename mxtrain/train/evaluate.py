@@ -17,7 +17,7 @@ from mxtrain.core.errors import Stop
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
-from mxtrain.data.loader import Loader, way_of
+from mxtrain.data.loader import Loader, loader_options
 from mxtrain.models.losses import Loss
 from mxtrain.train.to_device import dtype_of, to_context
 
@@ -73,12 +73,12 @@ def evaluate(
 
 def opened(run: Run, records: Any, group: WorkerGroup = SINGLE_WORKER) -> Loader:
     """This worker's share of every sample once, in micro-batches of training's size."""
-    requests = sample_requests.once(
+    requests = sample_requests.evaluation_requests(
         len(records), layout.batch_plan(run).micro_batch, group.rank, group.world_size
     )
     size = run.data.image_size
     fill = SampleAssembly(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
-    return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
+    return Loader(fill, (3, size, size), requests, loader_options(run.data), dtype_of(run))
 
 
 def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:

@@ -15,7 +15,7 @@ from mxtrain.config import Run
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
-from mxtrain.data.loader import Loader, Request, refuse_too_many, way_of
+from mxtrain.data.loader import Loader, Request, loader_options, refuse_too_many_skipped
 from mxtrain.data.pixels import Transform
 from mxtrain.data.user_datasets import UserBatches
 from mxtrain.train.evaluate import resize_of
@@ -47,7 +47,7 @@ class InputPipeline:
 
     def batches(self, step: int) -> Share:
         """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
-        of_step = sample_requests.share(self.run, len(self.records), step, self.group.rank)
+        of_step = sample_requests.step_micro_batches(self.run, len(self.records), step, self.group.rank)
         return Share(len(of_step), self.loader)
 
     def release(self, batch: Any) -> None:
@@ -63,7 +63,7 @@ class InputPipeline:
         skipped, workers = self.loader.skipped, step_group(self.group, self.run.layout.kvstore)
         for position in map(int, gather(workers, sorted(set(skipped) - set(known)))):
             skipped.setdefault(position, self.records.where(position))
-        refuse_too_many(skipped, self.run.data.skip_bad)
+        refuse_too_many_skipped(skipped, self.run.data.skip_bad)
         return tuple(sorted(skipped))
 
 
@@ -78,7 +78,7 @@ def opened(
     bad_records: tuple[int, ...] = (),
 ) -> Iterator[InputPipeline]:
     """What this worker's steps `first_step` to `num_steps` are fed while the block lasts; `bad_records` came before."""
-    requests = sample_requests.requests(run, records, first_step, num_steps, group.rank)
+    requests = sample_requests.training_requests(run, records, first_step, num_steps, group.rank)
     with _loader(run, records, requests, num_classes) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
         yield InputPipeline(run, records, group, loader)
@@ -89,7 +89,7 @@ def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: in
         return records.loader(requests, num_classes)
     size = run.data.image_size
     fill = SampleAssembly(records, _transform(run), run.optim.seed, run.data.skip_bad)
-    return Loader(fill, (3, size, size), requests, way_of(run.data), dtype_of(run))
+    return Loader(fill, (3, size, size), requests, loader_options(run.data), dtype_of(run))
 
 
 def _transform(run: Run) -> Transform:

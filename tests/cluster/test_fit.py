@@ -245,7 +245,9 @@ def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Pat
     labels = record_sets.open_set(str(digits / "train.rec")).labels()
     hit = [
         {request.step for request in requests if overflowing_loss.RARE_LABEL in labels[request.samples]}
-        for requests in (list(sample_requests.requests(run, labels, 0, 16, worker)) for worker in (0, 1))
+        for requests in (
+            list(sample_requests.training_requests(run, labels, 0, 16, worker)) for worker in (0, 1)
+        )
     ]
     skipped = {record["step"] - 1 for record in two if not record["applied"]}
     assert skipped & (hit[0] - hit[1]) and skipped & (hit[1] - hit[0]), "each worker alone made all skip"

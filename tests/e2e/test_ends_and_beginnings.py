@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
+from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path, open_records
 from tests.e2e.conftest import Command
 from tests.e2e.test_fit import curve, flags, records
 from tests.support.amp import needs_bf16

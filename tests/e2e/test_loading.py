@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import DATA
+from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path, open_records
 from tests.e2e.conftest import ROOT, Command
 from tests.e2e.test_fit import FLAGS, curve, records
 from tests.support.processes import children

@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 60

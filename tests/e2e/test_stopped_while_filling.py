@@ -14,8 +14,8 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
 from mxtrain.data import cache, record_writer
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter, open_alone
-from mxtrain.data.records import open_records
 from tests.support.processes import roles
 from tests.support.runs import started, wait_until
 

@@ -11,14 +11,14 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import DataError
 from mxtrain.data import order
-from mxtrain.data.records import Records, open_records
+from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.train import input_pipeline
 from tests.unit.data.test_loader import jpegs, write_records
 
 NUM_SAMPLES, NUM_STEPS = 17, 7  # three steps of an epoch, the last one of three samples
 
 
-def with_bad_ones(folder: Path, *places: int) -> Records:
+def with_bad_ones(folder: Path, *places: int) -> RecordFile:
     payloads = list(jpegs(NUM_SAMPLES))
     for place in places:
         payloads[place] = payloads[place][:-150]

@@ -13,8 +13,8 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import resume
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import open_records
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import loop, state, step

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mxtrain.data import images
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 from mxtrain.runtime import mx
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mxtrain.data import recordio
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import open_records
 from mxtrain.runtime import mx
 
 MAGIC = struct.pack("<I", recordio.MAGIC)

@@ -10,8 +10,8 @@ from mxtrain import config
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import open_records
 from mxtrain.runtime import mx
 from mxtrain.train.to_device import dtype_of, to_context
 

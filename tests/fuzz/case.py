@@ -20,7 +20,7 @@ from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.jpeg import BadPicture, Box
 from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.records import Records, index_path, open_records
+from mxtrain.data.record_file import RecordFile, index_path, open_records
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
 from tools.im2rec_wrapper.check import check
@@ -114,7 +114,7 @@ def read_everything(path: Path, contents: dict[int, tuple[float, bytes]]) -> boo
     return len(decodable) < len(records)
 
 
-def reads_right(records: Records, position: int, contents: dict[int, tuple[float, bytes]]) -> bool:
+def reads_right(records: RecordFile, position: int, contents: dict[int, tuple[float, bytes]]) -> bool:
     try:
         record = records.read(position)
     except DataError as error:
@@ -125,7 +125,7 @@ def reads_right(records: Records, position: int, contents: dict[int, tuple[float
     return isinstance(record.label, float)
 
 
-def is_picture(records: Records, position: int) -> bool:
+def is_picture(records: RecordFile, position: int) -> bool:
     try:
         pixels = images.decode(records.read(position).payload)
     except BadPicture as bad:
@@ -137,7 +137,7 @@ def is_picture(records: Records, position: int) -> bool:
     return True
 
 
-def assert_loads(records: Records, positions: list[int]) -> None:
+def assert_loads(records: RecordFile, positions: list[int]) -> None:
     """The loader gives exactly what the transform makes of these records."""
     for request, batch in loaded(records, positions):
         for sample, data, label in zip(request.samples.tolist(), batch.data, batch.label):
@@ -148,7 +148,7 @@ def assert_loads(records: Records, positions: list[int]) -> None:
             np.testing.assert_array_equal(label, record.label)
 
 
-def assert_refuses(records: Records, position: int, path: Path) -> None:
+def assert_refuses(records: RecordFile, position: int, path: Path) -> None:
     """The loader does, or makes right pixels of the part that it decodes: a crop does not see all damage."""
     try:
         for _ in loaded(records, [position]):
@@ -157,7 +157,7 @@ def assert_refuses(records: Records, position: int, path: Path) -> None:
         assert_clear(error, path)
 
 
-def loaded(records: Records, positions: list[int]) -> list:
+def loaded(records: RecordFile, positions: list[int]) -> list:
     requests = [
         Request(0, place, 0, samples)
         for place, samples in enumerate(order.micro_batches(np.array(positions, np.int64), 4))

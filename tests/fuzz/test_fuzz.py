@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.data.records import Records
+from mxtrain.data.record_file import RecordFile
 from tests.fuzz import case
 from tests.fuzz.__main__ import run_in_children
 
@@ -43,7 +43,7 @@ def test_good_files_are_taken(tmp_path):
 
 def test_a_reader_that_does_not_check_is_caught(tmp_path, monkeypatch):
     """Without the checksum, wrong samples get through, and the fuzz says so."""
-    read = Records.read
+    read = RecordFile.read
 
     def trusting(self, *arguments):
         self.has_checksums, before = False, self.has_checksums
@@ -52,7 +52,7 @@ def test_a_reader_that_does_not_check_is_caught(tmp_path, monkeypatch):
         finally:
             self.has_checksums = before
 
-    monkeypatch.setattr(Records, "read", trusting)
+    monkeypatch.setattr(RecordFile, "read", trusting)
     failed = [seed for seed in range(100) if not ends_well(seed, tmp_path)]
     assert len(failed) >= 3
 

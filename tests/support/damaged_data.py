@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path, open_records
 
 
 def copy(source: Path, target: Path, positions: set[int]) -> None:

@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _index(parsed: argparse.Namespace) -> None:
+    from mxtrain.data.record_file import index_path
     from mxtrain.data.record_writer import rebuild_index
-    from mxtrain.data.records import index_path
 
     for rec in parsed.rec:
         print(f"wrote {index_path(rec)}: {rebuild_index(rec)} records")

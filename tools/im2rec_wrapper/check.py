@@ -17,7 +17,7 @@ import numpy as np
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.records import RecordFile
+from mxtrain.data.record_file import RecordIOFile
 from tools.im2rec_wrapper import classes, contents, structure, tokens
 from tools.im2rec_wrapper.contents import Content
 from tools.im2rec_wrapper.copies import Copies
@@ -49,7 +49,7 @@ def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair]
     copies, files, findings = Copies(), [], []
     for path in paths:
         try:
-            file = RecordFile(path)
+            file = RecordIOFile(path)
         except DataError as error:
             findings.append(Finding("unreadable", path, str(error)))
             continue
@@ -61,7 +61,7 @@ def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair]
     return Report(files, findings + left, len(found) - len(left))
 
 
-def _check_file(file: RecordFile, copies: Copies, decode: bool) -> tuple[FileReport, list[Finding]]:
+def _check_file(file: RecordIOFile, copies: Copies, decode: bool) -> tuple[FileReport, list[Finding]]:
     table, findings = structure.read_table(file)
     kind: contents.Kind = contents.decoded_picture if decode else contents.picture
     class_counts: list[classes.Class] = []

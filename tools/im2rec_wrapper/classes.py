@@ -10,8 +10,8 @@ import numpy as np
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.data import recordio
+from mxtrain.data.record_file import classes_path
 from mxtrain.data.recordio import BadRecord, Label
-from mxtrain.data.records import classes_path
 from tools.im2rec_wrapper.findings import Finding, of_file, of_record
 from tools.im2rec_wrapper.structure import Table
 

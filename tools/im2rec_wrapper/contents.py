@@ -16,8 +16,8 @@ import numpy as np
 from mxtrain.core import machine
 from mxtrain.data import images, jpeg, recordio
 from mxtrain.data.jpeg import BadPicture, Payload, Pixels
+from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.recordio import BadRecord
-from mxtrain.data.records import RecordFile
 from tools.im2rec_wrapper import fingerprints
 from tools.im2rec_wrapper.findings import Finding, of_record
 from tools.im2rec_wrapper.structure import Table
@@ -59,7 +59,7 @@ class Damage(Exception):
         self.kind = kind
 
 
-def read_all(file: RecordFile, table: Table, kind: Kind) -> Iterator[Content | Finding]:
+def read_all(file: RecordIOFile, table: Table, kind: Kind) -> Iterator[Content | Finding]:
     """In the order of the file, for each record what it holds or what is wrong with it."""
     num_threads = machine.usable_cores()
 
@@ -80,7 +80,7 @@ def read_all(file: RecordFile, table: Table, kind: Kind) -> Iterator[Content | F
             yield under_way.popleft().result()
 
 
-def _payload(file: RecordFile, offset: int, has_checksums: bool) -> memoryview:
+def _payload(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview:
     """The payload, if all bytes of the record are what was written, as far as that can be known."""
     try:
         data, padding, _ = file.data(offset)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.record_file import index_path
 from mxtrain.data.record_writer import aside, cannot_write, open_alone
-from mxtrain.data.records import index_path
 
 Description = Dict[str, Any]  # as JSON brings it back
 

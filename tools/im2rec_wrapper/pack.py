@@ -19,8 +19,8 @@ from typing import Callable, Iterator
 
 from mxtrain.core.errors import DataError, Scarce, Stopped, UsageError
 from mxtrain.data import recordio, source_names
+from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
-from mxtrain.data.records import classes_path, index_path
 from mxtrain.data.source_names import sources_path
 from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
 from tools.im2rec_wrapper import options as asked

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import aside
-from mxtrain.data.records import classes_path, index_path
 from mxtrain.data.source_names import sources_path
 from tools.im2rec_wrapper import order
 from tools.im2rec_wrapper.options import Options

@@ -12,8 +12,8 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
+from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Ints, Label
-from mxtrain.data.records import Records, open_records
 from tools.im2rec_wrapper import copies_list, drawing, fingerprints
 from tools.im2rec_wrapper.copies_list import Line, Picture
 from tools.im2rec_wrapper.drawing import Canvas
@@ -56,7 +56,7 @@ def show_copies(path: Path, out: Path, num: int) -> tuple[int, int]:
     return len(shown), len(lines)
 
 
-def _position(records: Records, one: Picture, where: str) -> int:
+def _position(records: RecordFile, one: Picture, where: str) -> int:
     """Where the picture of a list of copies is, if it is still there."""
     for position in np.flatnonzero(records.keys == one.key).tolist():
         if fingerprints.written(fingerprints.digest(records.read(position).payload)) == one.digest:
@@ -78,7 +78,7 @@ def _draw(tiles: Iterable[Canvas], num_tiles: int, out: Path, tile_width: int = 
     drawing.save_png(sheet, out)
 
 
-def _choose(records: Records, num: int, class_name: str | None, seed: int) -> Ints:
+def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) -> Ints:
     """Positions drawn at random, sorted by class."""
     labels = records.labels()
     positions = np.arange(len(records))
@@ -94,7 +94,7 @@ def _choose(records: Records, num: int, class_name: str | None, seed: int) -> In
     return by_class
 
 
-def _label_of(records: Records, class_name: str) -> int:
+def _label_of(records: RecordFile, class_name: str) -> int:
     names = records.class_names or []
     if class_name in names:
         return names.index(class_name)
@@ -104,7 +104,7 @@ def _label_of(records: Records, class_name: str) -> int:
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")
 
 
-def _tile(records: Records, position: int, before_key: str) -> Canvas:
+def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
     key = int(records.keys[position])
     source = records.source_names().of(key)
     named = f"{before_key} {key}" + (f": {source.rpartition('/')[2]}" if source else "")
@@ -133,11 +133,11 @@ def _fit(picture: Canvas) -> Canvas:
     return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
 
 
-def _caption(records: Records, label: Label) -> str:
+def _caption(records: RecordFile, label: Label) -> str:
     numbers = [label] if isinstance(label, float) else label.tolist()
     return " ".join(_class_name(records, number) for number in numbers)
 
 
-def _class_name(records: Records, number: float) -> str:
+def _class_name(records: RecordFile, number: float) -> str:
     names = records.class_names or []
     return names[int(number)] if number in range(len(names)) else f"{number:g}"

@@ -1,7 +1,7 @@
 """The frame of a .rec, byte for byte, whatever is damaged; and its .idx held against it.
 
 Owns where each record stands and what its header says. The bytes inside are looked at by `pictures.py`. Unlike
-`mxtrain.data.records`, which stops at the first damage, this goes on behind it: all of it is wanted.
+`mxtrain.data.record_file`, which stops at the first damage, this goes on behind it: all of it is wanted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from mxtrain.core import regular_files
 from mxtrain.data import recordio
+from mxtrain.data.record_file import RecordIOFile, index_path
 from mxtrain.data.recordio import BadRecord, Ints, Label
-from mxtrain.data.records import RecordFile, index_path
 from mxtrain.data.source_names import SourceNames, read_names, sources_path
 from tools.im2rec_wrapper.findings import Finding, Place, of_file
 
@@ -54,7 +54,7 @@ class _Walked:
     has_checksums: bool = False
 
 
-def read_table(file: RecordFile) -> tuple[Table, list[Finding]]:
+def read_table(file: RecordIOFile) -> tuple[Table, list[Finding]]:
     """The records, with the keys of the .idx where it lists them, and what is wrong with frames and .idx."""
     seen, findings = _walk(file)
     ids = np.array(seen.ids, np.uint64)
@@ -82,7 +82,7 @@ def _repeated(table: Table, ids: Ids) -> Finding:
     return of_file("structure", table.path, f"{text}: pack it again")
 
 
-def _walk(file: RecordFile) -> tuple[_Walked, list[Finding]]:
+def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
     """All records that stand one behind the other from the first byte to the last, and the bytes between."""
     seen, findings = _Walked(), []
     offset = 0
@@ -104,7 +104,7 @@ def _walk(file: RecordFile) -> tuple[_Walked, list[Finding]]:
     return seen, findings
 
 
-def _step(file: RecordFile, offset: int, seen: _Walked) -> int:
+def _step(file: RecordIOFile, offset: int, seen: _Walked) -> int:
     """Take the record there; where it ends."""
     start, end = file.look(offset)
     header = recordio.parse_header(start)
@@ -118,7 +118,7 @@ def _step(file: RecordFile, offset: int, seen: _Walked) -> int:
     return end
 
 
-def _next_start(file: RecordFile, offset: int) -> int | None:
+def _next_start(file: RecordIOFile, offset: int) -> int | None:
     """Where the next record seems to start: the magic number, at a multiple of 4, with a first part's flag."""
     offset += -offset % 4
     with file.path.open("rb") as raw:

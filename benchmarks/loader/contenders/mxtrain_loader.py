@@ -11,7 +11,7 @@ from mxtrain.data import order
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 from mxtrain.runtime import mx
 
 

@@ -12,7 +12,7 @@ from benchmarks.loader import contend, environments, images, process, table
 from benchmarks.loader.contend import Absent, Cell, Measured, Size
 from benchmarks.loader.contenders.reading import Payloads, random_box
 from mxtrain.data.images import decode
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mxtrain.data import fingerprint, record_writer, recordio
+from mxtrain.data.record_file import index_path, open_records
 from mxtrain.data.record_sets import open_set
-from mxtrain.data.records import index_path, open_records
 from mxtrain.data.user_datasets import UserBatches, UserDataset
 
 NUM_SAMPLES = 60

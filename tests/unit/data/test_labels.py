@@ -17,11 +17,11 @@ from mxtrain.data import cache, labels, sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, Request
+from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import Records, open_records
 
 
-def write(path: Path, given: list, payload: bytes = b"a picture") -> Records:
+def write(path: Path, given: list, payload: bytes = b"a picture") -> RecordFile:
     with RecordWriter(path) as writer:
         for key, label in enumerate(given):
             writer.write(key, label, payload)
@@ -67,7 +67,7 @@ def test_an_array_of_one_label_is_that_label(tmp_path: Path) -> None:
         wanted = [Request(step=0, position=0, epoch=0, samples=np.arange(6))]
         with Loader(SampleAssembly(records, train_transform("none", 16), 5), (3, 16, 16), wanted) as loader:
             assert [batch.label.tolist() for batch in loader] == [[0, 1, 0, 1, 0, 1]]
-    drawn = sample_requests.of_run(config.parse(["--sampling", "balanced"]), found)(0)
+    drawn = sample_requests.epoch_sampler(config.parse(["--sampling", "balanced"]), found)(0)
     assert sorted(drawn.tolist()) == list(range(6))
 
 

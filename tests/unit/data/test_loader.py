@@ -16,8 +16,8 @@ from mxtrain.data import order
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import open_records
 
 NUM_SAMPLES, SIZE = 70, 16
 SHAPE = (3, SIZE, SIZE)
@@ -104,7 +104,7 @@ def test_released_buffers_are_used_again_and_only_once(records):
             addresses.add(batch.data.ctypes.data)
             loader.release(batch)
             loader.release(batch)
-            together = [other.data.ctypes.data for other, _ in loader._under_way]
+            together = [other.data.ctypes.data for other, _ in loader._in_flight]
             assert len(set(together)) == len(together)
     assert len(addresses) <= 4
 
@@ -236,7 +236,7 @@ import time
 import numpy as np
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, Request, LoaderOptions
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 
 def slow(payload, rng, out):
     sys.stdout.write("decoding\\n")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from mxtrain.data import cache, images, orientation, pixels, record_writer, records
+from mxtrain.data import cache, images, orientation, pixels, record_file, record_writer
 from mxtrain.data.jpeg import Box
 from tools.im2rec_wrapper import looks, show
 from tools.im2rec_wrapper.images import Wanted, prepare
@@ -103,7 +103,7 @@ def test_records_of_other_tools_are_shown_and_kept_upright(tmp_path: Path) -> No
     with record_writer.RecordWriter(path) as writer:
         for key, payload in enumerate(payloads):
             writer.write(key, 0, payload)
-    found = records.open_records(path)
+    found = record_file.open_records(path)
     kept = cache.in_memory(found, 1)
     for position, payload in enumerate(payloads):
         np.testing.assert_array_equal(images.decode(kept.read(position).payload), images.decode(payload))

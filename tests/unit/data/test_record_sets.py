@@ -8,9 +8,9 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.data import labels
+from mxtrain.data.record_file import classes_path
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path
 
 
 def pack(path, first, count, classes=b"ape\t1\nbee\t1\n", label=None):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter, rebuild_index
-from mxtrain.data.records import open_records
 
 
 def write(path, label, payload, num_records=10):

@@ -26,6 +26,7 @@ class Pictures:
     def __init__(self, count: int):
         self.seen: list[int] = []
         self._labels = np.arange(count, dtype=np.float32) % 3
+        self.keys = np.arange(count)
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -48,7 +49,7 @@ def run_of(flags: str) -> config.Run:
 
 
 def test_each_sample_once_an_epoch() -> None:
-    samples_of = sample_requests.of_run(run_of("--seed 3"), Pictures(10))
+    samples_of = sample_requests.epoch_sampler(run_of("--seed 3"), Pictures(10))
     for epoch in range(3):
         np.testing.assert_array_equal(samples_of(epoch), order.epoch_order(10, 3, epoch))
 
@@ -57,8 +58,8 @@ def test_each_sample_once_an_epoch() -> None:
 @pytest.mark.parametrize("num_batches", [1, 2, 100])
 def test_overfitting_repeats_the_first_batches(sampling: str, num_batches: int) -> None:
     flags, pictures = f"--sampling {sampling} --seed 1", Pictures(22)
-    usual = sample_requests.of_run(run_of(flags), pictures)(0)
-    samples_of = sample_requests.of_run(run_of(f"{flags} --overfit {num_batches}"), pictures)
+    usual = sample_requests.epoch_sampler(run_of(flags), pictures)(0)
+    samples_of = sample_requests.epoch_sampler(run_of(f"{flags} --overfit {num_batches}"), pictures)
     for epoch in (0, 5):
         samples = samples_of(epoch)
         assert len(samples) == len(pictures), "an epoch is as long as without"
@@ -72,8 +73,8 @@ def test_what_is_overfitted_is_what_is_judged() -> None:
     pictures = Pictures(22)
     run = run_of("--overfit 2")
     judged, trained = (
-        sample_requests.Overfitted(run, pictures),
-        set(sample_requests.of_run(run, pictures)(0).tolist()),
+        sample_requests.OverfitRecords(run, pictures),
+        set(sample_requests.epoch_sampler(run, pictures)(0).tolist()),
     )
     assert len(judged) == len(trained) == 8
     assert {judged.read(position) for position in range(8)} == trained
@@ -103,7 +104,7 @@ def dealt(
     num_steps = 2 * order.steps_per_epoch(num_samples, optim.batch_size)
     pictures = Pictures(num_samples)
     return [
-        list(sample_requests.requests(run, pictures, first_step, num_steps, worker))
+        list(sample_requests.training_requests(run, pictures, first_step, num_steps, worker))
         for worker in range(num_workers)
     ]
 
@@ -188,6 +189,8 @@ def test_micro_batches_go_round_the_replicas(mapping: str, positions: list[list[
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
 def test_workers_evaluate_each_sample_once(num_workers: int) -> None:
-    shares = [sample_requests.once(150, 64, worker, num_workers) for worker in range(num_workers)]
+    shares = [
+        sample_requests.evaluation_requests(150, 64, worker, num_workers) for worker in range(num_workers)
+    ]
     seen = [sample for share in shares for request in share for sample in request.samples.tolist()]
     assert sorted(seen) == list(range(150))

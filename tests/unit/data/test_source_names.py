@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
+from mxtrain.data.record_file import index_path, open_records
 from mxtrain.data.record_writer import rebuild_index
-from mxtrain.data.records import index_path, open_records
 from mxtrain.data.source_names import SourceNames, line, sources_path
 from tools.im2rec_wrapper.check import check
 from tools.im2rec_wrapper.options import Options

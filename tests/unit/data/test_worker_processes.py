@@ -211,7 +211,7 @@ from tests.unit.data.test_worker_processes import slow
 from tests.unit.data.test_loader import SHAPE, requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 
 assembly = SampleAssembly(open_records({path!r}), slow, 0)
 with Loader(assembly, SHAPE, requests(1000), LoaderOptions("processes", "2")) as loader:

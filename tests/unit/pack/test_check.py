@@ -8,8 +8,8 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.data import recordio
+from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter, rebuild_index
-from mxtrain.data.records import classes_path, index_path
 from tools.im2rec_wrapper import check_report, findings, tokens
 from tools.im2rec_wrapper.check import check
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mxtrain.data import recordio
+from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path, index_path
 
 COMMAND = [sys.executable, "-m", "tools.im2rec_wrapper"]
 

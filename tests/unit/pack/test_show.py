@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.record_file import classes_path
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path
 from tools.im2rec_wrapper.show import show
 
 RED, BLUE = (0, 0, 250), (250, 0, 0)  # as OpenCV has them

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import classes_path, index_path
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem

@@ -16,7 +16,7 @@ from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.cluster import rendezvous
 from mxtrain.core.errors import DataError
 from mxtrain.data import record_writer
-from mxtrain.data.records import open_records
+from mxtrain.data.record_file import open_records
 from mxtrain.data.user_datasets import UserBatches
 from mxtrain.train import node_info
 from tests.support.control_plane import place

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.errors import DataError
-from mxtrain.data.records import Records, classes_path, index_path, open_records
+from mxtrain.data.record_file import RecordFile, classes_path, index_path, open_records
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
 from tools.im2rec_wrapper.sources.labels import Given, settle
 
@@ -38,7 +38,7 @@ def read_rec(source: Path, multi_label: bool) -> Source:
 
     def origin_of(item: Item) -> str | None:
         number, at = item.place
-        records: Records = files[number]
+        records: RecordFile = files[number]
         return records.source_names().of(int(records.keys[at]))
 
     return Source(items, read, class_names, files=parts, origin_of=origin_of)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import recordio, records
+from mxtrain.data import record_file, recordio
+from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter, Replacement, rebuild_index
-from mxtrain.data.records import open_records
 
 MAGIC = struct.pack("<I", recordio.MAGIC)
 payloads = st.lists(st.one_of(st.binary(max_size=9), st.just(MAGIC)), max_size=6).map(b"".join)
@@ -59,7 +59,7 @@ def assert_same(record, expected):
 def test_round_trip(folder, contents, indexed):
     path = write(folder / "a.rec", contents)
     if not indexed:
-        records.index_path(path).unlink()
+        record_file.index_path(path).unlink()
     found = open_records(path)
     assert found.keys.tolist() == [key for key, _, _ in contents]
     for position, expected in enumerate(contents):
@@ -69,10 +69,10 @@ def test_round_trip(folder, contents, indexed):
 @given(contents=written)
 def test_a_rebuilt_index_is_the_one_that_was_written(folder, contents):
     path = write(folder / "a.rec", contents)
-    original = records.index_path(path).read_bytes()
-    records.index_path(path).unlink()
+    original = record_file.index_path(path).read_bytes()
+    record_file.index_path(path).unlink()
     assert rebuild_index(path) == len(contents)
-    assert records.index_path(path).read_bytes() == original
+    assert record_file.index_path(path).read_bytes() == original
 
 
 def test_labels_without_reading_payloads(tmp_path):
@@ -114,7 +114,7 @@ def test_repeated_ids_become_positions(tmp_path):
 
 def test_an_index_in_another_order_is_followed(tmp_path):
     path = write(tmp_path / "a.rec", some_records(5))
-    index = records.index_path(path)
+    index = record_file.index_path(path)
     index.write_text("".join(reversed(index.read_text().splitlines(keepends=True))))
     found = open_records(path)
     assert [found.read(position).key for position in range(5)] == [4, 3, 2, 1, 0]
@@ -148,20 +148,20 @@ def test_a_pickled_set_opens_its_file_again(tmp_path):
 def test_class_names_lie_beside(tmp_path):
     path = write(tmp_path / "a.rec", some_records(3))
     assert open_records(path).class_names is None
-    records.classes_path(path).write_bytes(recordio.format_classes(["ape", "größe"], [2, 1]))
+    record_file.classes_path(path).write_bytes(recordio.format_classes(["ape", "größe"], [2, 1]))
     assert open_records(path).class_names == ["ape", "größe"]
-    records.classes_path(path).write_text("ape\nbee\n")
+    record_file.classes_path(path).write_text("ape\nbee\n")
     assert open_records(path).class_names == ["ape", "bee"]
-    records.classes_path(path).write_bytes("a\x85p\u2028e\x1c\t3\r\nbee\t4".encode())
+    record_file.classes_path(path).write_bytes("a\x85p\u2028e\x1c\t3\r\nbee\t4".encode())
     assert open_records(path).class_names == ["a\x85p\u2028e\x1c", "bee"]
-    records.classes_path(path).write_text("ape\nbee\n")
+    record_file.classes_path(path).write_text("ape\nbee\n")
     assert open_records(path).class_names == ["ape", "bee"]
 
 
 @pytest.mark.parametrize("text", [b"ape\nape\n", b"ape\n\nbee\n", b"\xff\n"])
 def test_bad_class_names_are_refused(tmp_path, text):
     path = write(tmp_path / "a.rec", some_records(3))
-    records.classes_path(path).write_bytes(text)
+    record_file.classes_path(path).write_bytes(text)
     with pytest.raises(DataError, match=r"a\.classes\.tsv"):
         open_records(path)
 
@@ -228,7 +228,7 @@ def test_a_truncated_file_is_refused(tmp_path, indexed, cut):
     path = write(tmp_path / "a.rec", some_records())
     os.truncate(path, path.stat().st_size - cut)
     if not indexed:
-        records.index_path(path).unlink()
+        record_file.index_path(path).unlink()
     with pytest.raises(DataError, match=r"a\.rec"):
         open_records(path)
 
@@ -256,15 +256,15 @@ def test_a_file_that_shrinks_while_open_is_an_error(tmp_path):
 )
 def test_an_index_of_something_else_is_refused(tmp_path, index):
     path = write(tmp_path / "a.rec", some_records(3))
-    records.index_path(path).write_text(index)
+    record_file.index_path(path).write_text(index)
     with pytest.raises(DataError, match=r"a\.idx .*im2rec_wrapper index .*a\.rec"):
         open_records(path)
 
 
 def test_an_index_that_swaps_records_is_noticed(tmp_path):
     path = write(tmp_path / "a.rec", [(0, 0.0, b"same size"), (1, 1.0, b"as this..")])
-    second = records.index_path(path).read_text().split()[3]
-    records.index_path(path).write_text(f"0\t{second}\n1\t0\n")
+    second = record_file.index_path(path).read_text().split()[3]
+    record_file.index_path(path).write_text(f"0\t{second}\n1\t0\n")
     with pytest.raises(DataError, match="written with key 1"):
         open_records(path).read(0)
 
@@ -279,7 +279,7 @@ def test_no_flipped_bit_goes_unnoticed(folder, contents, indexed, where, bit):
     damaged[int(where * len(damaged))] ^= 1 << bit
     path.write_bytes(damaged)
     if not indexed:
-        records.index_path(path).unlink()
+        record_file.index_path(path).unlink()
     with pytest.raises(DataError, match=r"flipped\.rec"):
         found = open_records(path)
         for position in range(len(found)):
@@ -290,7 +290,7 @@ def test_no_flipped_bit_goes_unnoticed(folder, contents, indexed, where, bit):
 @given(contents=written, data=st.data())
 def test_a_mutated_pair_gives_right_records_or_an_error(folder, contents, data):
     path = write(folder / "mutated.rec", contents)
-    victim = data.draw(st.sampled_from([path, records.index_path(path)]))
+    victim = data.draw(st.sampled_from([path, record_file.index_path(path)]))
     good = victim.read_bytes()
     start = data.draw(st.integers(0, len(good)))
     end = data.draw(st.integers(start, len(good)))

@@ -1,0 +1,314 @@
+"""A .rec file as a set of records: opened, held against its .idx, and read by position from any thread.
+
+Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing),
+`train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). The bytes are
+`recordio.py`'s part, writing is `record_writer.py`'s, and which record is wanted when is `order.py`'s.
+
+Files are read with pread, not mapped: a mapped file that shrinks or sits on a failing disk kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+import zlib
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, NoReturn
+
+import numpy as np
+
+from mxtrain.core import regular_files
+from mxtrain.core.errors import DataError, nearest
+from mxtrain.data import recordio
+from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
+from mxtrain.data.records import Record
+from mxtrain.data.source_names import SourceNames, read_names
+
+# An .idx is held against its .rec at this many records. Each look costs a disk read while the file is cold,
+# and `read` checks its own record anyway: an even sample, the last record in it, is enough to notice an .idx
+# that belongs to another file.
+MAX_CHECKED_RECORDS = 1 << 16
+_LOOK_BYTES = FRAME.size + HEADER.size + 4 * 24
+_DAMAGED = "the file is damaged: copy it again, or pack it again"
+
+
+class Index(NamedTuple):
+    keys: Ints
+    offsets: Ints
+    has_checksums: (
+        bool  # one checksum seen means that all records must have theirs: damage may wipe out a tag
+    )
+
+
+def index_path(path: Path) -> Path:
+    return path.with_suffix(".idx")
+
+
+def classes_path(path: Path) -> Path:
+    return path.with_suffix(".classes.tsv")
+
+
+def open_records(path: str | Path) -> RecordFile:
+    """The records of a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
+    file = RecordIOFile(Path(path))
+    index = _read_index(file) if index_path(file.path).exists() else scan(file)
+    return RecordFile(file, index, _read_class_names(classes_path(file.path)))
+
+
+class RecordFile:
+    """The records of one file, by position. Reading is safe from many threads, and in forked processes."""
+
+    descriptors: tuple[int, ...] = ()  # what another process has to inherit, besides what a pickle holds
+
+    def __init__(self, file: RecordIOFile, index: Index, class_names: list[str] | None):
+        self.path = file.path
+        self.files = [file.path]
+        self.keys = index.keys
+        self.class_names = class_names
+        self.has_checksums = index.has_checksums
+        self._file = file
+        self._index = index
+        self._offsets = index.offsets
+        self._names: SourceNames | None = None  # read when a message wants one
+        starts = np.append(np.sort(index.offsets), file.num_bytes)
+        self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
+        self._labels: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __reduce__(self) -> tuple[Callable[..., RecordFile], tuple[Any, ...]]:
+        """Another process opens the file for itself, and need not hold it against its .idx again."""
+        return _reopen, (self.path.absolute(), self._index, self.class_names)
+
+    def where(self, position: int) -> str:
+        """How a message names the record."""
+        return f"{self.path}: record {position} (key {self.keys[position]}{self._from(position)})"
+
+    def source_names(self) -> SourceNames:
+        """Where the records were packed from, as far as it is known."""
+        if self._names is None:
+            try:
+                self._names = read_names(self.path, index_path(self.path), self.keys, self._offsets)
+            except BadRecord:
+                self._names = SourceNames()
+        return self._names
+
+    def _from(self, position: int) -> str:
+        name = self.source_names().of(int(self.keys[position]))
+        return f", from {name}" if name else ""
+
+    def will_need(self, positions: Ints) -> None:
+        """Let the disk begin: these records are read soon."""
+        for start, end in zip(self._offsets[positions].tolist(), self._ends[positions].tolist()):
+            self._file.will_need(start, end - start)
+
+    def read(self, position: int, verify: bool = True) -> Record:
+        """The record at `position`; DataError when it is damaged, as far as that shows without `verify`."""
+        key = int(self.keys[position])
+        try:
+            data, padding, _ = self._file.data(int(self._offsets[position]))
+            header = recordio.parse_header(data)
+            if self.has_checksums and verify:
+                recordio.check(data, padding, header)
+                if header.id != key:
+                    raise BadRecord(f"it was written with key {header.id}; is the .idx another file's?")
+            return Record(key, recordio.parse_label(data, header), data[header.payload_start :])
+        except BadRecord as bad:
+            self._fail(position, bad)
+
+    @property
+    def lengths(self) -> Ints:
+        """How many bytes each record takes in its file."""
+        lengths: Ints = self._ends - self._offsets
+        return lengths
+
+    def checksum(self, position: int) -> int:
+        """What was written there: the checksum in the record's header, or of all its bytes where it has none."""
+        try:
+            offset = int(self._offsets[position])
+            header = recordio.parse_header(self._file.look(offset)[0])
+            return zlib.crc32(self._file.data(offset)[0]) if not header.has_tag else header.id2 & 0xFFFFFFFF
+        except BadRecord as bad:
+            self._fail(position, bad)
+
+    def labels(self) -> Floats:
+        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked. Read once."""
+        if self._labels is None:
+            self._labels = self._read_labels()
+        return self._labels
+
+    def _read_labels(self) -> Floats:
+        labels = [self._label(position) for position in range(len(self))]
+        shapes = [np.shape(label) for label in labels]
+        odd = next((position for position, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if odd is not None:
+            self._fail(odd, BadRecord(f"it has labels of shape {shapes[odd]}, the first record {shapes[0]}"))
+        return np.asarray(labels, np.float32)
+
+    def _label(self, position: int) -> Label:
+        offset = int(self._offsets[position])
+        try:
+            start, _ = self._file.look(offset)
+            header = recordio.parse_header(start)
+            if len(start) < header.payload_start:
+                start, _, _ = self._file.data(offset)
+            label = recordio.parse_label(start, header)
+            return label if isinstance(label, float) else label.copy()  # not a view of the whole record
+        except BadRecord as bad:
+            self._fail(position, bad)
+
+    def _fail(self, position: int, bad: BadRecord) -> NoReturn:
+        key, byte = self.keys[position], self._offsets[position]
+        where = f"record {position} (key {key}, byte {byte}{self._from(position)})"
+        raise DataError(f"{self.path}: {where}: {bad}; {_DAMAGED}") from None
+
+
+class RecordIOFile:
+    """An open .rec: what stands at an offset. Raises BadRecord, which the caller turns into a DataError."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            if path.is_dir():
+                raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
+            self._descriptor = regular_files.descriptor(path)
+            weakref.finalize(self, os.close, self._descriptor)
+            self.num_bytes = os.fstat(self._descriptor).st_size
+            start = os.pread(self._descriptor, 512, 0)
+        except OSError as error:
+            raise DataError(_cannot_open(path, error)) from None
+        if not start:
+            raise DataError(f"{path} is empty: pack it again")
+        if start[:4] != recordio.MAGIC_BYTES:
+            looks_like = recordio.describe(start, self.num_bytes)
+            raise DataError(f"{path} is not a RecordIO file, it looks like {looks_like}: give a .rec file")
+
+    def data(self, offset: int) -> tuple[memoryview, memoryview, int]:
+        """The data of the record there, the padding behind it, and where the record ends."""
+        pieces: list[memoryview] = []
+        padding, is_last = memoryview(b""), False
+        while not is_last:
+            head = self._at(offset, FRAME.size)
+            length, num_padded, is_last = recordio.parse_frame(head, is_first=not pieces)
+            start, offset = offset + FRAME.size, offset + FRAME.size + num_padded
+            self._must_hold(offset)
+            piece = memoryview(self._at(start, num_padded))
+            if len(piece) < num_padded:
+                raise BadRecord("the file has become shorter since it was opened")
+            pieces.append(piece[:length])
+            padding = piece[length:]
+        return recordio.join(pieces), padding, offset
+
+    def look(self, offset: int) -> tuple[memoryview, int]:
+        """The first bytes of the record's data (its header, few labels), and where the record ends."""
+        start = memoryview(self._at(offset, _LOOK_BYTES))
+        length, num_padded, is_last = recordio.parse_frame(start, is_first=True)
+        if not is_last:
+            data, _, end = self.data(offset)
+            return data, end
+        end = offset + FRAME.size + num_padded
+        self._must_hold(end)
+        return start[FRAME.size : FRAME.size + length], end
+
+    def will_need(self, offset: int, num_bytes: int) -> None:
+        os.posix_fadvise(self._descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+
+    def _must_hold(self, end: int) -> None:
+        if end > self.num_bytes:
+            raise BadRecord(f"the file ends in the middle of it, at byte {self.num_bytes}")
+
+    def _at(self, offset: int, num_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, num_bytes, offset)
+        except OSError as error:
+            raise BadRecord(f"it cannot be read ({error.strerror})") from None
+
+
+def _reopen(path: Path, index: Index, class_names: list[str] | None) -> RecordFile:
+    return RecordFile(RecordIOFile(path), index, class_names)
+
+
+def scan(file: RecordIOFile) -> Index:
+    """Keys and offsets from the .rec alone; the keys are the ids in the records if all are different."""
+    ids: list[int] = []
+    offsets: list[int] = []
+    offset, has_checksums = 0, False
+    while offset < file.num_bytes:
+        try:
+            start, end = file.look(offset)
+            header = recordio.parse_header(start)
+        except BadRecord as bad:
+            raise DataError(f"{file.path}: record {len(ids)} (byte {offset}): {bad}; {_DAMAGED}") from None
+        ids.append(header.id)
+        offsets.append(offset)
+        has_checksums |= header.has_tag
+        offset = end
+    num_keys = len(set(ids))
+    if has_checksums and num_keys < len(ids):  # in ours they are keys, and `read` takes them at their word
+        raise DataError(
+            f"{file.path}: {len(ids) - num_keys} of {len(ids)} records have another one's key: it was put together "
+            "from several files, or is damaged; give those files, or pack again"
+        )
+    keys = ids if num_keys == len(ids) and max(ids) < 1 << 63 else range(len(ids))
+    return Index(np.array(keys, np.int64), np.array(offsets, np.int64), has_checksums)
+
+
+def _read_index(file: RecordIOFile) -> Index:
+    path = index_path(file.path)
+    try:
+        keys, offsets = recordio.parse_index(regular_files.read(path))
+        return Index(keys, offsets, _hold_against(file, np.sort(offsets)))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except BadRecord as bad:
+        remedy = f"copy both again, or rebuild it with `python -m tools.im2rec_wrapper index {file.path}`"
+        raise DataError(f"{path} {bad}: {remedy}") from None
+
+
+def _hold_against(file: RecordIOFile, offsets: Ints) -> bool:
+    """Whether there are checksums; BadRecord unless these sorted offsets are those of all records.
+
+    They are if each record ends where the next starts.
+    """
+    has_checksums = False
+    ends = np.append(offsets[1:], file.num_bytes)
+    if offsets[-1] >= file.num_bytes:
+        raise BadRecord(
+            f"does not fit {file.path.name} ({file.num_bytes} bytes; it goes on to {offsets[-1]})"
+        )
+    if offsets[0] != 0 or (offsets % 4).any() or (ends <= offsets).any():
+        raise BadRecord(f"does not fit {file.path.name} (its offsets are not those of records)")
+    checked = np.linspace(0, len(offsets) - 1, min(len(offsets), MAX_CHECKED_RECORDS)).astype(np.int64)
+    for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):
+        try:
+            start, end = file.look(offset)
+            has_checksums |= recordio.parse_header(start).has_tag
+        except BadRecord as bad:
+            raise BadRecord(f"does not fit {file.path.name} (at byte {offset}: {bad})") from None
+        if end != listed_end:
+            raise BadRecord(f"does not fit {file.path.name} (the record at byte {offset} ends at byte {end})")
+    return has_checksums
+
+
+def _read_class_names(path: Path) -> list[str] | None:
+    try:
+        return recordio.parse_classes(regular_files.read(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except BadRecord as bad:
+        raise DataError(f"{path} {bad}") from None
+
+
+def _cannot_open(path: Path, error: OSError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"cannot read {path}: {error.strerror}"
+    try:
+        near = nearest(path.name, os.listdir(path.parent))
+    except OSError:
+        return f"{path} does not exist, nor does its folder"
+    return f"{path} does not exist" + (
+        near or ": pack one with `python -m tools.im2rec_wrapper pack SOURCE OUT`"
+    )

@@ -1,0 +1,57 @@
+"""The loop of a loader's worker process: receive a task, assemble its samples in shared memory, answer.
+
+Does not start or end the process: that is `worker_processes.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from mxtrain.core.errors import Stop, mark, of_user
+from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly
+from mxtrain.data.worker_pool import BatchShape
+
+PR_SET_PDEATHSIG = 1
+
+
+def worker_loop(parent: int, connection: int, memory: int) -> None:
+    """Do tasks until the parent closes its end of the connection, or dies.
+
+    `parent` is its process id; `connection` and `memory` are inherited file descriptors, of the socket to the parent
+    and of the memory in which all batches lie. The first message is the SampleAssembly, each further one a task.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the kernel was asked to watch it
+        return
+    channel = Connection(connection)
+    mapped: dict[tuple[int, int], Array] = {}
+    try:
+        assembly = channel.recv()
+        while True:
+            rows, offset, num_bytes, shape = channel.recv()
+            if (offset, num_bytes) not in mapped:
+                block = mmap.mmap(memory, num_bytes, offset=offset)
+                mapped[offset, num_bytes] = np.frombuffer(block, np.uint8)
+            channel.send(_answer(assembly, rows, shape, mapped[offset, num_bytes]))
+    except (EOFError, ConnectionError):
+        return
+
+
+def _answer(assembly: SampleAssembly, rows: BatchSlice, shape: BatchShape, memory: Array) -> Any:
+    """Return the records that had to be replaced, or an exception that can be pickled."""
+    try:
+        return assembly(rows, *shape.arrays(memory))
+    except Stop as stop:
+        return stop
+    except Exception as error:
+        sent = RuntimeError(f"in a loader worker:\n{traceback.format_exc()}")
+        mark(sent, of_user(error))
+        return sent
