@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain import config
-from mxtrain.config import names
+from mxtrain.config import import_path
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError
 from mxtrain.data import autotune, order, worker_processes
@@ -83,7 +83,7 @@ class LoaderOptions:
 
 def loader_options(data: config.Data) -> LoaderOptions:
     """Return the options that the flags say. The user's own data sets get threads: they may not survive pickling."""
-    is_own = any(names.is_path(source) for source in (data.train, data.val) if source)
+    is_own = any(import_path.is_import_path(source) for source in (data.train, data.val) if source)
     kind = "threads" if is_own else data.loader
     return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
