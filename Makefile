@@ -23,16 +23,21 @@ demo: $(READY)
 	$(BIN)/python -m mxtrain.fit --config examples/digits.yaml \
 	  --train $(DEMO)/rec/train.rec --val $(DEMO)/rec/val.rec --out $(DEMO)/run
 
+# Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
+WORKERS ?= 4
+PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PARALLEL) -m "not (slow or system or alone)"
+	$(BIN)/python -m pytest -m "alone and not (slow or system)"
 
 # What needs root or system packages; with NO_SKIPS=1 none may skip.
 test-system: $(READY)
 	$(BIN)/python -m pytest -m system
 
-# Also what takes minutes and what needs root or system packages.
+# Also what takes minutes and what needs root or system packages, with more examples of each property.
 test-all: $(READY)
-	$(BIN)/python -m pytest -m ""
+	$(PARALLEL) --hypothesis-profile=full -m "not (system or alone)"
+	$(BIN)/python -m pytest --hypothesis-profile=full -m "system or alone"
 
 # Damaged files, each read, loaded and checked. What fails names the seed that makes it again.
 FUZZ_INPUTS ?= 100000

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain import config
@@ -78,7 +78,6 @@ def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
 SCORES = st.lists(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=7)
 
 
-@settings(max_examples=60, deadline=None)
 @given(keep_last=st.integers(1, 5), keep_best=st.integers(0, 7), scores=SCORES)
 def test_the_last_and_the_best_of_all_are_kept_whatever_the_numbers(
     keep_last: int, keep_best: int, scores: list[float | None]

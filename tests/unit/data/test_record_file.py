@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import DataError, UsageError
@@ -269,7 +269,6 @@ def test_an_index_that_swaps_records_is_noticed(tmp_path):
         open_records(path).read(0)
 
 
-@settings(max_examples=300)
 @given(
     contents=written, indexed=st.booleans(), where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7)
 )
@@ -286,7 +285,6 @@ def test_no_flipped_bit_goes_unnoticed(folder, contents, indexed, where, bit):
             found.read(position)
 
 
-@settings(max_examples=300)
 @given(contents=written, data=st.data())
 def test_a_mutated_pair_gives_right_records_or_an_error(folder, contents, data):
     path = write(folder / "mutated.rec", contents)

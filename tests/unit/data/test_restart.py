@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.data import jpeg, native, restart
@@ -63,7 +63,6 @@ def cases(draw):
     return packed(pixels, interval, sampling), box
 
 
-@settings(max_examples=400, deadline=None)
 @given(cases(), st.sampled_from([8, 11, 1000]))
 def test_a_crop_has_the_pixels_of_the_whole_whatever_the_size_sampling_interval_and_scale(case, target):
     payload, box = case

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from mxtrain import config
@@ -64,7 +64,6 @@ def test_every_function_has_its_numbers_and_an_example() -> None:
 # What holds for all
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     some.sampled_from(EXAMPLES),
     some.integers(1, 500),
