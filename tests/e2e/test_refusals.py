@@ -6,12 +6,27 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
+from mxtrain import fit
 from mxtrain.core import machine
-from mxtrain.core.errors import DATA, USAGE
+from mxtrain.core.errors import DATA, USAGE, one_line
 from tests.e2e.conftest import ROOT, Command
+
+Refused = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
+    """`mxtrain.fit` in this process, as what is refused before mxnet loads needs none of its own."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        code = one_line("mxtrain.fit", lambda: fit.command([*map(str, arguments)]))
+        return subprocess.CompletedProcess([], code, *capfd.readouterr())
+
+    return run
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -27,20 +42,20 @@ def test_a_missing_rec(command: Command, tmp_path: Path) -> None:
     assert_refused(done, DATA, "missing.rec")
 
 
-def test_a_missing_rec_with_a_near_one(command: Command, shapes: Path, tmp_path: Path) -> None:
-    done = command("mxtrain.fit", "--train", shapes / "trian.rec", "--out", tmp_path / "run")
+def test_a_missing_rec_with_a_near_one(refused: Refused, shapes: Path, tmp_path: Path) -> None:
+    done = refused("--train", shapes / "trian.rec", "--out", tmp_path / "run")
     assert_refused(done, DATA, "trian.rec", "train.rec")
 
 
-def test_an_empty_rec(command: Command, tmp_path: Path) -> None:
+def test_an_empty_rec(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "empty.rec").write_bytes(b"")
-    done = command("mxtrain.fit", "--train", tmp_path / "empty.rec", "--out", tmp_path / "run")
+    done = refused("--train", tmp_path / "empty.rec", "--out", tmp_path / "run")
     assert_refused(done, DATA, "empty.rec", "empty")
 
 
-def test_a_rec_that_is_text(command: Command, tmp_path: Path) -> None:
+def test_a_rec_that_is_text(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "text.rec").write_text("0\timages/cat.jpg\n" * 100)
-    done = command("mxtrain.fit", "--train", tmp_path / "text.rec", "--out", tmp_path / "run")
+    done = refused("--train", tmp_path / "text.rec", "--out", tmp_path / "run")
     assert_refused(done, DATA, "text.rec", "text")
 
 
@@ -56,38 +71,34 @@ def test_a_rec_that_is_text(command: Command, tmp_path: Path) -> None:
         ("--devices cpu:x", ["--devices cpu:x"]),
     ],
 )
-def test_wrong_flags(command: Command, shapes: Path, tmp_path: Path, flags: str, words: list[str]) -> None:
+def test_wrong_flags(refused: Refused, shapes: Path, tmp_path: Path, flags: str, words: list[str]) -> None:
     out = tmp_path / "run"
-    done = command("mxtrain.fit", "--train", shapes / "train.rec", "--out", out, *flags.split())
+    done = refused("--train", shapes / "train.rec", "--out", out, *flags.split())
     assert_refused(done, USAGE, *words)
     assert not out.exists()
 
 
 @pytest.mark.skipif(machine.gpu_problem(0) is None, reason="this machine has a GPU")
-def test_a_gpu_that_is_not_there(command: Command, shapes: Path, tmp_path: Path) -> None:
-    done = command(
-        "mxtrain.fit", "--train", shapes / "train.rec", "--out", tmp_path / "r", "--devices", "gpu:0"
-    )
+def test_a_gpu_that_is_not_there(refused: Refused, shapes: Path, tmp_path: Path) -> None:
+    done = refused("--train", shapes / "train.rec", "--out", tmp_path / "r", "--devices", "gpu:0")
     assert_refused(done, USAGE, "--devices gpu:0")
 
 
-def test_an_out_that_cannot_be_written(command: Command, shapes: Path, tmp_path: Path) -> None:
+def test_an_out_that_cannot_be_written(refused: Refused, shapes: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = command("mxtrain.fit", "--train", shapes / "train.rec", "--out", tmp_path / "file" / "run")
+    done = refused("--train", shapes / "train.rec", "--out", tmp_path / "file" / "run")
     assert_refused(done, USAGE, "--out", "file/run")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permission bits do not bind root")
-def test_an_out_without_permission(command: Command, shapes: Path, tmp_path: Path) -> None:
+def test_an_out_without_permission(refused: Refused, shapes: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    done = command("mxtrain.fit", "--train", shapes / "train.rec", "--out", tmp_path / "run")
+    done = refused("--train", shapes / "train.rec", "--out", tmp_path / "run")
     assert_refused(done, USAGE, "--out", "Permission denied")
 
 
-def test_a_label_out_of_range(command: Command, shapes: Path, tmp_path: Path) -> None:
-    done = command(
-        "mxtrain.fit", "--train", shapes / "train.rec", "--out", tmp_path / "run", "--num-classes", "1"
-    )
+def test_a_label_out_of_range(refused: Refused, shapes: Path, tmp_path: Path) -> None:
+    done = refused("--train", shapes / "train.rec", "--out", tmp_path / "run", "--num-classes", "1")
     assert_refused(done, DATA, "train.rec", "--num-classes")
 
 
