@@ -20,11 +20,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
+from mxtrain.checkpoint.input_identity import InputIdentity
+
 BAR = 0.02
 SECONDS_BETWEEN = 60.0
 IMAGE_SIZE, BATCH_SIZE, NUM_CLASSES = 64, 8, 1000
 STEPS_PER_ROUND = 12
-DATA = {"class_names": [], "num_samples": 0}
+IDENTITY = InputIdentity(class_names=[], num_samples=0)
 
 
 class Round(NamedTuple):
@@ -67,7 +69,7 @@ class Training:
     def snapshot(self) -> Any:
         from mxtrain.train import state
 
-        return state.snapshot(self.run, self.parts, self.progress, DATA)
+        return state.snapshot(self.run, self.parts, self.progress, IDENTITY)
 
     def round(self, begin: Callable[[], Any], under_way: Callable[[], bool]) -> Round:
         """Steps after `begin`, as many as in every round and until nothing is under way."""

@@ -29,7 +29,7 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     from mxtrain.train.open_data import open_source
 
     checkpoint = trained_run.find(options)
-    state = checkpoint[1]
+    state = checkpoint.state
     run = config.from_flat(state["config"])
     path = options.val or run.data.val
     if path is None:

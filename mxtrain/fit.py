@@ -34,6 +34,8 @@ from mxtrain.train import signals
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
+    from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.data.records import Dataset, Records
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -113,68 +115,69 @@ def plot_schedule(run: config.Run) -> None:
     print(f"{run.output.plot_schedule}: {title}", flush=True)
 
 
-class Sources(NamedTuple):
-    """What a run reads, and how a checkpoint knows it again."""
+class RunInputs(NamedTuple):
+    """The data sets that a run reads, and the identity by which its checkpoints recognise them."""
 
-    train: Any
-    val: Any | None
-    data: dict[str, Any]
+    train: Dataset
+    val: Records | None
+    identity: InputIdentity
 
 
-def opened(run: config.Run, begins: bool = True) -> Sources:
-    """The run's data sets, once the run itself is known to be possible here."""
-    from mxtrain.checkpoint import initial_weights, resume
+def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
+    """Open the run's data sets, once the run itself is known to be possible here.
+
+    `begins` is False for a process that its job has restarted, to which some checks no longer apply.
+    """
+    from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.config import checks
     from mxtrain.data import labels
     from mxtrain.train.open_data import open_source
 
     checks.check(run, begins)
     train = open_source("--train", str(run.data.train), run)
-    # With --overfit the training pictures are what is judged.
+    # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     class_names = labels.class_names(train, val, run.data.num_classes)
-    return Sources(
-        train, val, {**resume.describe(train, val, class_names), **initial_weights.describe(run, class_names)}
-    )
+    return RunInputs(train, val, InputIdentity.of_run(run, train, val, class_names))
 
 
-def planned(run: config.Run, sources: Sources) -> list[str]:
-    """What is going to happen, in lines."""
+def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
+    """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
     from mxtrain.optim import schedules
 
-    train = sources.train
+    train = inputs.train
     return [
-        f"{train.path}: {len(train)} samples, {len(sources.data['class_names'])} classes",
+        f"{train.path}: {len(train)} samples, {len(inputs.identity.class_names)} classes",
         str(layout.batch_plan(run)),
         schedules.describe(run.optim, *schedules.length(run.optim, len(train))),
     ]
 
 
 def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = None) -> None:
-    """Train, as a worker of `cluster` if there is one; `wishes` fills when a signal asks for the end."""
+    """Train `run`, as a worker of `cluster` if there is one; a signal that asks for the end fills `stop_requests`."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.data import cache, sample_requests
     from mxtrain.train import join, node_info
 
     with join.told(run, cluster):
-        sources = opened(run, begins=cluster is None or not cluster.is_restart)
-        words = node_info.of_worker(run, *sources) if cluster else {}
-    train, val, data = sources
+        inputs = open_inputs(run, begins=cluster is None or not cluster.is_restart)
+        words = node_info.of_worker(run, *inputs) if cluster else {}
+    train, val, identity = inputs
     joined = join.joined(run, cluster, words, stop_requests)
-    with joined as (settled, group), run_folder.held(settled, group) as out:
-        resume_from = resume.find(settled, data)
-        if resume_from is None and cluster is not None and cluster.is_restart:
+    with joined as (settled, group), run_folder.locked(settled, group) as out:
+        resume_point = resume.find(settled, identity)
+        if resume_point is None and cluster is not None and cluster.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier lives; it begins at step 1 again", out
             )
-        has_ended = resume.has_ended(settled, data, resume_from)
-        beginning = run_folder.Beginning(run, resume_from, has_ended, group)
-        for line in planned(settled, sources):
+        run_start = run_folder.RunStart(run, resume_point, group)
+        for line in plan_lines(settled, inputs):
             logger.info("%s", line)
-        fill = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, stop_requests))
-        kept_train, kept_val = fill(train), val and fill(val)
+        cached = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, stop_requests))
+        train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
+        val = val and cached(val)
         if run.optim.overfit:
-            kept_val = sample_requests.OverfitRecords(run, kept_train)
+            val = sample_requests.OverfitRecords(run, train)
 
         from mxtrain import runtime
 
@@ -182,35 +185,36 @@ def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = N
         group.report_progress("start", -1)
         from mxtrain.train import loop
 
-        loop.run(settled, kept_train, kept_val, data, resume_from, stop_requests, group, beginning)
+        checkpoint = resume_point and resume_point.checkpoint
+        loop.run(settled, train, val, identity, checkpoint, stop_requests, group, run_start)
         if group.rank == 0:
-            print(ended(out) if beginning.has_come else as_it_was(resume_from), flush=True)
+            print(end_line(out) if run_start.has_happened else nothing_done_line(checkpoint), flush=True)
 
 
-def ended(out: Path) -> str:
-    """The last line of a run, with its scores."""
+def end_line(out: Path) -> str:
+    """Return the last line of a run, with its scores."""
     from mxtrain.checkpoint import run_folder
 
-    found = run_folder.evaluations(out)
-    score = f"{scores(found)}; " if found else ""
+    evaluations = run_folder.evaluations(out)
+    score = f"{score_text(evaluations)}; " if evaluations else ""
     return f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}"
 
 
-def as_it_was(found: Checkpoint | None) -> str:
-    """The last line of a run that had nothing left to do: what the records of the ended one say, and of which set."""
+def nothing_done_line(checkpoint: Checkpoint | None) -> str:
+    """Return the last line of a run that had nothing left to do: the scores of the ended one, and of which data set."""
     from mxtrain.checkpoint import run_folder
 
-    if found is None:
+    if checkpoint is None:
         return "done: there was nothing to do"
-    path, state = found
+    path, state = checkpoint
     evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
     judged = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
-    score = f"{scores(evaluations)}, on {judged}" if evaluations else "no evaluation"
+    score = f"{score_text(evaluations)}, on {judged}" if evaluations else "no evaluation"
     return f"done before, nothing is written: {score}; {path}"
 
 
-def scores(evaluations: Sequence[dict[str, Any]]) -> str:
-    """The last one's, and that of the best, of equals the newest, as evaluate takes its checkpoint."""
+def score_text(evaluations: Sequence[dict[str, Any]]) -> str:
+    """Return the scores of the last evaluation and of the best one; of equals the newest is best, as in evaluate."""
     last, best = evaluations[-1], max(reversed(evaluations), key=lambda each: each["val_accuracy"])
     is_best = "the best" if best is last else f"best {best['val_accuracy']:.4f} at step {best['step']}"
     return f"val accuracy {last['val_accuracy']:.4f}, val loss {last['val_loss']:.4f} at step {last['step']}, {is_best}"
@@ -232,14 +236,14 @@ def serve(run: config.Run, cluster: NodeSpec) -> None:
 
 
 def dry_run(run: config.Run) -> None:
-    """What would be trained, or why it would be refused; no run folder is made."""
+    """Print what would be trained, or why it would be refused; no run folder is made."""
     from mxtrain.checkpoint import resume
     from mxtrain.optim import schedules
 
-    sources = opened(run)
-    resume_from = resume.find(run, sources.data)
-    rate_of = schedules.of_run(run.optim, *schedules.length(run.optim, len(sources.train)))
-    rate_of(0)  # the user's own is tried
+    inputs = open_inputs(run)
+    resume_point = resume.find(run, inputs.identity)
+    rate_of = schedules.of_run(run.optim, *schedules.length(run.optim, len(inputs.train)))
+    rate_of(0)  # a schedule of the user's own is tried
 
     from mxtrain import runtime
     from mxtrain.checkpoint import run_folder
@@ -248,10 +252,9 @@ def dry_run(run: config.Run) -> None:
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import dry_run
 
-    table = dry_run.describe(run, len(sources.data["class_names"]), is_fresh=resume_from is None)
-    begin = [f"going on from {resume_from[0]}"] if resume_from else []
-    lines = [*planned(run, sources), *begin, table]
-    print("\n".join(lines), flush=True)
+    table = dry_run.parameter_table(run, len(inputs.identity.class_names), is_fresh=resume_point is None)
+    begin = [f"going on from {resume_point.checkpoint.path}"] if resume_point else []
+    print("\n".join([*plan_lines(run, inputs), *begin, table]), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def predict(argv: Sequence[str] | None = None) -> None:
         raise DataError(f"{options.images[0]}: {problems[0]}")
 
     checkpoint = trained_run.find(options)
-    run, class_names = config.from_flat(checkpoint[1]["config"]), checkpoint[1]["class_names"]
+    run, class_names = config.from_flat(checkpoint.state["config"]), checkpoint.state["class_names"]
     locations.need(checkpoint, run.model.model)
     net, contexts = trained_run.open_net(checkpoint, options.devices)
     num_bad = 0

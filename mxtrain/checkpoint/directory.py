@@ -15,7 +15,7 @@ import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core.durable import fsync, unwritable, written
@@ -25,12 +25,18 @@ from mxtrain.core.params_file import Arrays, Chunk, encoded
 logger = logging.getLogger(__name__)
 
 VERSION = 2
-Checkpoint = Tuple[Path, Dict[str, Any]]  # its folder and its state.json
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
 NUM_READ = 2  # whole ones, before a cluster agrees on a step
 SYNC_BYTES = 64 << 20  # brought to disk at a time, so that a slow one is told from a dead one
+
+
+class Checkpoint(NamedTuple):
+    """A whole checkpoint on disk: its folder, and the content of its state.json."""
+
+    path: Path
+    state: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,8 +161,8 @@ def path_of(folder: Path, step: int) -> Path:
 def best(folder: Path) -> Checkpoint | None:
     """The whole checkpoint with the highest score, of equals the newest; the newest where none has one."""
     found = list(_whole(folder))
-    scored = [each for each in found if each[1].get("score") is not None]
-    return max(scored, key=lambda each: each[1]["score"]) if scored else next(iter(found), None)
+    scored = [each for each in found if each.state.get("score") is not None]
+    return max(scored, key=lambda each: each.state["score"]) if scored else next(iter(found), None)
 
 
 def prune(folder: Path, keep_last: int, keep_best: int) -> None:
@@ -186,7 +192,7 @@ def _whole(folder: Path) -> Iterator[Checkpoint]:
     """Newest first; one that cannot be read is named and skipped."""
     for path in reversed(_steps(folder)):
         try:
-            yield path, read_state(path)
+            yield Checkpoint(path, read_state(path))
         except DataError as error:
             logger.warning("skipping a checkpoint: %s", error)
 

@@ -1,14 +1,13 @@
-"""What a run takes from elsewhere: the weights behind `--pretrained`, the net behind `--teacher`.
+"""Weights that a run takes over from elsewhere: those of `--pretrained`, and the net of `--teacher`.
 
-Owns what such a path may be (a file, a checkpoint, a run folder) and the checksums by which a checkpoint knows them
-again, whatever they are called by then. Needs no mxnet.
+Owns what such a path may be (a file, a checkpoint, a run folder) and the checksums by which a checkpoint recognises
+them, whatever they are called by then. Needs no mxnet.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import AVERAGES, MANIFEST, WEIGHTS, Checkpoint
@@ -16,36 +15,41 @@ from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
 
 
-def describe(run: Run, class_names: list[str]) -> dict[str, Any]:
-    """What a checkpoint keeps of them; a teacher of other classes is refused here."""
-    pretrained = weights_file("--pretrained", run.model.pretrained) if run.model.pretrained else None
-    teacher = found_at("--teacher", run.model.teacher) if run.model.teacher else None
-    if teacher is not None:
-        _refuse_other_classes(teacher, class_names)
-    return {
-        "pretrained": pretrained and _checksum(pretrained),
-        "teacher": teacher and _checksum(weights_of(teacher)),
-    }
+def pretrained_checksum(run: Run) -> str | None:
+    """Return the SHA-256 of the weights of `--pretrained`; None without any."""
+    return _checksum(weights_file("--pretrained", run.model.pretrained)) if run.model.pretrained else None
+
+
+def teacher_checksum(run: Run, class_names: list[str]) -> str | None:
+    """Return the SHA-256 of the weights of `--teacher`; None without one. A teacher of other classes is refused."""
+    if not run.model.teacher:
+        return None
+    teacher = checkpoint_at("--teacher", run.model.teacher)
+    _refuse_other_classes(teacher, class_names)
+    return _checksum(weights_of(teacher))
 
 
 def weights_file(flag: str, text: str) -> Path:
-    """The .params file that a flag means: that file, or the weights inside a run folder or checkpoint."""
+    """Return the .params file that a flag's `text` means: that file, or the one inside a run folder or checkpoint."""
     if Path(text).is_file():
         return Path(text)
-    return weights_of(found_at(flag, text, "a .params file, "))
+    return weights_of(checkpoint_at(flag, text, "a .params file, "))
 
 
 def weights_of(found: Checkpoint) -> Path:
-    """A checkpoint's averaged weights where it has some."""
-    averages = found[0] / AVERAGES
-    return averages if averages.is_file() else found[0] / WEIGHTS
+    """Return the file of a checkpoint's averaged weights, or of its weights where it has no averages."""
+    averages = found.path / AVERAGES
+    return averages if averages.is_file() else found.path / WEIGHTS
 
 
-def found_at(flag: str, text: str, others: str = "") -> Checkpoint:
-    """The checkpoint at this path, or the best one of the run folder there."""
+def checkpoint_at(flag: str, text: str, others: str = "") -> Checkpoint:
+    """Return the checkpoint at the path `text` of `flag`, or the best one of the run folder there.
+
+    `others` says, for the message, what else the flag takes.
+    """
     path = Path(text)
     if (path / MANIFEST).is_file():
-        return path, directory.read_state(path)
+        return Checkpoint(path, directory.read_state(path))
     if not (path / "checkpoints").is_dir():
         what = "neither a run folder nor a checkpoint" if path.exists() else "no such file or folder"
         raise UsageError(
@@ -60,15 +64,15 @@ def found_at(flag: str, text: str, others: str = "") -> Checkpoint:
 
 
 def _refuse_other_classes(teacher: Checkpoint, class_names: list[str]) -> None:
-    known = teacher[1]["class_names"]
+    known = teacher.state["class_names"]
     if len(known) != len(class_names):
         raise UsageError(
-            f"--teacher {teacher[0]}: knows {len(known)} classes, --train has {len(class_names)}"
+            f"--teacher {teacher.path}: knows {len(known)} classes, --train has {len(class_names)}"
         )
     other = next((n for n, pair in enumerate(zip(known, class_names)) if pair[0] != pair[1]), None)
     if other is not None:
         raise UsageError(
-            f"--teacher {teacher[0]}: its class {other} is '{known[other]}', that of --train is "
+            f"--teacher {teacher.path}: its class {other} is '{known[other]}', that of --train is "
             f"'{class_names[other]}'; it has to have learnt the same classes in the same order"
         )
 

@@ -1,6 +1,6 @@
-"""Which checkpoint a command means, and whether a run may go on from it.
+"""The checkpoint that a command means, and whether a run may resume from it.
 
-Needs no mxnet, so that a run that cannot go on is refused before anything is loaded or overwritten.
+Needs no mxnet, so that a run that cannot resume is refused before anything is loaded or overwritten.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import catalogue, layout
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
-from mxtrain.data.records import Dataset
 from mxtrain.optim import early_stop, schedules
 from mxtrain.optim.early_stop import Best
 
@@ -30,57 +30,56 @@ FREE = {
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
     *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
 }
-# Under these names a checkpoint keeps the fingerprints; those of old have none.
-TRAINING_SET, VALIDATION_SET = "training_set", "validation_set"
-ORIGINS = ("pretrained", "teacher")  # what `origins.describe` gives the checksums of
 
 
-def describe(train: Dataset, val: Dataset | None, class_names: list[str]) -> dict[str, Any]:
-    """What a checkpoint keeps of the data, to know it again."""
-    return {
-        "class_names": class_names,
-        "num_samples": len(train),
-        TRAINING_SET: fingerprint.of(train),
-        VALIDATION_SET: None if val is None else fingerprint.of(val),
-    }
+class ResumePoint(NamedTuple):
+    """The checkpoint that a run resumes from, and whether the run has no step left to do from there."""
+
+    checkpoint: Checkpoint
+    has_ended: bool  # an evaluation may still be left
 
 
-def find(run: config.Run, data: dict[str, Any]) -> Checkpoint | None:
-    """The checkpoint that `--resume` means for a run on `data`; None for a fresh start."""
+def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
+    """Return where `--resume` lets a run on these inputs begin; None for a fresh start.
+
+    UsageError where the checkpoint is of another run. What differs and may differ, but is easily overlooked, is
+    logged as a warning.
+    """
     folder = Path(run.output.out) / "checkpoints"
     if run.output.resume == "never":
         return None
     if run.output.resume == "auto":
         found = directory.newest(folder)
     else:
-        found = Path(run.output.resume), directory.read_state(Path(run.output.resume))
-        _refuse_another_runs_folder(run, data, folder, found[0])
-    if found is not None:
-        _refuse_another_curve(run, data, *found)
-        before, step = config.from_flat(found[1]["config"]), found[1]["step"]
-        _warn_of_data_unknown(found, data)
-        if not has_ended(run, data, found):
-            _warn_of_another_length(run.optim, before.optim, data, step)
-            if _is_scored_by_another(run.data, before.data, data, found[1]):
-                _warn_of_other_scores(run.data, before.data, step)
-    return found
-
-
-def has_ended(run: config.Run, data: dict[str, Any], found: Checkpoint | None) -> bool:
-    """Whether no step is left to a run that goes on from there; an evaluation may be."""
+        path = Path(run.output.resume)
+        found = Checkpoint(path, directory.read_state(path))
+        _refuse_another_runs_folder(run, identity, folder, found)
     if found is None:
-        return False
-    best, step = found[1].get("best"), found[1]["step"]
+        return None
+    _refuse_another_curve(run, identity, found)
+    before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
+    _warn_of_unknown_training_set(found, saved, identity)
+    point = ResumePoint(found, _has_ended(run, identity, found))
+    if not point.has_ended:
+        step = found.state["step"]
+        _warn_of_another_length(run.optim, before.optim, identity.num_samples, step)
+        if _is_scored_by_another(run.data, before.data, identity, saved):
+            _warn_of_other_scores(run.data, before.data, step)
+    return point
+
+
+def _has_ended(run: config.Run, identity: InputIdentity, found: Checkpoint) -> bool:
+    best, step = found.state.get("best"), found.state["step"]
     is_over = early_stop.is_over(best and Best(*best), run.optim.early_stop)
-    return is_over or step >= schedules.length(run.optim, data["num_samples"])[1]
+    return is_over or step >= schedules.length(run.optim, identity.num_samples)[1]
 
 
-def of_run(out: Path, which: str) -> Checkpoint:
-    """A run folder's checkpoint, best or latest, or the one at a path."""
+def select_checkpoint(out: Path, which: str) -> Checkpoint:
+    """Return the checkpoint that `--checkpoint` means: of the run folder `out` the best or latest, or one by path."""
     if which not in ("best", "latest"):
         if not Path(which).is_dir():
             raise UsageError(f"--checkpoint {which}: no such folder; give best, latest or a path")
-        return Path(which), directory.read_state(Path(which))
+        return Checkpoint(Path(which), directory.read_state(Path(which)))
     folder = out / "checkpoints"
     if not folder.is_dir():
         raise UsageError(
@@ -92,16 +91,20 @@ def of_run(out: Path, which: str) -> Checkpoint:
     return found
 
 
-def _refuse_another_runs_folder(run: config.Run, data: dict[str, Any], folder: Path, found: Path) -> None:
-    """A checkpoint from elsewhere says nothing of what is here already, which would become part of this run."""
-    if found.resolve().parent != folder.resolve():
+def _refuse_another_runs_folder(
+    run: config.Run, identity: InputIdentity, folder: Path, found: Checkpoint
+) -> None:
+    """Refuse to resume from elsewhere into a folder that holds another run: the two would become one."""
+    if found.path.resolve().parent != folder.resolve():
         here = directory.newest(folder)
         if here is not None:
-            _refuse_another_curve(run, data, *here)
+            _refuse_another_curve(run, identity, here)
 
 
-def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, state: dict[str, Any]) -> None:
-    """Going on with other hyper-parameters or other data would be neither run."""
+def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Checkpoint) -> None:
+    """Refuse other hyper-parameters or other data than the checkpoint's: what came of it would be neither run."""
+    path, state = found
+    before_inputs = InputIdentity.of_checkpoint(state)
     # A flag that is younger than the checkpoint had its default; one that is gone had a meaning.
     saved, now = {**config.to_flat(config.Run()), **state["config"]}, config.to_flat(run)
     before = layout.batch_plan(config.from_flat(saved)).micro_batch
@@ -114,25 +117,37 @@ def _refuse_another_curve(run: config.Run, data: dict[str, Any], path: Path, sta
         differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")
     if is_async(saved["kvstore"]) != is_async(now["kvstore"]):
         differing.append(f"--kvstore {saved['kvstore']} -> {now['kvstore']}")
-    if state["num_samples"] != data["num_samples"]:
-        differing.append(f"a training set of {state['num_samples']} -> {data['num_samples']} samples")
-    if state["class_names"] != data["class_names"]:
-        differing.append("other class names, or in another order")
-    parts = fingerprint.differences(state.get(TRAINING_SET) or {}, data.get(TRAINING_SET) or {})
-    if parts:
-        differing.append(
-            f"--train {now['train']} is not the set that --train {saved['train']} was: {', '.join(parts)}"
-        )
-    differing += [f"other weights for --{name}" for name in ORIGINS if state.get(name) != data.get(name)]
+    differing += _differences_of_inputs(before_inputs, identity, saved["train"], now["train"])
     if differing:
         raise UsageError(
             f"{path}: is another run's ({', '.join(differing)}); give its values, another --out, or --resume never"
         )
 
 
-def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[str, Any], step: int) -> None:
-    """A run may be made longer or shorter, but a schedule that is spread over it is another one then."""
-    lengths = [schedules.length(optim, data["num_samples"])[1] for optim in (before, now)]
+def _differences_of_inputs(
+    before: InputIdentity, now: InputIdentity, train_before: str, train_now: str
+) -> list[str]:
+    """Return in words how the training set and the initial weights differ, as far as both are known."""
+    found = []
+    if before.num_samples != now.num_samples:
+        found.append(f"a training set of {before.num_samples} -> {now.num_samples} samples")
+    if before.class_names != now.class_names:
+        found.append("other class names, or in another order")
+    parts = fingerprint.differences(before.training_set or {}, now.training_set or {})
+    if parts:
+        found.append(
+            f"--train {train_now} is not the set that --train {train_before} was: {', '.join(parts)}"
+        )
+    if before.pretrained != now.pretrained:
+        found.append("other weights for --pretrained")
+    if before.teacher != now.teacher:
+        found.append("other weights for --teacher")
+    return found
+
+
+def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:
+    """Warn where a run is made longer or shorter whose schedule is spread over its length."""
+    lengths = [schedules.length(optim, num_samples)[1] for optim in (before, now)]
     if lengths[0] != lengths[1] and catalogue.schedule(now).name not in catalogue.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
@@ -141,26 +156,25 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, data: dict[
         )
 
 
-def _warn_of_data_unknown(found: Checkpoint, data: dict[str, Any]) -> None:
-    if data.get(TRAINING_SET) and not found[1].get(TRAINING_SET):
+def _warn_of_unknown_training_set(found: Checkpoint, saved: InputIdentity, identity: InputIdentity) -> None:
+    if identity.training_set and not saved.training_set:
         logger.warning(
             "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
             "names nothing tells whether --train is still the same one",
-            found[0],
+            found.path,
         )
 
 
 def _is_scored_by_another(
-    now: config.Data, before: config.Data, data: dict[str, Any], state: dict[str, Any]
+    now: config.Data, before: config.Data, identity: InputIdentity, saved: InputIdentity
 ) -> bool:
-    """Whether scores are compared that are of two sets; without fingerprints the paths have to tell."""
+    """Return whether scores of two validation sets would be compared; without fingerprints the paths decide."""
     if not (before.val and now.val):
         return False
     if before.val_resize != now.val_resize:
         return True
-    scored_before, scored_now = state.get(VALIDATION_SET), data.get(VALIDATION_SET)
-    if scored_before and scored_now:
-        return bool(fingerprint.differences(scored_before, scored_now))
+    if saved.validation_set and identity.validation_set:
+        return bool(fingerprint.differences(saved.validation_set, identity.validation_set))
     return locations.listed(before.val) != locations.listed(now.val)
 
 

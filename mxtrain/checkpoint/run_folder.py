@@ -22,7 +22,7 @@ from typing import Any, Iterator
 import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory, locations
-from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.core import durable, kernels, machine, plain_text
 from mxtrain.core.errors import UsageError
@@ -34,44 +34,46 @@ ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also
 
 
 @contextlib.contextmanager
-def held(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path]:
-    """The run's folder, for this process alone; of workers on a disk one holds it."""
+def locked(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path]:
+    """Keep other processes out of the run's folder while the block lasts; of workers on one disk one locks it.
+
+    Yields the folder. The log to the terminal starts here.
+    """
     out = Path(run.output.out)
     start_log(run.output.log_level)
     if not group.is_writer:
         yield out
         return
-    logging.getLogger("mxtrain").addHandler(_Kept())
-    with _named(out):
+    logging.getLogger("mxtrain").addHandler(_EarlyLog())
+    with _naming_out(out):
         handle = _lock(out)
     try:
-        with _named(out):
+        with _naming_out(out):
             directory.clean(out / "checkpoints")
         yield out
     finally:
         os.close(handle)
 
 
-class Beginning:
-    """What becomes of the folder with a run's first record; `has_come` tells whether there was one."""
+class RunStart:
+    """The changes to the run folder that come with a run's first record; called then, once."""
 
-    def __init__(
-        self, run: config.Run, found: Checkpoint | None, has_ended: bool, group: WorkerGroup = SINGLE_WORKER
-    ):
-        """`found` is what the run goes on from, None for anew, and `has_ended` that no step of it is left."""
-        self.has_come = False
-        self._run, self._found, self._writes = run, found, group.is_writer
+    def __init__(self, run: config.Run, resume_point: ResumePoint | None, group: WorkerGroup = SINGLE_WORKER):
+        """Prepare the start of `run` from `resume_point`, None for a fresh one."""
+        self.has_happened = False
+        self._run, self._resume_point, self._is_writer = run, resume_point, group.is_writer
         self._out = Path(run.output.out)
-        self._replaces = found is None and any((self._out / "checkpoints").glob("*"))
+        self._replaces = resume_point is None and any((self._out / "checkpoints").glob("*"))
+        has_ended = resume_point is not None and resume_point.has_ended
         if not (self._replaces or has_ended):
             self._log()
 
     def __call__(self) -> None:
-        """Set the older run aside, if one is to be, and write down what is run now, and with what."""
-        self.has_come = True
-        if not self._writes:
+        """Set an older run aside if this one replaces it, and write down what is run now, and with what."""
+        self.has_happened = True
+        if not self._is_writer:
             return
-        with _named(self._out):
+        with _naming_out(self._out):
             if self._replaces:
                 aside = _set_aside(self._out)
                 logger.warning(
@@ -79,20 +81,21 @@ class Beginning:
                     *(self._out, aside, aside / "checkpoints"),
                 )
             self._log()
-            if self._found is not None:
-                directory.set_aside_after(self._out / "checkpoints", self._found[1]["step"])
+            if self._resume_point is not None:
+                step = self._resume_point.checkpoint.state["step"]
+                directory.set_aside_after(self._out / "checkpoints", step)
             durable.replace(self._out / "config.yaml", config.to_yaml(locations.absolute(self._run)))
             durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
 
     def _log(self) -> None:
         """From here on the log goes to the folder too, with what was said before."""
-        if self._writes:
-            with _named(self._out):
+        if self._is_writer:
+            with _naming_out(self._out):
                 log_to(self._out / "logs" / "fit.log")
 
 
 @contextlib.contextmanager
-def _named(out: Path) -> Iterator[None]:
+def _naming_out(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -170,7 +173,7 @@ class LogFile(logging.FileHandler):
             super().handleError(record)
 
 
-class _Kept(logging.handlers.MemoryHandler):
+class _EarlyLog(logging.handlers.MemoryHandler):
     """What is said before it is known where to write it."""
 
     def __init__(self) -> None:
@@ -198,7 +201,7 @@ def log_to(path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     to_file = LogFile(str(path), encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for kept in [handler for handler in root.handlers if isinstance(handler, _Kept)]:
+    for kept in [handler for handler in root.handlers if isinstance(handler, _EarlyLog)]:
         root.removeHandler(kept)
         kept.setTarget(to_file)
         kept.flush()

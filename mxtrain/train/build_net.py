@@ -50,7 +50,7 @@ def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:
 
 def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
     """The net of a checkpoint, its averaged weights where it has some; `like` sets another size and precision."""
-    state = found[1]
+    state = found.state
     run = config.from_flat(state["config"])
     like = like or run
     # How it began to train is of no concern any more: what is put under its weights is what any shape takes.

@@ -33,8 +33,8 @@ def build(run: Run, places: Sequence[Any]) -> Teacher | None:
     """The run's teacher on every device, without gradients; None where it has none."""
     if not run.model.teacher:
         return None
-    found = initial_weights.found_at("--teacher", run.model.teacher)
-    locations.need(found, found[1]["config"]["model"], last=True)
+    found = initial_weights.checkpoint_at("--teacher", run.model.teacher)
+    locations.need(found, found.state["config"]["model"], last=True)
     net = build_net.trained(found, places, like=run)
     net.collect_params().setattr("grad_req", "null")
     return Teacher(net, run.optim.distill_weight, run.optim.distill_temperature)

@@ -1,4 +1,4 @@
-"""What a run would train, without training: `--dry-run`'s table of parameters, and the memory they take."""
+"""The table of parameters that `--dry-run` prints, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.models import running_statistics, weights
-from mxtrain.optim import optimizers
 from mxtrain.train import state
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
 
 
-def describe(run: Run, num_classes: int, is_fresh: bool = True) -> str:
-    """A line for each parameter of the run's net, and two with the sums, once all that a step needs could be made."""
+def parameter_table(run: Run, num_classes: int, is_fresh: bool = True) -> str:
+    """Build all that a step of `run` needs, and return a line for each parameter of its net and two with the sums.
+
+    `is_fresh` is False where the weights would come from a checkpoint.
+    """
     parts = state.build(run, num_classes, is_fresh=is_fresh, is_trial=True)
     named = weights.parameters(parts.net)
     running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, *_sums(run, list(named.values()), len(parts.contexts))])
+    return "\n".join([*lines, *_sums(run, parts.optimizer, list(named.values()), len(parts.contexts))])
 
 
 def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
@@ -37,22 +39,21 @@ def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, .
     )
 
 
-def _sums(run: Run, parameters: list[Any], num_devices: int) -> Iterator[str]:
+def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
-    held, gradients = (sum(map(_bytes, those)) for those in (parameters, trained))
-    of_optimizer = _state_bytes(run, trained)
-    averages = f", averages {_mb(held)} on the first" if run.optim.ema else ""
+    weight_bytes, gradient_bytes = (sum(map(_bytes, each)) for each in (parameters, trained))
+    of_optimizer = _state_bytes(optimizer, trained)
+    averages = f", averages {_mb(weight_bytes)} on the first" if run.optim.ema else ""
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
     yield (
-        f"each device ({num_devices}) holds weights {_mb(held)}, gradients {_mb(gradients)}, "
+        f"each device ({num_devices}) holds weights {_mb(weight_bytes)}, gradients {_mb(gradient_bytes)}, "
         f"state of {run.optim.optimizer} {_mb(of_optimizer)}{averages}, and what it computes"
     )
 
 
-def _state_bytes(run: Run, trained: list[Any]) -> int:
-    """Of the real optimizer's state, made for one parameter at a time."""
-    optimizer = optimizers.build(run.optim)
+def _state_bytes(optimizer: Any, trained: list[Any]) -> int:
+    """Return the size of the optimizer's state, which is made for one parameter at a time and dropped again."""
     total = 0
     for index, parameter in enumerate(trained):
         made = optimizer.create_state_multi_precision(index, parameter.list_data()[0])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from mxtrain.checkpoint.directory import Checkpoint, Snapshot
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.checkpoint.saver import Saver
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
@@ -37,18 +38,18 @@ def run(
     run: Run,
     train: Any,
     val: Any | None,
-    data: dict[str, Any],
+    identity: InputIdentity,
     resume: Checkpoint | None,
     stop_requests: list[Stop],
     group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train as `run` says on the records `train`, which `data` describes, from the beginning or a checkpoint.
+    """Train as `run` says on the records `train`, which `identity` identifies, from the beginning or a checkpoint.
 
     All workers of `group` do the same at the same time; those that write keep what comes of it. Before anything does,
     with the first record, comes the time to `begin`.
     """
-    out, num_classes = Path(run.output.out), len(data["class_names"])
+    out, num_classes = Path(run.output.out), len(identity.class_names)
     steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
     rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
     parts = state.build(run, num_classes, group, is_fresh=resume is None)
@@ -72,7 +73,7 @@ def run(
             wish, is_time = signals.agreed(group, stop_requests, saver.is_time()) if looks else (None, False)
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
-                saver.save(_snapshot(run, parts, progress, data) if group.is_writer else None)
+                saver.save(_snapshot(run, parts, progress, identity) if group.is_writer else None)
                 saved = progress
             unscored = ended and val is not None and progress.score is None
             over = early_stop.is_over(progress.best, run.optim.early_stop)
@@ -91,16 +92,16 @@ def run(
             write(_step_record(progress, step // steps_per_epoch + 1, rate, outcome, seconds))
             alarm = _listen(alarm, parts, progress, outcome)
             if not outcome.applied:
-                _tell_or_end(run, parts, train, data, progress, outcome)
+                _tell_or_end(run, parts, train, identity, progress, outcome)
     if over and progress.best:
         logger.info(
             "--early-stop: no better score than %.4f of step %d", progress.best.score, progress.best.step
         )
 
 
-def _snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Snapshot:
+def _snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity) -> Snapshot:
     try:
-        return state.snapshot(run, parts, progress, data)
+        return state.snapshot(run, parts, progress, identity)
     except Diverged:
         raise lost_weights(parts, progress, Path(run.output.out)) from None
 
@@ -160,14 +161,14 @@ def _listen(alarm: Alarm, parts: Parts, progress: Progress, outcome: Outcome) ->
 
 
 def _tell_or_end(
-    run: Run, parts: Parts, train: Any, data: dict[str, Any], progress: Progress, outcome: Outcome
+    run: Run, parts: Parts, train: Any, identity: InputIdentity, progress: Progress, outcome: Outcome
 ) -> None:
     """The last step was skipped; as one bad step too many, it is taken once more, to find where it goes wrong."""
     bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad >= most:
         step, out = progress.step - 1, Path(run.output.out)
         with input_pipeline.opened(
-            run, train, len(data["class_names"]), step, progress.step, parts.group
+            run, train, len(identity.class_names), step, progress.step, parts.group
         ) as again:
             batches = again.batches(step)
             raise diverged(parts, batches, again.release, train.where, progress, outcome, out)

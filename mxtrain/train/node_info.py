@@ -14,11 +14,12 @@ from typing import Any
 import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.checkpoint.resume import TRAINING_SET, VALIDATION_SET
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run
 from mxtrain.core import durable, machine
 from mxtrain.core.errors import Stop
 from mxtrain.data import fingerprint
+from mxtrain.data.records import Dataset
 
 # Where a worker finds things, and how it makes its batches, is its own affair.
 OWN_FLAGS = {
@@ -37,19 +38,19 @@ OWN_FLAGS = {
 FOLDER_ID = ".folder"
 
 
-def of_worker(run: Run, train: Any, val: Any | None, data: dict[str, Any]) -> dict[str, Any]:
-    """`data` is what describes the sets in a checkpoint; every host that has the same ones has the same there."""
+def of_worker(run: Run, train: Dataset, val: Dataset | None, identity: InputIdentity) -> dict[str, Any]:
+    """Return this worker's node information; every host that reads the same inputs has the same `identity`."""
     out = Path(run.output.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
     sets = {
-        "train": fingerprint.short(train, data[TRAINING_SET]),
-        "val": val and fingerprint.short(val, data[VALIDATION_SET]),
+        "train": fingerprint.short(train, identity.training_set or {}),
+        "val": val and fingerprint.short(val, identity.validation_set or {}),
     }
     whole = _checkpoints(run.output)
     return {
         "versions": versions(),
         "config": flags,
-        "data": {**sets, **{name: data[name] for name in ("pretrained", "teacher")}},
+        "data": {**sets, "pretrained": identity.pretrained, "teacher": identity.teacher},
         "folder": _folder_id(out),
         "checkpoints": list(whole),
         "savers": list(whole.values()),

@@ -17,6 +17,7 @@ import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run, catalogue, layout, names, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
@@ -44,6 +45,7 @@ class Parts:
     loss: Any
     plain_loss: Any  # without smoothing, as an evaluation tells it
     trainer: Any
+    optimizer: Any
     own_numbers: ExtraOptimizerState
     contexts: Sequence[Any]
     seed: int
@@ -120,6 +122,7 @@ def build(
         loss=loss,
         plain_loss=losses.build(run.model.loss, 0.0, num_classes) if optim.label_smoothing else loss,
         trainer=trainer,
+        optimizer=optimizer,
         own_numbers=own_numbers,
         contexts=places,
         seed=optim.seed,
@@ -158,10 +161,10 @@ def meet(parts: Parts, step: int) -> None:
         )
 
 
-def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -> Snapshot:
-    """All that the next step depends on, copied out of its way: arrays file by file, and values.
+def snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity) -> Snapshot:
+    """Copy all that the next step depends on into host memory: arrays file by file, and values.
 
-    `data` describes the training set, as `resume.describe` does.
+    `identity` is that of the run's inputs, by which a resume recognises them.
     """
     if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer._params]):
         raise Diverged(f"step {progress.step}: weights are not finite; lower --lr, and give another --out")
@@ -180,7 +183,7 @@ def snapshot(run: Run, parts: Parts, progress: Progress, data: dict[str, Any]) -
         "modules": locations.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         "job": parts.group.job,
-        **data,
+        **identity.to_dict(),
     }
     return Snapshot(progress.step, files, values)
 

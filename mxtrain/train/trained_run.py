@@ -26,7 +26,7 @@ def find(options: argparse.Namespace) -> Checkpoint:
 
     run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
     checks.check_present(options.devices)
-    return resume.of_run(options.run, options.checkpoint)
+    return resume.select_checkpoint(options.run, options.checkpoint)
 
 
 def open_net(found: Checkpoint, devices: str) -> tuple[Any, list[Any]]:

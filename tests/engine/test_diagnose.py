@@ -20,8 +20,8 @@ from mxtrain.models.small import Residual
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state, step
-from tests.engine.test_step import FLAGS, batches, parts_of
 from tests.support.amp import needs_bf16
+from tests.support.training_steps import FLAGS, batches, parts_of
 
 nn = mx.gluon.nn
 

@@ -11,13 +11,14 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import directory, initial_weights
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
 from tests.engine.test_losses import log_softmax
-from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, batches, train
+from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 NAMES = ["north", "east", "south", "west"]
 SHARE, TEMPERATURE = 0.7, 3.0
@@ -36,7 +37,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = state.build(run, CLASSES)
     train(parts, 3)
     progress = state.Progress(3, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, {"class_names": NAMES, "num_samples": 48})
+    snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
     directory.write(out / "checkpoints", snapshot)
     return out
 
@@ -115,14 +116,15 @@ def test_short_micro_batches_count_their_samples(teacher: Path) -> None:
 
 
 def test_what_a_checkpoint_keeps_of_it(teacher: Path, tmp_path: Path) -> None:
-    found = initial_weights.found_at("--teacher", str(teacher))
+    found = initial_weights.checkpoint_at("--teacher", str(teacher))
     by_folder, by_checkpoint = (
-        initial_weights.describe(run_of(f"--teacher {path}", tmp_path), NAMES) for path in (teacher, found[0])
+        initial_weights.teacher_checksum(run_of(f"--teacher {path}", tmp_path), NAMES)
+        for path in (teacher, found.path)
     )
-    assert by_folder == by_checkpoint and len(by_folder["teacher"]) == 64
-    assert initial_weights.describe(run_of("", tmp_path), NAMES) == {"pretrained": None, "teacher": None}
-    as_start = initial_weights.describe(run_of(f"--pretrained {teacher}", tmp_path), NAMES)
-    assert as_start == {"pretrained": by_folder["teacher"], "teacher": None}
+    assert by_folder is not None and by_folder == by_checkpoint and len(by_folder) == 64
+    assert initial_weights.teacher_checksum(run_of("", tmp_path), NAMES) is None
+    assert initial_weights.pretrained_checksum(run_of("", tmp_path)) is None
+    assert initial_weights.pretrained_checksum(run_of(f"--pretrained {teacher}", tmp_path)) == by_folder
 
 
 @pytest.mark.parametrize(
@@ -134,17 +136,17 @@ def test_what_a_checkpoint_keeps_of_it(teacher: Path, tmp_path: Path) -> None:
 )
 def test_a_teacher_of_other_classes_is_refused(teacher: Path, names: list[str], words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        initial_weights.describe(run_of(f"--teacher {teacher}", teacher), names)
+        initial_weights.teacher_checksum(run_of(f"--teacher {teacher}", teacher), names)
     assert words in str(refused.value) and "--teacher" in str(refused.value)
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
-        initial_weights.found_at("--teacher", str(tmp_path / "missing"))
+        initial_weights.checkpoint_at("--teacher", str(tmp_path / "missing"))
     with pytest.raises(UsageError, match=r"no such file or folder; give a \.params file"):
         initial_weights.weights_file("--pretrained", str(tmp_path / "missing.params"))
     with pytest.raises(UsageError, match="neither a run folder nor a checkpoint"):
-        initial_weights.found_at("--teacher", str(tmp_path))
+        initial_weights.checkpoint_at("--teacher", str(tmp_path))
 
 
 def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
@@ -153,11 +155,11 @@ def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     parts = state.build(run, CLASSES)
     train(parts, 2)
     progress = state.Progress(2, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, {"class_names": NAMES, "num_samples": 48})
+    snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
     directory.write(tmp_path / "checkpoints", snapshot)
     pictures = mx.nd.array(batches(16, 16, seed=0)[0].data)
     expected = parts.net(pictures).asnumpy()
-    found = build_net.trained(initial_weights.found_at("--teacher", str(tmp_path)), [mx.cpu()])
+    found = build_net.trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
     np.testing.assert_array_equal(found(pictures).asnumpy(), expected)
     np.testing.assert_array_equal(student_of(tmp_path).teacher.net(pictures).asnumpy(), expected)
 

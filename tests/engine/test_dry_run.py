@@ -9,13 +9,13 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
 from mxtrain.train import dry_run
-from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, parts_of, train
+from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, parts_of, train
 
 
 def told_of(flags: str) -> tuple[dict[str, list[str]], list[str]]:
     """The rows of the table by parameter, and the two lines under it."""
     line = f"--train t.rec --image-size {SIZE} --model small_cnn {FLAGS} {flags}"
-    lines = dry_run.describe(config.parse(line.split()), CLASSES).splitlines()
+    lines = dry_run.parameter_table(config.parse(line.split()), CLASSES).splitlines()
     return {row.split()[0]: row.split()[1:] for row in lines[1:-2]}, lines[-2:]
 
 

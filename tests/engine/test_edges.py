@@ -14,7 +14,7 @@ from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from tests.engine.test_step import CLASSES, batches
+from tests.support.training_steps import CLASSES, batches
 
 FEW, MANY = 4, bounds.MOST_SAMPLES
 

@@ -12,18 +12,17 @@ from mxtrain.models import weights
 from mxtrain.optim import ema, precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
-from tests.engine.test_state import CLASSES, DATA, advance, run_of
-from tests.engine.test_step import arrays, batches
+from tests.support.training_steps import CLASSES, IDENTITY, advance, arrays, batches, run_of
 
 
 def save(run: object, parts: state.Parts, progress: state.Progress, out: Path) -> None:
-    directory.write(out / "checkpoints", state.snapshot(run, parts, progress, DATA))
+    directory.write(out / "checkpoints", state.snapshot(run, parts, progress, IDENTITY))
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
 def test_averages_are_numpy_s(tmp_path: Path, devices: str) -> None:
     """Weights and running statistics; at first by a smaller decay than was asked for."""
-    parts = state.build(run_of(tmp_path, "--ema", "0.3", "--devices", devices), len(CLASSES))
+    parts = state.build(run_of(tmp_path, "--ema", "0.3", "--devices", devices), CLASSES)
     expected = {name: value.astype("float64") for name, value in arrays(parts).items()}
     progress = state.Progress(0, precision.LossScale())
     for count, decay in enumerate([2 / 11, 3 / 12, 0.3, 0.3], start=1):
@@ -38,7 +37,7 @@ def test_averages_are_numpy_s(tmp_path: Path, devices: str) -> None:
 
 
 def test_a_step_that_is_skipped_is_no_update(tmp_path: Path) -> None:
-    parts = state.build(run_of(tmp_path, "--ema", "0.9"), len(CLASSES))
+    parts = state.build(run_of(tmp_path, "--ema", "0.9"), CLASSES)
     poisoned = batches(8, 4, 0)
     poisoned[0].data[:] = np.nan
     outcome = step.train_step(parts, poisoned, lambda batch: None, 0, 0.01, precision.LossScale())
@@ -48,7 +47,7 @@ def test_a_step_that_is_skipped_is_no_update(tmp_path: Path) -> None:
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1,2"])
 def test_the_net_borrows_them(tmp_path: Path, devices: str) -> None:
     """On every device, and gets its weights back to the bit."""
-    parts = state.build(run_of(tmp_path, "--ema", "0.9", "--devices", devices), len(CLASSES))
+    parts = state.build(run_of(tmp_path, "--ema", "0.9", "--devices", devices), CLASSES)
     advance(parts, state.Progress(0, precision.LossScale()), 3)
     before = arrays(parts)
     data = mx.nd.array(batches(8, 8, 9)[0].data)
@@ -67,7 +66,7 @@ def test_the_net_borrows_them(tmp_path: Path, devices: str) -> None:
 def test_going_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
     """Also after a skipped step, which is no update of the averages."""
     run = run_of(tmp_path, "--ema", "0.9")
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     poisoned = batches(8, 4, 0)
     poisoned[1].data[:] = np.inf
@@ -76,7 +75,7 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
     save(run, parts, progress, tmp_path)
     _, expected = advance(parts, progress, 3)
 
-    again = state.build(run, len(CLASSES))
+    again = state.build(run, CLASSES)
     restored = state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
     assert (restored.skipped_steps, restored.bad_steps_in_a_row) == (1, 1)
     assert again.ema.num_updates == 2
@@ -89,7 +88,7 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("decay", ["0", "0.9"])
 def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> None:
     run = run_of(tmp_path, "--ema", decay)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress, tmp_path)
     data = mx.nd.array(batches(8, 8, 9)[0].data)

@@ -13,7 +13,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
 from mxtrain.optim import freeze
 from mxtrain.runtime import mx
-from tests.engine.test_step import FLAGS, SIZE, arrays, parts_of, train
+from tests.support.training_steps import FLAGS, SIZE, arrays, parts_of, train
 from tests.support.user_net import plain
 
 BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms

@@ -10,7 +10,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.engine.test_losses import log_softmax
-from tests.engine.test_step import CLASSES, SIZE, batches
+from tests.support.training_steps import CLASSES, SIZE, batches
 
 # Norms that compute as in evaluation: a sample's output depends on no other.
 LINE = f"--train t.rec --image-size {SIZE} --model small_resnet --freeze *running* --batch-size 10"

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from tests.engine.test_step import CLASSES, arrays, batches, parts_of
 from tests.support.amp import needs_bf16
+from tests.support.training_steps import CLASSES, arrays, batches, parts_of
 
 nn = mx.gluon.nn
 SAMPLES = 24

@@ -13,6 +13,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import resume
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.optim import precision
@@ -45,8 +46,9 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     out.mkdir(exist_ok=True)
     run = run_of(packed, out, flags)
     records = open_records(packed)
-    data = resume.describe(records, None, [str(k) for k in range(CLASSES)])
-    loop.run(run, records, None, data, resume.find(run, data), stop_requests=[])
+    identity = InputIdentity.of_run(run, records, None, [str(k) for k in range(CLASSES)])
+    point = resume.find(run, identity)
+    loop.run(run, records, None, identity, point and point.checkpoint, stop_requests=[])
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
 

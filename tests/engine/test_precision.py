@@ -16,8 +16,8 @@ from mxtrain.models import prelu
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state
-from tests.engine.test_state import CLASSES, DATA, run_of
 from tests.support.amp import MIXED, needs_bf16
+from tests.support.training_steps import CLASSES, IDENTITY, run_of
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,9 +230,9 @@ def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
 def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     """There it computes in float32, as its weights are, and patches nothing."""
     run = run_of(tmp_path)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     path = directory.write(
-        tmp_path, state.snapshot(run, parts, state.Progress(1, precision.LossScale()), DATA)
+        tmp_path, state.snapshot(run, parts, state.Progress(1, precision.LossScale()), IDENTITY)
     )
     saved = directory.read_state(path)
     saved["config"]["amp"] = "fp16"

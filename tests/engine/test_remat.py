@@ -13,7 +13,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models import initializers, remat, running_statistics, segments, weights, zoo
 from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state
-from tests.engine.test_step import CLASSES, FLAGS, SIZE, arrays, batches, train
+from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 nn = mx.gluon.nn
 

@@ -9,51 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import state, step
-from tests.engine.test_step import arrays, batches
-
-CLASSES = ["a", "b", "c", "d"]
-DATA = {"class_names": CLASSES, "num_samples": 100}
-FLAGS = [
-    "--train",
-    "t.rec",
-    "--image-size",
-    "16",
-    "--model",
-    "small_cnn",
-    "--batch-size",
-    "8",
-    "--micro-batch",
-    "4",
-]
-
-
-def run_of(out: Path, *flags: str) -> config.Run:
-    return config.parse([*FLAGS, "--out", str(out), "--lr", "0.01", *flags])
-
-
-def advance(
-    parts: state.Parts, progress: state.Progress, num_steps: int
-) -> tuple[state.Progress, list[float]]:
-    losses = []
-    for number in range(progress.step, progress.step + num_steps):
-        rate = 0.01 / (1 + number)
-        outcome = step.train_step(
-            parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale
-        )
-        progress = progress.after(outcome)
-        losses.append(outcome.loss)
-    return progress, losses
-
-
-def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
-    return directory.write(Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, DATA))
+from mxtrain.train import state
+from tests.support.training_steps import CLASSES, advance, arrays, run_of, save
 
 
 @pytest.mark.parametrize(
@@ -65,12 +27,12 @@ def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
 )
 def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
     save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
 
-    again = state.build(run, len(CLASSES))
+    again = state.build(run, CLASSES)
     _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 3)
     assert losses == expected
     for name, value in arrays(parts).items():
@@ -79,23 +41,23 @@ def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices
 
 def test_a_checkpoint_without_what_younger_ones_have_is_read(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
     found = directory.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
     assert found[1].pop("bad_records") == []
-    restored = state.restore(run, state.build(run, len(CLASSES)), found)
+    restored = state.restore(run, state.build(run, CLASSES), found)
     assert (restored.step, restored.bad_records) == (2, ())
 
 
 def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
     """A mean over three equal copies is not the copy: what is saved is what one device holds."""
     run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
     save(run, parts, progress)
-    again = state.build(run, len(CLASSES))
+    again = state.build(run, CLASSES)
     state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
@@ -103,7 +65,7 @@ def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> N
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     parts.trainer._params[0].list_data()[0][:] = float("nan")
     with pytest.raises(Diverged, match="--lr"):
         save(run, parts, state.Progress(1, precision.LossScale(), None))
@@ -112,12 +74,12 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
 
 def test_going_on_with_more_devices(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "adamw")
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
     wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
-    more = state.build(wider, len(CLASSES))
+    more = state.build(wider, CLASSES)
     _, losses = advance(more, state.restore(wider, more, directory.newest(tmp_path / "checkpoints")), 3)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
@@ -139,7 +101,7 @@ class Two:
 
 def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     for mine, theirs, expected in (
         (progress, [0.3], progress.scored(0.3)),
@@ -154,7 +116,7 @@ def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None
 
 def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
     progress, _ = advance(parts, state.Progress(0, scale, None), 1)
     save(run, parts, progress)
@@ -164,9 +126,9 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
 
 def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     save(run, parts, state.Progress(1, precision.LossScale(), None))
-    other = state.build(run_of(tmp_path, "--model", "small_resnet"), len(CLASSES))
+    other = state.build(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
     with pytest.raises(DataError, match=r"weights\.params"):
         state.restore(run, other, directory.newest(tmp_path / "checkpoints"))
 

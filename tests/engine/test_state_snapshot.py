@@ -12,7 +12,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.core.params_file import TYPE_NUMBERS, encoded
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from tests.engine.test_state import CLASSES, DATA, advance, run_of
+from tests.support.training_steps import CLASSES, IDENTITY, advance, run_of
 
 
 def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
@@ -40,12 +40,12 @@ def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
 def test_later_steps_do_not_move_it(tmp_path: Path, optimizer: str) -> None:
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
-    parts = state.build(run, len(CLASSES))
+    parts = state.build(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
-    taken = state.snapshot(run, parts, progress, DATA)
+    taken = state.snapshot(run, parts, progress, IDENTITY)
     before = frozen(taken)
     advance(parts, progress, 2)
-    later = state.snapshot(run, parts, progress, DATA)
+    later = state.snapshot(run, parts, progress, IDENTITY)
     assert set(taken.files) == {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES}
     for file, named in before.items():
         assert named

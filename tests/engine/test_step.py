@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mxtrain import config
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import state, step
-
-CLASSES, SIZE = 4, 16
-
-
-def parts_of(flags: str, build: Any = None) -> state.Parts:
-    run = config.parse(
-        ["--train", "t.rec", "--image-size", str(SIZE), "--model", "small_cnn", *flags.split()]
-    )
-    return state.build(run, CLASSES)
-
-
-def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
-    rng = np.random.default_rng(seed)
-    data = rng.standard_normal((num_samples, 3, SIZE, SIZE)).astype(np.float32)
-    label = rng.integers(0, CLASSES, num_samples).astype(np.float32)
-    starts = range(0, num_samples, micro_batch)
-    return [
-        SimpleNamespace(
-            request=SimpleNamespace(position=position),
-            data=data[start : start + micro_batch].copy(),
-            label=label[start : start + micro_batch].copy(),
-        )
-        for position, start in enumerate(starts)
-    ]
-
-
-def train(parts: state.Parts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
-    scale, losses = precision.LossScale(), []
-    for number in range(num_steps):
-        outcome = step.train_step(
-            parts, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
-        )
-        assert outcome.num_samples == num_samples and outcome.applied
-        losses.append(outcome.loss)
-    return losses
-
-
-def arrays(parts: state.Parts) -> dict[str, np.ndarray]:
-    return {name: p.list_data()[-1].asnumpy() for name, p in weights.parameters(parts.net).items()}
-
-
-FLAGS = "--batch-size 16 --micro-batch 4 --lr 0.05 "
+from mxtrain.train import step
+from tests.support.training_steps import FLAGS, arrays, batches, parts_of, train
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])

@@ -14,8 +14,8 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.engine.test_mapping import AMP, again_in_bfloat16
-from tests.engine.test_step import CLASSES, FLAGS, arrays, batches, parts_of
 from tests.support.amp import needs_bf16
+from tests.support.training_steps import CLASSES, FLAGS, arrays, batches, parts_of
 
 Scale = precision.LossScale
 DYNAMIC = Scale(scale=1024.0, dynamic=True, growth_interval=3)

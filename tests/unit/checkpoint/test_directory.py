@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import tempfile
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import DataError, UsageError
 
 
@@ -116,7 +118,7 @@ def test_what_cannot_be_deleted_ends_nothing(tmp_path: Path, caplog: pytest.LogC
     assert directory.read_state(elsewhere)["step"] == 1
 
 
-DATA = {"num_samples": 100, "class_names": ["a", "b"]}
+IDENTITY = InputIdentity(["a", "b"], num_samples=100)
 
 
 def run(out: Path, *flags: str) -> config.Run:
@@ -124,12 +126,12 @@ def run(out: Path, *flags: str) -> config.Run:
 
 
 def test_resume_finds_its_own(tmp_path: Path) -> None:
-    assert resume.find(run(tmp_path), DATA) is None
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
+    assert resume.find(run(tmp_path), IDENTITY) is None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **IDENTITY.to_dict())
     other = run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec", "--micro-batch", "32")
-    found = resume.find(other, DATA)
-    assert found is not None and found[1]["step"] == 5
-    assert resume.find(run(tmp_path, "--resume", "never"), DATA) is None
+    found = resume.find(other, IDENTITY)
+    assert found is not None and found.checkpoint.state["step"] == 5
+    assert resume.find(run(tmp_path, "--resume", "never"), IDENTITY) is None
 
 
 @pytest.mark.parametrize(
@@ -145,8 +147,8 @@ def test_another_length_under_a_schedule_spread_over_it_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: str, flags: str, warned: bool
 ) -> None:
     before = run(tmp_path, "--schedule", schedule)
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
-    assert resume.find(run(tmp_path, "--schedule", schedule, *flags.split()), DATA) is not None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **IDENTITY.to_dict())
+    assert resume.find(run(tmp_path, "--schedule", schedule, *flags.split()), IDENTITY) is not None
     assert ("240 steps instead of 180: from step 5 on" in caplog.text) == warned
     assert len(caplog.records) == warned
 
@@ -165,8 +167,8 @@ def test_scores_of_another_set_are_told_apart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: str, warned: bool
 ) -> None:
     before = run(tmp_path, "--val", "a.rec")
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **DATA)
-    assert resume.find(run(tmp_path, *flags.split()), DATA) is not None
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(before), **IDENTITY.to_dict())
+    assert resume.find(run(tmp_path, *flags.split()), IDENTITY) is not None
     assert ("scores up to step 5 are of --val a.rec" in caplog.text) == warned
     assert len(caplog.records) == warned
 
@@ -184,9 +186,9 @@ def test_scores_of_another_set_are_told_apart(
 def test_resume_refuses_another_curve(
     tmp_path: Path, flags: list[str], data: dict[str, Any], words: list[str]
 ) -> None:
-    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **DATA)
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **IDENTITY.to_dict())
     with pytest.raises(UsageError) as refused:
-        resume.find(run(tmp_path, *flags), {**DATA, **data})
+        resume.find(run(tmp_path, *flags), dataclasses.replace(IDENTITY, **data))
     for word in words:
         assert word in str(refused.value)
     assert "--seed" not in str(refused.value)
@@ -194,33 +196,33 @@ def test_resume_refuses_another_curve(
 
 def test_a_checkpoint_from_elsewhere_joins_no_other_run(tmp_path: Path) -> None:
     elsewhere, out = tmp_path / "elsewhere" / "checkpoints", tmp_path / "run"
-    path = write(elsewhere, 5, config=config.to_flat(run(tmp_path / "elsewhere")), **DATA)
+    path = write(elsewhere, 5, config=config.to_flat(run(tmp_path / "elsewhere")), **IDENTITY.to_dict())
     wanted = run(out, "--resume", str(path))
     for step in (6, 7):  # given again, with what the first time has left, it goes on from there again
-        found = resume.find(wanted, DATA)
-        assert found is not None and found[0] == path
-        write(out / "checkpoints", step, config=config.to_flat(wanted), **DATA)
-    write(out / "checkpoints", 8, config=config.to_flat(run(out, "--seed", "1")), **DATA)
+        found = resume.find(wanted, IDENTITY)
+        assert found is not None and found.checkpoint.path == path
+        write(out / "checkpoints", step, config=config.to_flat(wanted), **IDENTITY.to_dict())
+    write(out / "checkpoints", 8, config=config.to_flat(run(out, "--seed", "1")), **IDENTITY.to_dict())
     with pytest.raises(
         UsageError, match=r"run/checkpoints/step-00000008: is another run's \(--seed 1 -> 0\)"
     ):
-        resume.find(wanted, DATA)
+        resume.find(wanted, IDENTITY)
 
 
 def test_a_flag_younger_than_the_checkpoint_had_its_default(tmp_path: Path) -> None:
     older = config.to_flat(run(tmp_path))
     del older["mixup"]
-    write(tmp_path / "checkpoints", 5, config=older, **DATA)
-    assert resume.find(run(tmp_path), DATA) is not None
+    write(tmp_path / "checkpoints", 5, config=older, **IDENTITY.to_dict())
+    assert resume.find(run(tmp_path), IDENTITY) is not None
     with pytest.raises(UsageError, match=r"--mixup 0\.0 -> 0\.2"):
-        resume.find(run(tmp_path, "--mixup", "0.2"), DATA)
+        resume.find(run(tmp_path, "--mixup", "0.2"), IDENTITY)
 
 
 def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:
     newer = {**config.to_flat(run(tmp_path)), "sharpness": 0.1}
-    write(tmp_path / "checkpoints", 5, config=newer, **DATA)
+    write(tmp_path / "checkpoints", 5, config=newer, **IDENTITY.to_dict())
     with pytest.raises(UsageError, match=r"--sharpness 0\.1 -> unknown here"):
-        resume.find(run(tmp_path), DATA)
+        resume.find(run(tmp_path), IDENTITY)
 
 
 def test_checkpoints_that_none_can_read_are_not_a_fresh_start(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import UsageError
 from mxtrain.data.record_sets import open_set
 from tests.unit.data.test_fingerprint import packed, samples
@@ -20,8 +21,9 @@ def run(out: Path, train: Path, *flags: object) -> config.Run:
     return config.parse(["--train", str(train), "--out", str(out), *map(str, flags)])
 
 
-def described(train: Path, val: Path | None = None) -> dict[str, Any]:
-    return resume.describe(open_set(str(train)), val and open_set(str(val)), ["a", "b", "c"])
+def identity(train: Path, val: Path | None = None) -> InputIdentity:
+    sets = open_set(str(train)), val and open_set(str(val))
+    return InputIdentity.of_run(config.parse([]), *sets, ["a", "b", "c"])
 
 
 def save(run: config.Run, data: dict[str, Any]) -> Path:
@@ -35,10 +37,10 @@ def save(run: config.Run, data: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("explicit", [False, True])
 def test_another_set_of_equal_size_and_classes_is_refused_by_name(tmp_path: Path, explicit: bool) -> None:
     here, other = packed(tmp_path / "a.rec", samples(0)), packed(tmp_path / "b.rec", samples(1, num_bytes=44))
-    path = save(run(tmp_path / "run", here), described(here))
+    path = save(run(tmp_path / "run", here), identity(here).to_dict())
     flags = ["--resume", path] if explicit else []
     with pytest.raises(UsageError) as refused:
-        resume.find(run(tmp_path / "run", other, *flags), described(other))
+        resume.find(run(tmp_path / "run", other, *flags), identity(other))
     said = str(refused.value)
     assert f"--train {other} is not the set that --train {here} was" in said and "\n" not in said
     assert "records of other lengths, records of other content" in said and "other labels" not in said
@@ -46,8 +48,8 @@ def test_another_set_of_equal_size_and_classes_is_refused_by_name(tmp_path: Path
 
 def test_the_same_set_moved_goes_on_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here, there = packed(tmp_path / "a.rec", samples()), packed(tmp_path / "moved" / "b.rec", samples())
-    save(run(tmp_path / "run", here, "--val", here), described(here, here))
-    found = resume.find(run(tmp_path / "run", there, "--val", there), described(there, there))
+    save(run(tmp_path / "run", here, "--val", here), identity(here, here).to_dict())
+    found = resume.find(run(tmp_path / "run", there, "--val", there), identity(there, there))
     assert found is not None and caplog.records == []
 
 
@@ -55,11 +57,11 @@ def test_a_checkpoint_that_knows_no_set_warns_once_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, other = packed(tmp_path / "a.rec", samples(0)), packed(tmp_path / "b.rec", samples(1))
-    data = described(here)
-    for name in (resume.TRAINING_SET, resume.VALIDATION_SET):
+    data = identity(here).to_dict()
+    for name in ("training_set", "validation_set"):
         del data[name]
     path = save(run(tmp_path / "run", here), data)
-    assert resume.find(run(tmp_path / "run", other), described(other)) is not None
+    assert resume.find(run(tmp_path / "run", other), identity(other)) is not None
     assert len(caplog.records) == 1 and str(path) in caplog.text and "--train" in caplog.text
 
 
@@ -69,7 +71,7 @@ def test_scores_are_compared_by_what_they_are_of(
 ) -> None:
     """Under one path another set may lie by now, and under another path the same."""
     train, val = packed(tmp_path / "a.rec", samples()), packed(tmp_path / "v.rec", samples())
-    save(run(tmp_path / "run", train, "--val", val), described(train, val))
+    save(run(tmp_path / "run", train, "--val", val), identity(train, val).to_dict())
     now = packed(tmp_path / ("v.rec" if warned else "w.rec"), samples(seed))
-    assert resume.find(run(tmp_path / "run", train, "--val", now), described(train, now)) is not None
+    assert resume.find(run(tmp_path / "run", train, "--val", now), identity(train, now)) is not None
     assert [record.message[:21] for record in caplog.records] == ["scores up to step 5 a"] * warned

@@ -41,12 +41,12 @@ def test_what_was_saved_is_set_aside_and_what_is_half_written_is_dropped(
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     run = config.parse(["--out", str(tmp_path), "--resume", "never"])
-    with run_folder.held(run):
-        beginning = run_folder.Beginning(run, None, has_ended=False)
+    with run_folder.locked(run):
+        run_start = run_folder.RunStart(run, None)
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == saved, "until it begins"
-        assert (tmp_path / "metrics.jsonl").exists() and not beginning.has_come
-        beginning()
-        assert beginning.has_come
+        assert (tmp_path / "metrics.jsonl").exists() and not run_start.has_happened
+        run_start()
+        assert run_start.has_happened
         assert list((tmp_path / "checkpoints").glob("*")) == []
     aside = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("previous-*/**/*")}
     kept = {"checkpoints", "checkpoints/step-00000005", "metrics.jsonl", "logs"}

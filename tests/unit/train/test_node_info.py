@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.checkpoint import directory, resume
+from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
+from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster import rendezvous
 from mxtrain.core.errors import DataError
 from mxtrain.data import record_writer
@@ -22,7 +23,6 @@ from mxtrain.train import node_info
 from tests.support.control_plane import place
 
 IDENTITY = {"node": "worker", "host": "a", "boot_id": "", "pid": 1}
-ORIGINS = {"pretrained": None, "teacher": None}
 
 
 def rec(path: Path, num_samples: int) -> Path:
@@ -37,8 +37,8 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 
 def card_of(out: Path, records: Any, *flags: str) -> dict[str, Any]:
-    data = {**resume.describe(records, None, ["a", "b"]), **ORIGINS}
-    return node_info.of_worker(run_of(out, *flags), records, None, data)
+    run = run_of(out, *flags)
+    return node_info.of_worker(run, records, None, InputIdentity.of_run(run, records, None, ["a", "b"]))
 
 
 def saved(out: Path, *steps: int) -> None:

@@ -1,0 +1,50 @@
+"""The identity of what a run reads: its data sets, and the weights that it takes over.
+
+Owns what a checkpoint keeps of them under which keys, so that a resume recognises them wherever they lie by then. Which
+differences matter is decided in `resume.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping
+
+from mxtrain.checkpoint import initial_weights
+from mxtrain.config import Run
+from mxtrain.data import fingerprint
+from mxtrain.data.records import Dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class InputIdentity:
+    """The fields are keys of state.json. Checkpoints written before a key existed have None there."""
+
+    class_names: list[str]
+    num_samples: int
+    training_set: dict[str, str] | None = None  # fingerprints, see data/fingerprint.py
+    validation_set: dict[str, str] | None = None
+    pretrained: str | None = None  # SHA-256 of the weights of --pretrained and --teacher
+    teacher: str | None = None
+
+    @classmethod
+    def of_run(cls, run: Run, train: Dataset, val: Dataset | None, class_names: list[str]) -> InputIdentity:
+        """Return the identity of what `run` reads; a teacher of other classes is refused here."""
+        return cls(
+            class_names=class_names,
+            num_samples=len(train),
+            training_set=fingerprint.of(train),
+            validation_set=None if val is None else fingerprint.of(val),
+            pretrained=initial_weights.pretrained_checksum(run),
+            teacher=initial_weights.teacher_checksum(run, class_names),
+        )
+
+    @classmethod
+    def of_checkpoint(cls, state: Mapping[str, Any]) -> InputIdentity:
+        """Return the identity that a checkpoint's `state` holds."""
+        return cls(
+            **{field.name: state[field.name] for field in dataclasses.fields(cls) if field.name in state}
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys and values for state.json."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

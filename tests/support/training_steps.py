@@ -1,0 +1,82 @@
+"""Training steps of small nets on random batches, without data files or a loop around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mxtrain import config
+from mxtrain.checkpoint import directory
+from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.models import weights
+from mxtrain.optim import precision
+from mxtrain.train import state
+from mxtrain.train.step import train_step
+
+CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16
+CLASSES = len(CLASS_NAMES)
+FLAGS = "--batch-size 16 --micro-batch 4 --lr 0.05 "
+IDENTITY = InputIdentity(CLASS_NAMES, num_samples=100)
+
+
+def parts_of(flags: str) -> state.Parts:
+    run = config.parse(
+        ["--train", "t.rec", "--image-size", str(SIZE), "--model", "small_cnn", *flags.split()]
+    )
+    return state.build(run, CLASSES)
+
+
+def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((num_samples, 3, SIZE, SIZE)).astype(np.float32)
+    label = rng.integers(0, CLASSES, num_samples).astype(np.float32)
+    starts = range(0, num_samples, micro_batch)
+    return [
+        SimpleNamespace(
+            request=SimpleNamespace(position=position),
+            data=data[start : start + micro_batch].copy(),
+            label=label[start : start + micro_batch].copy(),
+        )
+        for position, start in enumerate(starts)
+    ]
+
+
+def train(parts: state.Parts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
+    scale, losses = precision.LossScale(), []
+    for number in range(num_steps):
+        outcome = train_step(
+            parts, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
+        )
+        assert outcome.num_samples == num_samples and outcome.applied
+        losses.append(outcome.loss)
+    return losses
+
+
+def arrays(parts: state.Parts) -> dict[str, np.ndarray]:
+    return {name: p.list_data()[-1].asnumpy() for name, p in weights.parameters(parts.net).items()}
+
+
+def run_of(out: Path, *flags: str) -> config.Run:
+    line = f"--train t.rec --image-size {SIZE} --model small_cnn --batch-size 8 --micro-batch 4 --lr 0.01 --out {out}"
+    return config.parse([*line.split(), *flags])
+
+
+def advance(
+    parts: state.Parts, progress: state.Progress, num_steps: int
+) -> tuple[state.Progress, list[float]]:
+    losses = []
+    for number in range(progress.step, progress.step + num_steps):
+        rate = 0.01 / (1 + number)
+        outcome = train_step(parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale)
+        progress = progress.after(outcome)
+        losses.append(outcome.loss)
+    return progress, losses
+
+
+def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
+    return directory.write(
+        Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, IDENTITY)
+    )
