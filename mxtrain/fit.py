@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
 from mxtrain import config
 from mxtrain.cluster import environment as clusters
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import bounds, layout, names
+from mxtrain.config import batch_plan, bounds, names
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import Stop, one_line
 from mxtrain.train import signals
@@ -148,7 +148,7 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     train = inputs.train
     return [
         f"{train.path}: {len(train)} samples, {len(inputs.identity.class_names)} classes",
-        str(layout.batch_plan(run)),
+        str(batch_plan.of_run(run)),
         schedules.describe(run.optim, *schedules.length(run.optim, len(train))),
     ]
 

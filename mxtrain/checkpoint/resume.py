@@ -14,7 +14,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import catalogue, layout
+from mxtrain.config import batch_plan, catalogue
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
@@ -107,14 +107,14 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
     before_inputs = InputIdentity.of_checkpoint(state)
     # A flag that is younger than the checkpoint had its default; one that is gone had a meaning.
     saved, now = {**config.to_flat(config.Run()), **state["config"]}, config.to_flat(run)
-    before = layout.batch_plan(config.from_flat(saved)).micro_batch
+    before = batch_plan.of_run(config.from_flat(saved)).micro_batch
     differing = [
         f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
         for name in saved
         if name not in FREE and (name not in now or saved[name] != now[name])
     ]
-    if before != layout.batch_plan(run).micro_batch:
-        differing.append(f"micro-batches of {before} -> {layout.batch_plan(run).micro_batch}")
+    if before != batch_plan.of_run(run).micro_batch:
+        differing.append(f"micro-batches of {before} -> {batch_plan.of_run(run).micro_batch}")
     if is_async(saved["kvstore"]) != is_async(now["kvstore"]):
         differing.append(f"--kvstore {saved['kvstore']} -> {now['kvstore']}")
     differing += _differences_of_inputs(before_inputs, identity, saved["train"], now["train"])

@@ -18,10 +18,10 @@ from mxtrain.config import (
     Output,
     Run,
     arguments,
+    batch_plan,
     bounds,
     catalogue,
     import_path,
-    layout,
     names,
     server_checks,
 )
@@ -150,7 +150,7 @@ def _check_model(run: Run) -> None:
 
 
 def _check_batch(run: Run) -> None:
-    micro_batch = layout.batch_plan(run).micro_batch
+    micro_batch = batch_plan.of_run(run).micro_batch
     if micro_batch == 1 and (run.data.mixup or run.data.cutmix):
         flag = "--mixup" if run.data.mixup else "--cutmix"
         raise UsageError(
@@ -267,7 +267,7 @@ def _check_compress(run: Run) -> None:
 
 
 def _check_devices(run: Run) -> None:
-    amp, kind = run.model.amp, layout.devices(run.layout.devices)[0][0]
+    amp, kind = run.model.amp, batch_plan.parse_devices(run.layout.devices)[0][0]
     if names.AMP_DEVICES.get(amp, kind) != kind:
         other = {"bf16": "fp16", "fp16": "bf16"}[amp]
         raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
@@ -279,7 +279,7 @@ def _check_devices(run: Run) -> None:
 
 def check_present(devices: str) -> None:
     """Refuse a GPU that this machine does not have or this MXNet cannot use."""
-    for kind, index in layout.devices(devices):
+    for kind, index in batch_plan.parse_devices(devices):
         problem = machine.gpu_problem(index) if kind == "gpu" else None
         if problem:
             raise UsageError(f"--devices {devices}: {problem}")

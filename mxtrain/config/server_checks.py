@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from mxtrain.config import Run, catalogue, layout, names
+from mxtrain.config import Run, batch_plan, catalogue, names
 from mxtrain.core.errors import UsageError
 
 OF_WHOLE_LAYERS = ("lamb", "lars")
@@ -19,7 +19,7 @@ def check_async(run: Run) -> None:
     name = catalogue.optimizer(optim).name
     scale = run.model.loss_scale
     scales = scale == "dynamic" or (scale == "auto" and run.model.amp == "fp16")
-    num_workers, num_micro_batches = run.layout.num_workers, layout.batch_plan(run).num_micro_batches
+    num_workers, num_micro_batches = run.layout.num_workers, batch_plan.of_run(run).num_micro_batches
     for refused, flag, why in (
         (optim.ema, f"--ema {optim.ema:g}", "no worker sees every update; leave it out"),
         (optim.compress != "none", f"--compress {optim.compress}", "works with dist_sync only"),

@@ -2,7 +2,7 @@
 
 An epoch is a permutation, a step is a slice of it, and a step is cut into micro-batches. So every sample comes once an
 epoch, the samples of a step do not depend on who computes them, and resuming in the middle is slicing. Who computes
-which micro-batch is `config/layout.py`'s; `sample_requests.py` puts both together.
+which micro-batch is `config/batch_plan.py`'s; `sample_requests.py` puts both together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests for samples: which samples each micro-batch of a training run, or of an evaluation, is made of.
 
 Puts together the order of an epoch (`order.py`, `--sampling`, `--overfit`) and the layout of a step over workers
-(`config/layout.py`). Does not read samples: the loader serves the requests.
+(`config/batch_plan.py`). Does not read samples: the loader serves the requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Callable, Iterator
 
 import numpy as np
 
-from mxtrain.config import Run, layout
+from mxtrain.config import Run, batch_plan
 from mxtrain.data import order
 from mxtrain.data.loader import Request
 from mxtrain.data.order import Ints
@@ -47,8 +47,8 @@ def step_micro_batches(run: Run, num_samples: int, step: int, rank: int = 0) -> 
     batch_size = run.optim.batch_size
     step_in_epoch = step % order.steps_per_epoch(num_samples, batch_size)
     of_step = order.step_samples(range(num_samples), step_in_epoch, batch_size)
-    slices = order.micro_batches(of_step, layout.batch_plan(run).micro_batch)
-    return {position: slices[position] for position in layout.positions(run, len(slices), rank)}
+    slices = order.micro_batches(of_step, batch_plan.of_run(run).micro_batch)
+    return {position: slices[position] for position in batch_plan.positions(run, len(slices), rank)}
 
 
 def training_requests(

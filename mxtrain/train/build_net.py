@@ -8,14 +8,14 @@ from typing import Any, Collection, Sequence
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, layout
+from mxtrain.config import Run, batch_plan
 from mxtrain.models import initializers, pretrained, remat, weights, zoo
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
 
 
 def contexts(devices: str) -> list[Any]:
-    return [mx.Context(kind, index) for kind, index in layout.devices(devices)]
+    return [mx.Context(kind, index) for kind, index in batch_plan.parse_devices(devices)]
 
 
 def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config import Run, layout
+from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Stop
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
@@ -74,7 +74,7 @@ def evaluate(
 def opened(run: Run, records: Any, group: WorkerGroup = SINGLE_WORKER) -> Loader:
     """This worker's share of every sample once, in micro-batches of training's size."""
     requests = sample_requests.evaluation_requests(
-        len(records), layout.batch_plan(run).micro_batch, group.rank, group.world_size
+        len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
     )
     size = run.data.image_size
     fill = SampleAssembly(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)

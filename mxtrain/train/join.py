@@ -18,7 +18,7 @@ from mxtrain.cluster.agent import Agent, Timeouts
 from mxtrain.cluster.environment import NodeSpec, engine_environment
 from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config import Run, layout
+from mxtrain.config import Run, batch_plan
 from mxtrain.core import errors
 from mxtrain.core.errors import Stop, as_stop
 from mxtrain.train import node_info, signals
@@ -86,7 +86,7 @@ def take_part(cluster: NodeSpec, go: Assignment) -> None:
 
 def settled(run: Run, go: Assignment) -> Run:
     """With as many workers as came, the same micro-batches nevertheless, and from where all of them begin."""
-    optim = dataclasses.replace(run.optim, micro_batch=layout.batch_plan(run).micro_batch, accumulate=0)
+    optim = dataclasses.replace(run.optim, micro_batch=batch_plan.of_run(run).micro_batch, accumulate=0)
     placed = dataclasses.replace(run.layout, num_workers=go.num_workers, num_servers=go.num_servers)
     output = run.output
     if go.resume_step >= 0:

@@ -19,7 +19,7 @@ from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
-from mxtrain.config import Run, catalogue, layout, names, server_checks
+from mxtrain.config import Run, batch_plan, catalogue, names, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
 from mxtrain.kvstore.store import open_trainer
@@ -126,7 +126,7 @@ def build(
         own_numbers=own_numbers,
         contexts=places,
         seed=optim.seed,
-        num_micro_batches=layout.batch_plan(run).num_micro_batches,
+        num_micro_batches=batch_plan.of_run(run).num_micro_batches,
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,

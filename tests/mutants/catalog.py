@@ -44,7 +44,7 @@ MUTANTS = (
         "default-cut",
         "README.md",
         "the loss curve does not depend on who computes it",
-        "mxtrain/config/layout.py",
+        "mxtrain/config/batch_plan.py",
         "(places or math.ceil(",
         "(num_replicas or math.ceil(",
         ("tests/unit/config/test_config.py",),

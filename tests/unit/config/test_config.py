@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config import bounds, checks, layout
+from mxtrain.config import batch_plan, bounds, checks
 from mxtrain.core.errors import UsageError
 
 # Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
@@ -383,8 +383,8 @@ def test_out_that_is_a_file(tmp_path: Path) -> None:
         checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path / "file" / "run")]))
 
 
-def plan(flags: str) -> layout.BatchPlan:
-    return layout.batch_plan(config.parse(flags.split()))
+def plan(flags: str) -> batch_plan.BatchPlan:
+    return batch_plan.of_run(config.parse(flags.split()))
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 33, 64, 97, 256])
@@ -393,7 +393,7 @@ def test_the_default_cut_does_not_depend_on_the_mapping(batch_size: int) -> None
     for devices in ("cpu:0,1", "cpu:0,1,2"):
         spread = plan(f"--batch-size {batch_size} --devices {devices}")
         assert (spread.micro_batch, spread.num_micro_batches) == (alone.micro_batch, alone.num_micro_batches)
-    assert alone.micro_batch <= layout.LARGEST_DEFAULT_MICRO_BATCH
+    assert alone.micro_batch <= batch_plan.LARGEST_DEFAULT_MICRO_BATCH
     assert (
         (alone.num_micro_batches - 1) * alone.micro_batch
         < batch_size
@@ -436,4 +436,4 @@ def test_a_plan_says_which_replicas_compute_nothing() -> None:
     ],
 )
 def test_devices(text: str, expected: list[tuple[str, int]]) -> None:
-    assert list(layout.devices(text)) == expected
+    assert list(batch_plan.parse_devices(text)) == expected

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain import config
-from mxtrain.config import layout
+from mxtrain.config import batch_plan
 from mxtrain.data import order, sample_requests
 from mxtrain.data.loader import Request
 
@@ -184,7 +184,7 @@ def test_going_on_is_slicing(
 )
 def test_micro_batches_go_round_the_replicas(mapping: str, positions: list[list[int]]) -> None:
     run = config.parse(["--batch-size", "14", *mapping.split()])
-    assert [layout.positions(run, 7, worker) for worker in range(len(positions))] == positions
+    assert [batch_plan.positions(run, 7, worker) for worker in range(len(positions))] == positions
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 4])

@@ -1,7 +1,7 @@
-"""Who computes what: devices, replicas and micro-batches as arithmetic.
+"""The batch plan: how devices, replicas and micro-batches share a global batch, as arithmetic.
 
-A global step is an ordered list of micro-batches; workers, devices and accumulation only decide who computes
-which, so none of them moves the loss curve. Nothing here knows mxnet.
+A global step is an ordered list of micro-batches; workers, devices and accumulation only decide which replica computes
+which, so none of them moves the loss curve.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_DEVICES = 64
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlan:
-    """How one global batch is cut; the last micro-batch of a step may be shorter."""
+    """The cut of a global batch into micro-batches; the last one may be shorter."""
 
     batch_size: int
     micro_batch: int
@@ -35,7 +35,7 @@ class BatchPlan:
         return f"global batch {self.batch_size} = {cut} {where}{self._idle()}"
 
     def _idle(self) -> str:
-        """The cut does not follow the mapping, so that the curve does not; a large one leaves replicas out."""
+        """Return what the plan says of replicas without a micro-batch: their number does not change the cut."""
         num_idle = self.num_replicas - self.num_micro_batches
         if num_idle <= 0:
             return ""
@@ -45,8 +45,8 @@ class BatchPlan:
         return f"; {num_idle} of them compute nothing: {flag} gives each its part"
 
 
-def devices(text: str) -> tuple[tuple[str, int], ...]:
-    """'cpu:0,1' as (('cpu', 0), ('cpu', 1)); 'cpu' alone is its first."""
+def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
+    """Parse --devices: 'cpu:0,1' is (('cpu', 0), ('cpu', 1)), 'cpu' alone is (('cpu', 0),)."""
     kind, _, numbers = text.partition(":")
     parts = [part.strip() for part in numbers.split(",")] if numbers else ["0"]
     # cpu:0,cpu:1 says the same at more length.
@@ -62,15 +62,15 @@ def devices(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def positions(run: Run, num_micro_batches: int, worker: int) -> list[int]:
-    """Those of a step's micro-batches that a worker computes: they are dealt to the replicas in turn."""
-    num_devices = len(devices(run.layout.devices))
+    """Return which of a step's `num_micro_batches` the worker of rank `worker` computes; replicas take turns."""
+    num_devices = len(parse_devices(run.layout.devices))
     return [p for p in range(num_micro_batches) if p // num_devices % run.layout.num_workers == worker]
 
 
-def batch_plan(run: Run) -> BatchPlan:
-    """The cut of the global batch; flags that contradict each other are refused with numbers that fit."""
+def of_run(run: Run) -> BatchPlan:
+    """Return the plan of a run; UsageError, with numbers that fit, where its flags contradict each other."""
     batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate
-    num_replicas = len(devices(run.layout.devices)) * run.layout.num_workers
+    num_replicas = len(parse_devices(run.layout.devices)) * run.layout.num_workers
     if not micro_batch:
         places = accumulate * num_replicas
         # Without --accumulate the cut depends on batch_size alone, whatever the mapping.
