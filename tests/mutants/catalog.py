@@ -375,7 +375,7 @@ MUTANTS = (
         "mxtrain/kvstore/buckets.py",
         "piece.stop == home.size:",
         "piece.start == 0:",
-        ("tests/cluster/test_buckets.py",),
+        ("tests/cluster/test_store.py",),
     ),
     Mutant(
         "residuals",
