@@ -193,7 +193,7 @@ MUTANTS = (
         "mxtrain/data/recordio.py",
         "CHECKSUM_TAG << 32 | actual or any(padding):",
         "CHECKSUM_TAG << 32 | actual:",
-        ("tests/unit/data/test_records.py",),
+        ("tests/unit/data/test_record_file.py",),
     ),
     Mutant(
         "skip-bad",
@@ -218,7 +218,7 @@ MUTANTS = (
         "docs/augmenting.md",
         "a sample is augmented anew in every epoch",
         "mxtrain/data/assembly.py",
-        "order.sample_rng(self.seed, piece.epoch, sample)",
+        "order.sample_rng(self.seed, rows.epoch, sample)",
         "order.sample_rng(self.seed, 0, sample)",
         ("tests/unit/data/test_loader.py",),
     ),
@@ -446,8 +446,8 @@ MUTANTS = (
         "docs/checkpoints.md",
         "a second signal leaves at once with its code",
         "mxtrain/train/signals.py",
-        "elif time.monotonic() - first_seconds > ONE_WISH_SECONDS:",
-        "elif time.monotonic() - first_seconds < ONE_WISH_SECONDS:",
+        "elif time.monotonic() - first_seconds > SAME_REQUEST_SECONDS:",
+        "elif time.monotonic() - first_seconds < SAME_REQUEST_SECONDS:",
         ("tests/unit/train/test_signals.py",),
     ),
     Mutant(
