@@ -107,7 +107,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
 
 def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list[float]]:
     """Bytes and seconds of each, after the first ones."""
-    from mxtrain.kvstore.store import open_trainer
+    from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx
 
@@ -124,8 +124,8 @@ def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list
         with mx.autograd.record():
             output = layer(mx.nd.random.randint(0, num_rows, shape=(num_ids,)))
         output.backward()
-        trainer.begin()
-        trainer.finish()
+        trainer.start_reduce()
+        trainer.finish_reduce()
         trainer.apply(optimizer.lr, 1 / (NUM_WORKERS * num_ids))
         mx.nd.waitall()
         if step >= FIRST_STEPS:

@@ -39,7 +39,7 @@ def main() -> None:
             fastest[name] = min(fastest[name], seconds_of(call))
     for name, seconds in fastest.items():
         print(f"{name:32} {seconds * 1e3:9.1f} ms {seconds / fastest['a whole step']:8.2%}")
-    assert precision.all_finite([p.list_data()[0] for p in parts.trainer._params])
+    assert precision.all_finite([p.list_data()[0] for p in parts.trainer.parameters])
 
 
 def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
@@ -56,14 +56,14 @@ def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
-    from mxtrain.models import running_statistics
     from mxtrain.optim import gradients, precision
+    from mxtrain.train import step
 
-    of_step = gradients.GradientSum(parts.trainer, parts.contexts)
+    of_step = gradients.GradientAccumulator(parts.trainer.parameters, parts.contexts)
     first_device = [parameter.grad(parts.contexts[0]) for parameter in of_step.parameters]
     return {
-        "the norm, which tells finite": lambda: precision.norm(first_device),
-        "a copy of running statistics": lambda: running_statistics.RunningMean(parts),
+        "the norm, which tells finite": lambda: precision.l2_norm(first_device),
+        "a copy of running statistics": lambda: step.statistics_of(parts),
         "--clip-value": lambda: of_step.clip(1.0),
         "--ema": parts.ema.update,
     }

@@ -105,10 +105,10 @@ def plot_schedule(run: config.Run) -> None:
     steps_per_epoch, num_steps = run.optim.max_steps / run.optim.epochs, run.optim.max_steps
     if run.data.train:
         samples = open_source("--train", run.data.train, run)
-        steps_per_epoch, num_steps = schedules.length(run.optim, len(samples))
-    rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
-    title = schedules.describe(run.optim, steps_per_epoch, num_steps)
-    steps = schedules.telling_steps(run.optim, steps_per_epoch, num_steps)
+        steps_per_epoch, num_steps = schedules.run_length(run.optim, len(samples))
+    rate_of = schedules.rate_function(run.optim, steps_per_epoch, num_steps)
+    title = schedules.summary(run.optim, steps_per_epoch, num_steps)
+    steps = schedules.plotted_steps(run.optim, steps_per_epoch, num_steps)
     plots.draw_rates(
         Path(run.output.plot_schedule), steps, [rate_of(step) for step in steps], steps_per_epoch, title
     )
@@ -149,7 +149,7 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     return [
         f"{train.path}: {len(train)} samples, {len(inputs.identity.class_names)} classes",
         str(batch_plan.of_run(run)),
-        schedules.describe(run.optim, *schedules.length(run.optim, len(train))),
+        schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
     ]
 
 
@@ -242,7 +242,7 @@ def dry_run(run: config.Run) -> None:
 
     inputs = open_inputs(run)
     resume_point = resume.find(run, inputs.identity)
-    rate_of = schedules.of_run(run.optim, *schedules.length(run.optim, len(inputs.train)))
+    rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
     rate_of(0)  # a schedule of the user's own is tried
 
     from mxtrain import runtime

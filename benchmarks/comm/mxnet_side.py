@@ -33,12 +33,12 @@ def main(side: str) -> None:
 def bucketed(threshold: float) -> tuple[Any, list[Any], Callable[[], None]]:
     kv = mx.kv.create("dist_sync")
     buckets = Buckets(kv, shapes(), threshold=threshold)
-    gradients = buckets.homes  # as the trainer's are
+    gradients = buckets.views  # as the trainer's are
     mx.nd.waitall()
 
     def reduce() -> None:
-        buckets.begin(gradients)
-        buckets.finish(gradients)
+        buckets.start_allreduce(gradients)
+        buckets.finish_allreduce(gradients)
         mx.nd.waitall()
 
     return kv, gradients, reduce

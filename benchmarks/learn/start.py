@@ -15,7 +15,7 @@ def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
     net = build_net.to_train(run, int(num_classes), build_net.contexts(run.layout.devices))
-    np.savez(path, **weights.of_net(net))
+    np.savez(path, **weights.copy_of(net))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ class Coordinator:
         self.trainer, self.hides = trainer, True
         self.begin_of_trainer, self.finish_of_trainer = trainer.begin, trainer.finish
         trainer.begin, trainer.finish = self.begin, self.finish
-        self.gradients = [p.list_grad()[0] for p in trainer._params if p.grad_req != "null"]
-        self.buckets = trainer.travelling.gradients.buckets if trainer.travelling else []
+        self.gradients = [p.list_grad()[0] for p in trainer.parameters if p.grad_req != "null"]
+        self.buckets = trainer.gradient_buckets.buckets if trainer.gradient_buckets else []
 
     def begin(self) -> None:
         from mxtrain.runtime import mx
@@ -49,7 +49,9 @@ class Coordinator:
         if not self.hides:
             mx.nd.waitall()
         # A bucket's gradients and their sum are the same memory: what is read from it now is not the sum yet.
-        computed = [self.gradients[bucket.pieces[0].array].reshape(-1)[:1].copy() for bucket in self.buckets]
+        computed = [
+            self.gradients[bucket.segments[0].array].reshape(-1)[:1].copy() for bucket in self.buckets
+        ]
         if not self.buckets:
             computed = [self.gradients[-1], self.gradients[0]]
         self.begin_of_trainer()

@@ -71,7 +71,7 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
 def _has_ended(run: config.Run, identity: InputIdentity, found: Checkpoint) -> bool:
     best, step = found.state.get("best"), found.state["step"]
     is_over = early_stop.is_over(best and Best(*best), run.optim.early_stop)
-    return is_over or step >= schedules.length(run.optim, identity.num_samples)[1]
+    return is_over or step >= schedules.run_length(run.optim, identity.num_samples)[1]
 
 
 def select_checkpoint(out: Path, which: str) -> Checkpoint:
@@ -147,7 +147,7 @@ def _differences_of_inputs(
 
 def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:
     """Warn where a run is made longer or shorter whose schedule is spread over its length."""
-    lengths = [schedules.length(optim, num_samples)[1] for optim in (before, now)]
+    lengths = [schedules.run_length(optim, num_samples)[1] for optim in (before, now)]
     if lengths[0] != lengths[1] and catalogue.schedule(now).name not in catalogue.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "

@@ -1,13 +1,13 @@
-"""Arrays summed over all workers, in flat buckets, by the servers of a `dist_sync` store.
+"""Arrays summed over all workers in flat buckets, by the servers of a `dist_sync` store.
 
-Owns how float32 arrays are laid into buckets, and how buckets travel. A key for every array would make resnet50 a
-matter of 193 messages from 256 bytes to 9 megabytes: buckets of like size keep worker, network and server at work side
-by side (benchmarks/comm). A server adds what comes in order of arrival: with three workers and more a sum's last bits
-are left to chance.
+Owns the layout of float32 arrays in buckets and how buckets are sent. Does not own the connection (`store.py`) or
+compression (`compression.py`). With a key for each array, resnet50 would be 193 messages from 256 bytes to 9
+megabytes; buckets of similar size keep worker, network and servers busy at the same time (benchmarks/comm). A server
+adds in order of arrival, so with three workers or more the last bits of a sum are not reproducible.
 
-Nothing here waits. MXNet's engine sends a bucket when all that is computed into it is there, and whoever reads a sum
-waits for it; so sums travel while a backward pass still runs. Arrays that are computed where they travel, in a bucket's
-`homes`, are never copied.
+Nothing here waits. MXNet's engine sends a bucket once everything computed into it is there, and a reader of a sum waits
+for it; so buckets travel while a backward pass still runs. Arrays that are computed in a bucket's memory, in its
+`views`, are never copied.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, Sequence
 
-from mxtrain.kvstore.compression import ThreeLevels
+from mxtrain.kvstore.compression import TernaryCompressor
 from mxtrain.runtime import mx
 
 BYTES_OF_FLOAT = 4
-TOO_LARGE = 4  # times a bucket: below it a bucket that is too full costs less than a copy to cut from
+SPLIT_FACTOR = (
+    4  # an array larger than this many buckets is split; below that an overfull bucket beats the copies
+)
 
 
-class Piece(NamedTuple):
-    """Elements `start` to `stop` of an array of `shape`, and where in a bucket they lie."""
+class Segment(NamedTuple):
+    """Elements `start` to `stop` of array number `array`, which has `shape`, and their offset in a bucket."""
 
     array: int
     shape: tuple[int, ...]
@@ -33,10 +35,10 @@ class Piece(NamedTuple):
 
 
 class Buckets:
-    """Sums of arrays of `shapes`, laid from the last to the first: so a backward pass computes gradients.
+    """Sums of arrays of `shapes`, laid out from the last to the first, the order of a backward pass.
 
-    With a `threshold` they travel as what `compression.py` makes of them. All workers make the same buckets in the same
-    order, and give each a name of its own.
+    With a `threshold` they are compressed. All workers make the same buckets in the same order; `name` tells the keys
+    of several sets of buckets apart. `views` are arrays of `shapes` in the buckets' memory.
     """
 
     def __init__(
@@ -49,126 +51,135 @@ class Buckets:
         context: Any = None,
     ):
         self.kv = kv
-        layout = lay(shapes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
+        layout = lay_out(shapes, int(bucket_mb * 1e6 / BYTES_OF_FLOAT))
         self.buckets = [
-            Bucket(f"{name}-{number}", pieces, context or mx.cpu()) for number, pieces in enumerate(layout)
+            Bucket(f"{name}-{number}", segments, context or mx.cpu())
+            for number, segments in enumerate(layout)
         ]
-        self.homes = _homes(shapes, self.buckets, context or mx.cpu())
-        # What ends with a barrier: no worker can push before the servers know every key. What comes back later is
-        # always the answer to a push of one's own, and servers answer when all have pushed: none can run ahead.
+        self.views = _views(shapes, self.buckets, context or mx.cpu())
+        # `init` ends with a barrier, so no worker pushes before the servers know every key. Each later pull answers
+        # a push by the same worker, and servers answer when all workers have pushed: none can run ahead.
         kv.init([bucket.key for bucket in self.buckets], [bucket.flat for bucket in self.buckets])
-        self.codes = {}
+        self.compressors = {}
         if threshold:
             for bucket in self.buckets:
-                self.codes[bucket.key] = ThreeLevels(bucket.flat, kv.num_workers, threshold)
-            kv.init([_in_code(key) for key in self.codes], [code.packed for code in self.codes.values()])
+                self.compressors[bucket.key] = TernaryCompressor(bucket.flat, kv.num_workers, threshold)
+            kv.init(
+                [_compressed_key(key) for key in self.compressors],
+                [compressor.packed for compressor in self.compressors.values()],
+            )
 
-    def begin(self, arrays: Sequence[Any]) -> None:
-        """Send `arrays` as they will be when all that computes them now is done; none of `homes` is copied."""
+    def start_allreduce(self, arrays: Sequence[Any]) -> None:
+        """Send `arrays` as they will be once all pending computation of them is done; `views` are not copied."""
         for bucket in self.buckets:
-            bucket.fill(arrays, self.homes)
-            code = self.codes.get(bucket.key)
-            if code is None:
+            bucket.copy_in(arrays, self.views)
+            compressor = self.compressors.get(bucket.key)
+            if compressor is None:
                 self.kv.pushpull(bucket.key, bucket.flat)
             else:
-                code.pack()
-                self.kv.pushpull(_in_code(bucket.key), code.packed)
+                compressor.compress()
+                self.kv.pushpull(_compressed_key(bucket.key), compressor.packed)
 
-    def finish(self, arrays: Sequence[Any]) -> None:
-        """Let `arrays` be the sums over all workers of what was sent."""
+    def finish_allreduce(self, arrays: Sequence[Any]) -> None:
+        """Replace `arrays` by the sums over all workers of what `start_allreduce` sent."""
         for bucket in self.buckets:
-            if bucket.key in self.codes:
-                self.codes[bucket.key].unpack()
-            bucket.empty(arrays, self.homes)
+            if bucket.key in self.compressors:
+                self.compressors[bucket.key].decompress()
+            bucket.copy_out(arrays, self.views)
 
-    def undo(self) -> None:
-        """What was sent last is not applied anywhere, so it left nothing that later steps have to make up for."""
-        for code in self.codes.values():
-            code.undo()
+    def restore_residuals(self) -> None:
+        """Restore the residuals from before the last `start_allreduce`, because its sums are not applied."""
+        for compressor in self.compressors.values():
+            compressor.restore_residual()
 
-    def forget(self) -> None:
-        """Begin as at the start: what has not been sent yet never will be."""
-        for code in self.codes.values():
-            code.forget()
+    def drop_residuals(self) -> None:
+        """Set all residuals to zero, as at the start of a run: what they held is never sent."""
+        for compressor in self.compressors.values():
+            compressor.drop_residual()
 
     def broadcast(self, arrays: Sequence[Any]) -> None:
-        """Let `arrays` be on all workers what they are on the store's first."""
-        given = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
+        """Replace `arrays` on all workers by those of the store's first worker."""
+        sent = arrays if self.kv.rank == 0 else [array.zeros_like() for array in arrays]
         for bucket in self.buckets:
-            bucket.fill(given, self.homes)
+            bucket.copy_in(sent, self.views)
             self.kv.pushpull(bucket.key, bucket.flat)
-            bucket.empty(arrays, self.homes)
+            bucket.copy_out(arrays, self.views)
 
 
 class Bucket:
-    """A flat array, and the pieces of other arrays that it holds."""
+    """A flat array under one key, and the segments of other arrays that it holds."""
 
-    def __init__(self, key: str, pieces: Sequence[Piece], context: Any):
-        self.key, self.pieces = key, pieces
-        self.flat = mx.nd.zeros((pieces[-1].offset + _size(pieces[-1]),), ctx=context)
+    def __init__(self, key: str, segments: Sequence[Segment], context: Any):
+        self.key, self.segments = key, segments
+        self.flat = mx.nd.zeros((segments[-1].offset + _size(segments[-1]),), ctx=context)
 
-    def fill(self, arrays: Sequence[Any], homes: Sequence[Any]) -> None:
-        for piece in self.pieces:
-            array, home = arrays[piece.array], homes[piece.array]
-            if array is not home and piece.start == 0:
-                array.copyto(home)
-            if not _is_whole(piece):
-                home.reshape(-1)[piece.start : piece.stop].copyto(self.flat)
+    def copy_in(self, arrays: Sequence[Any], views: Sequence[Any]) -> None:
+        """Copy the arrays' segments into the bucket, where they are not computed there."""
+        for segment in self.segments:
+            array, view = arrays[segment.array], views[segment.array]
+            if array is not view and segment.start == 0:
+                array.copyto(view)
+            if not _is_whole(segment):
+                view.reshape(-1)[segment.start : segment.stop].copyto(self.flat)
 
-    def empty(self, arrays: Sequence[Any], homes: Sequence[Any]) -> None:
-        for piece in self.pieces:
-            array, home = arrays[piece.array], homes[piece.array]
-            if not _is_whole(piece):
-                self.flat.copyto(home.reshape(-1)[piece.start : piece.stop])
-            if array is not home and piece.stop == home.size:
-                home.copyto(array)
+    def copy_out(self, arrays: Sequence[Any], views: Sequence[Any]) -> None:
+        """Copy the bucket's segments back into the arrays."""
+        for segment in self.segments:
+            array, view = arrays[segment.array], views[segment.array]
+            if not _is_whole(segment):
+                self.flat.copyto(view.reshape(-1)[segment.start : segment.stop])
+            if array is not view and segment.stop == view.size:
+                view.copyto(array)
 
 
-def _homes(shapes: Sequence[tuple[int, ...]], buckets: Sequence[Bucket], context: Any) -> list[Any]:
-    """For each of `shapes` an array in its bucket's memory, or in memory of its own where it is cut.
+def _views(shapes: Sequence[tuple[int, ...]], buckets: Sequence[Bucket], context: Any) -> list[Any]:
+    """Return for each of `shapes` an array in its bucket's memory, or with memory of its own if it is split.
 
-    Each is a view, whose elements MXNet's layers cannot put in an order of their own as they do in other arrays.
+    MXNet reorders the elements of an array for oneDNN's layers as it likes, but not those of a view.
     """
-    homes = [None] * len(shapes)
+    views = [None] * len(shapes)
     for bucket in buckets:
-        for piece in bucket.pieces:
-            if _is_whole(piece):
-                memory = bucket.flat[piece.offset : piece.offset + _size(piece)]
-            elif piece.start == 0:
-                memory = mx.nd.zeros((math.prod(piece.shape),), ctx=context)
+        for segment in bucket.segments:
+            if _is_whole(segment):
+                memory = bucket.flat[segment.offset : segment.offset + _size(segment)]
+            elif segment.start == 0:
+                memory = mx.nd.zeros((math.prod(segment.shape),), ctx=context)
             else:
                 continue
-            homes[piece.array] = memory.reshape(piece.shape)
-    return homes
+            views[segment.array] = memory.reshape(segment.shape)
+    return views
 
 
-def lay(shapes: Sequence[tuple[int, ...]], most: int) -> list[list[Piece]]:
-    """Arrays end to end, the last one first, in buckets that are closed once they have `most` elements.
+def lay_out(shapes: Sequence[tuple[int, ...]], max_elements: int) -> list[list[Segment]]:
+    """Return the segments of each bucket: arrays end to end, the last one first.
 
-    An array of many times as much is cut into buckets of its own.
+    A bucket is closed once it has `max_elements` or more. A much larger array is split into buckets of its own.
     """
-    buckets: list[list[Piece]] = [[]]
+    buckets: list[list[Segment]] = [[]]
     for array, shape in reversed(list(enumerate(shapes))):
         size = math.prod(shape)
-        if size > TOO_LARGE * most:
-            part = math.ceil(size / math.ceil(size / most))
-            cuts = [Piece(array, tuple(shape), at, min(at + part, size), 0) for at in range(0, size, part)]
-            buckets[-1:] = [*filter(None, buckets[-1:]), *([cut] for cut in cuts), []]
+        if size > SPLIT_FACTOR * max_elements:
+            length = math.ceil(size / math.ceil(size / max_elements))
+            parts = [
+                Segment(array, tuple(shape), start, min(start + length, size), 0)
+                for start in range(0, size, length)
+            ]
+            buckets[-1:] = [*filter(None, buckets[-1:]), *([part] for part in parts), []]
             continue
         offset = buckets[-1][-1].offset + _size(buckets[-1][-1]) if buckets[-1] else 0
-        buckets[-1].append(Piece(array, tuple(shape), 0, size, offset))
-        if offset + size >= most:
+        buckets[-1].append(Segment(array, tuple(shape), 0, size, offset))
+        if offset + size >= max_elements:
             buckets.append([])
     return [bucket for bucket in buckets if bucket]
 
 
-def _is_whole(piece: Piece) -> bool:
-    return _size(piece) == math.prod(piece.shape)
+def _is_whole(segment: Segment) -> bool:
+    return _size(segment) == math.prod(segment.shape)
 
 
-def _size(piece: Piece) -> int:
-    return piece.stop - piece.start
+def _size(segment: Segment) -> int:
+    return segment.stop - segment.start
 
 
-def _in_code(key: str) -> str:
-    return f"{key}-in-code"
+def _compressed_key(key: str) -> str:
+    return f"{key}-compressed"

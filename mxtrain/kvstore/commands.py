@@ -1,7 +1,7 @@
-"""What a worker asks of servers that hold the weights, as text.
+"""The commands that a worker sends to servers which hold the weights, as text.
 
-MXNet brings a command's text to every server and waits until each has followed it, but brings no answer back. What a
-server has to tell lies in the store, as keys (`updates.py`).
+Owns their text and its parsing; `server_updater.py` executes them. MXNet sends a command's text to every server and
+waits until each has executed it, but returns no answer. What a server has to report lies in the store, under keys.
 """
 
 from __future__ import annotations
@@ -13,48 +13,53 @@ from typing import Any, Union
 
 
 @dataclasses.dataclass(frozen=True)
-class SetRate:
-    """Updates have this learning rate from here on."""
+class SetLearningRate:
+    """Use this learning rate for the updates that follow."""
 
     learning_rate: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Assign:
-    """What is pushed from here on is no gradient: it takes the place of what the key holds.
+    """Take what is pushed from here on for values, not for gradients: each replaces what its key holds.
 
-    Key number `stride` and the following ones hold what belongs to the parameters of the keys from 0 on.
+    Key `stride` and the following ones hold the optimizer state of the parameters of the keys from 0 on.
     """
 
     stride: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Update:
-    """What is pushed from here on are gradients, and so many updates have been made before."""
+class ApplyUpdates:
+    """Take what is pushed from here on for gradients again, after `num_updates` updates made before."""
 
     num_updates: int
 
 
-Command = Union[SetRate, Assign, Update]
-KINDS: dict[str, Any] = {"set_rate": SetRate, "assign": Assign, "update": Update}
-LEAST = {"learning_rate": 0, "stride": 2, "num_updates": 0}
+Command = Union[SetLearningRate, Assign, ApplyUpdates]
+KINDS: dict[str, Any] = {
+    "set_learning_rate": SetLearningRate,
+    "assign": Assign,
+    "apply_updates": ApplyUpdates,
+}
+SMALLEST = {"learning_rate": 0, "stride": 2, "num_updates": 0}
 
 
 def text(command: Command) -> str:
+    """Return the text that `parse` reads."""
     name = next(name for name, kind in KINDS.items() if isinstance(command, kind))
     return json.dumps({name: dataclasses.asdict(command)})
 
 
 def parse(body: bytes) -> Command:
-    """The command in that text; ValueError for anything else."""
+    """Return the command in that text; raises ValueError for anything else."""
     try:
-        ((name, numbers),) = json.loads(body).items()
-        command: Command = KINDS[name](**numbers)
+        ((name, fields),) = json.loads(body).items()
+        command: Command = KINDS[name](**fields)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"no command: {body[:200]!r}") from None
     for field in dataclasses.fields(command):
         number, kinds = getattr(command, field.name), (int, float) if field.type == "float" else (int,)
-        if type(number) not in kinds or not LEAST[field.name] <= number < math.inf:
+        if type(number) not in kinds or not SMALLEST[field.name] <= number < math.inf:
             raise ValueError(f"no command: {field.name} is {number!r}")
     return command

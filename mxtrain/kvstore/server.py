@@ -1,7 +1,7 @@
-"""The scheduler and the servers of a cluster: ps-lite's loops, with a controller of ours.
+"""The scheduler's and the servers' processes: ps-lite's loops, with a controller of ours.
 
-Owns what a server does with the commands of workers. The stock one unpickles whatever reaches its port, and goes on
-without an optimizer where that fails. Who belongs to the cluster and when it ends is `cluster/coordinator.py`'s.
+Owns what a server does with the commands of workers. MXNet's own controller unpickles whatever reaches its port, and
+continues without an optimizer where that fails. The members of the cluster and its end are `cluster/coordinator.py`'s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mxtrain.cluster import unix_sockets
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.kvstore import commands, unpickle
-from mxtrain.kvstore.updates import Updates
+from mxtrain.kvstore.server_updater import ServerUpdater
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
 
@@ -26,61 +26,61 @@ logger = logging.getLogger(__name__)
 CONTROLLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def serve(member: Agent) -> NoReturn:
-    """Be what the environment says, the scheduler or a server, until `member` or the watch ends this process."""
+def serve(agent: Agent) -> NoReturn:
+    """Run ps-lite's scheduler or server, whichever the environment says, until `agent` ends this process."""
     try:
         store = mx.kv.create("dist")
-        controller = CONTROLLER(Controller(store, member))
-        with member.over_engine(), unix_sockets.private():
+        controller = CONTROLLER(Controller(store, agent))
+        with agent.over_engine(), unix_sockets.private():
             mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
-        member.fail(RESTART_ME, f"ps-lite cannot go on: {reason}")
-    # The workers have closed their stores, but may have things to do yet, and to tell each other.
+        agent.fail(RESTART_ME, f"ps-lite cannot go on: {reason}")
+    # The workers have closed their stores, but may still exchange messages over the control channel.
     while True:
         time.sleep(60)
 
 
 class Controller:
-    """What a server does with a command that any worker, or anybody who reaches its port, has sent."""
+    """A server's response to a command, which any worker or anybody who reaches its port may have sent."""
 
-    def __init__(self, store: Any, member: Agent):
-        self.store, self.member = store, member
-        self.updates: Updates | None = None
+    def __init__(self, store: Any, agent: Agent):
+        self.store, self.agent = store, agent
+        self.updater: ServerUpdater | None = None
 
     def __call__(self, head: int, body: bytes, _: Any) -> None:
-        """ps-lite's entry. What is raised here would be printed and ignored, so it ends the job instead."""
+        """Execute a command; called by ps-lite, which prints and ignores exceptions, so an error ends the job."""
         try:
             if head != 0:
                 raise ValueError(f"a command with head {head}")
             if not body.startswith(b"{"):
                 self._set_optimizer(unpickle.loads(body, known_classes()))
-            elif self.updates is None:
+            elif self.updater is None:
                 raise ValueError(f"{body[:200]!r} before an optimizer")
             else:
-                self.updates.obey(commands.parse(body))
+                self.updater.execute(commands.parse(body))
         except Exception as error:
-            self.member.fail(USAGE, f"refused what reached this server: {error}")
+            self.agent.fail(USAGE, f"refused what reached this server: {error}")
 
     def _set_optimizer(self, optimizer: Any) -> None:
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise ValueError(f"a {type(optimizer).__name__} in the place of an optimizer")
-        self.updates = Updates(optimizer)
+        self.updater = ServerUpdater(optimizer)
         self.store._set_updater(self._update)
         logger.info("updates by %s", type(optimizer).__name__)
 
     def _update(self, key: int, pushed: Any, stored: Any) -> None:
-        """An update that fails would leave the weights as they were, unseen."""
+        """Update, and end the job if that fails: ps-lite would leave the weights as they were, unnoticed."""
         try:
-            self.updates(key, pushed, stored)
+            self.updater(key, pushed, stored)
         except Exception as error:
-            name = type(self.updates.optimizer).__name__
-            self.member.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
+            name = type(self.updater.optimizer).__name__
+            self.agent.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
 
 
 def known_classes() -> dict[str, type]:
-    """What an optimizer may be made of: MXNet's optimizers and rate schedulers, and ours."""
+    """Return the classes that an optimizer's pickle may name: MXNet's optimizers and rate schedulers, and ours."""
     bases = (mx.optimizer.Optimizer, mx.lr_scheduler.LRScheduler)
-    homes = (mx.optimizer.optimizer, mx.optimizer.contrib, mx.lr_scheduler, extra_optimizers)
-    found = [kind for home in homes for kind in vars(home).values() if isinstance(kind, type)]
+    modules = (mx.optimizer.optimizer, mx.optimizer.contrib, mx.lr_scheduler, extra_optimizers)
+    found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     return {f"{kind.__module__}.{kind.__name__}": kind for kind in found if issubclass(kind, bases)}

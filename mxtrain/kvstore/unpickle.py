@@ -47,9 +47,9 @@ def loads(body: bytes, classes: Mapping[str, Any]) -> Any:
             else:
                 _follow(opcode.name, argument, stack, classes)
     except Refused as refused:
-        raise Refused(f"{refused}{_wishes(body)}") from None
+        raise Refused(f"{refused}{_requested_names(body)}") from None
     except (ValueError, LookupError, TypeError) as error:
-        raise Refused(f"it is no pickle of an optimizer ({error}){_wishes(body)}") from None
+        raise Refused(f"it is no pickle of an optimizer ({error}){_requested_names(body)}") from None
     raise Refused("it has no end")
 
 
@@ -136,7 +136,7 @@ def _of_type(kind: type, value: Any) -> Any:
     return value
 
 
-def _wishes(body: bytes) -> str:
+def _requested_names(body: bytes) -> str:
     """`; it asks for os.system`: every name that a pickle's opcodes spell, of any protocol."""
     names = ", ".join(sorted({name for name in _named(body) if name not in (*MAKE, *OBJECT)}))
     return f"; it asks for {names[:200]}" if names else ""

@@ -46,7 +46,7 @@ class Match(NamedTuple):
 
 def load(net: Any, path: Path) -> Collection[str]:
     """Give the net what the file has for it, say so, and name what has been taken."""
-    arrays, named = _read(path), weights.parameters(net)
+    arrays, named = _read(path), weights.named_parameters(net)
     found = match(
         {name: array.shape for name, array in arrays.items()},
         {name: parameter.shape for name, parameter in named.items()},

@@ -2,7 +2,7 @@
 
 Each worker has a copy of the table, and a gradient of those rows alone. Where the table lives on servers, a forward
 pass in training first brings the rows that it needs up to date; evaluations and checkpoints begin with all rows
-brought (`kvstore/remote.py`).
+brought (`kvstore/server_client.py`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ CHANNELS = 3
 
 def build(name: str, num_classes: int) -> Any:
     """The net of that name with `num_classes` outputs, not initialised yet."""
-    prelu.mend()
+    prelu.patch()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:

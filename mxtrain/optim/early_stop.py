@@ -16,7 +16,7 @@ class Best(NamedTuple):
     evaluations_since: int = 0
 
 
-def after(best: Best | None, score: float, step: int) -> Best:
+def updated(best: Best | None, score: float, step: int) -> Best:
     """What is best once `score` has come; one that is only as good is no better."""
     if best is None or score > best.score:
         return Best(score, step)

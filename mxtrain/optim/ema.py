@@ -19,12 +19,12 @@ class Ema:
     def __init__(self, net: Any, decay: float):
         self.net, self.decay, self.num_updates = net, decay, 0
         self.averages = {
-            name: parameter.list_data()[0].copy() for name, parameter in weights.parameters(net).items()
+            name: parameter.list_data()[0].copy() for name, parameter in weights.named_parameters(net).items()
         }
         running = {parameter.name for parameter in running_statistics.parameters(net)}
         self.moving = {
             name: parameter
-            for name, parameter in weights.parameters(net).items()
+            for name, parameter in weights.named_parameters(net).items()
             if parameter.grad_req != "null" or parameter.name in running
         }
 
@@ -48,7 +48,7 @@ class Ema:
     @contextlib.contextmanager
     def in_net(self) -> Iterator[None]:
         """The net computes with the averages inside this block, and with its weights after it."""
-        named = weights.parameters(self.net)
+        named = weights.named_parameters(self.net)
         kept = {name: parameter.list_data()[0].copy() for name, parameter in named.items()}
         try:
             _set(named, self.averages)
@@ -62,7 +62,7 @@ def decay_after(decay: float, num_updates: int) -> float:
     return min(decay, (1.0 + num_updates) / (10.0 + num_updates))
 
 
-def averaged(ema: Ema | None) -> contextlib.AbstractContextManager[None]:
+def with_averages(ema: Ema | None) -> contextlib.AbstractContextManager[None]:
     """The block that evaluates: with the averages where the run keeps some."""
     return contextlib.nullcontext() if ema is None else ema.in_net()
 

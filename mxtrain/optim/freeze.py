@@ -16,8 +16,8 @@ from mxtrain.runtime import mx
 
 def freeze(net: Any, patterns: str) -> list[str]:
     """Freeze what the patterns match, and name it; comes before the net is compiled."""
-    named = weights.parameters(net)
-    frozen = matching(patterns, list(named))
+    named = weights.named_parameters(net)
+    frozen = matching_names(patterns, list(named))
     if all(name in frozen for name, parameter in named.items() if parameter.grad_req != "null"):
         raise UsageError(f"--freeze {patterns}: leaves nothing to train; freeze less")
     for name in frozen:
@@ -33,7 +33,7 @@ def freeze(net: Any, patterns: str) -> list[str]:
     return frozen
 
 
-def matching(patterns: str, names: Sequence[str]) -> list[str]:
+def matching_names(patterns: str, names: Sequence[str]) -> list[str]:
     """The names that any of the patterns matches; `*` stands for anything, `[12]` for one of these characters."""
     found = set()
     for pattern in patterns.split(","):

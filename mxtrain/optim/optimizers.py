@@ -32,33 +32,6 @@ FACTORIES = {
 }
 
 
-# What the trainer sets in every step, or a checkpoint holds as update counts.
-SET_ANYWAY = ("lr", "rescale_grad", "num_update")
-
-
-class ExtraOptimizerState:
-    """The numbers that an optimizer moves in attributes of its own, besides its arrays: Nadam's `m_schedule`."""
-
-    def __init__(self, optimizer: Any):
-        self._optimizer, self._first = optimizer, _numbers(optimizer)
-
-    def moved(self) -> dict[str, float]:
-        """Those that are not as in the beginning. Others may come from flags, which another start may change."""
-        now = _numbers(self._optimizer)
-        return {name: number for name, number in now.items() if number != self._first.get(name)}
-
-    def restore(self, numbers: dict[str, float]) -> None:
-        vars(self._optimizer).update(numbers)
-
-
-def _numbers(optimizer: Any) -> dict[str, float]:
-    return {
-        name: value
-        for name, value in vars(optimizer).items()
-        if isinstance(value, (bool, int, float)) and name not in SET_ANYWAY
-    }
-
-
 def build(optim: Optim) -> Any:
     """The optimizer that `optim` names; one of the user's own gets --momentum where it takes that."""
     name, numbers = catalogue.optimizer(optim)

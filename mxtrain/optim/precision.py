@@ -35,7 +35,7 @@ FLOAT32_FOR_SOME = (("Activation", "act_type", ["softsign"]), ("Pooling", "pool_
 ONE_TYPE = ("concat", "Concat")
 
 
-def enable(amp: str) -> None:
+def enable_amp(amp: str) -> None:
     """Patch MXNet's operators for this whole process; must come before the net is built."""
     if amp == "off" or mxnet_amp.amp._amp_initialized:
         return
@@ -57,7 +57,7 @@ def enable(amp: str) -> None:
     )
 
 
-def usable(amp: str, kind: str) -> str:
+def usable_amp(amp: str, kind: str) -> str:
     """What a net that was trained with `amp` computes with on a cpu or gpu; its weights are float32 anyway."""
     if names.AMP_DEVICES.get(amp, kind) != kind or (amp == "bf16" and kernels.bf16_problem()):
         return "off"
@@ -98,7 +98,7 @@ class LossScale:
     dynamic: bool = False
     growth_interval: int = 2000
 
-    def after(self, finite: bool) -> LossScale:
+    def updated(self, finite: bool) -> LossScale:
         if not self.dynamic:
             return self
         if not finite:
@@ -107,29 +107,29 @@ class LossScale:
             return dataclasses.replace(self, clean_steps=self.clean_steps + 1)
         return dataclasses.replace(self, scale=min(2.0**24, self.scale * 2), clean_steps=0)
 
-    def may_fall(self) -> bool:
+    def can_decrease(self) -> bool:
         """Whether an overflow is the scale's fault: a smaller one may cure it."""
         return self.dynamic and self.scale > 1.0
 
 
-def loss_scale(amp: str, wanted: str) -> LossScale:
+def initial_loss_scale(amp: str, wanted: str) -> LossScale:
     """The scale that `--loss-scale` means; float16 overflows easily, bfloat16 has float32's range and needs none."""
     if wanted == "dynamic" or (wanted == "auto" and amp == "fp16"):
         return LossScale(scale=2.0**16, dynamic=True)
     return LossScale() if wanted == "auto" else LossScale(scale=float(wanted))
 
 
-def norm(arrays: Sequence[Any]) -> float:
+def l2_norm(arrays: Sequence[Any]) -> float:
     """The length of all arrays as one vector; not finite where any number in them is not, or their squares are not.
 
     Squares leave float32 from a length of 1.8e19 on, which is as well: Adam would keep an infinite one for good.
     MXNet's multi_sum_sq costs the same, but adds in float32 one by one: 100 million ones come to 2**24.
     multi_all_finite takes fifteen times as long on CPU.
     """
-    flat = [sparse_rows.numbers(array) for array in arrays]
+    flat = [sparse_rows.stored_values(array) for array in arrays]
     squares = [mx.nd.dot(array, array) for array in flat if array.size]
     return math.sqrt(mx.nd.concat(*squares, dim=0).asnumpy().sum(dtype="float64")) if squares else 0.0
 
 
 def all_finite(arrays: Sequence[Any]) -> bool:
-    return math.isfinite(norm(arrays))
+    return math.isfinite(l2_norm(arrays))

@@ -49,7 +49,7 @@ def main() -> None:
 def measure(group: WorkerGroup) -> dict[str, float]:
     """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
     from mxtrain.kvstore.buckets import BYTES_OF_FLOAT, Buckets
-    from mxtrain.kvstore.opening import open_store
+    from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
     kv = open_store("dist_sync")
@@ -73,8 +73,8 @@ def measure(group: WorkerGroup) -> dict[str, float]:
 def _seconds(group: WorkerGroup, buckets: Any, wait: Callable[[], None]) -> float:
     group.sum([0])  # begin together
     started = time.perf_counter()
-    buckets.begin(buckets.homes)
-    buckets.finish(buckets.homes)
+    buckets.start_allreduce(buckets.views)
+    buckets.finish_allreduce(buckets.views)
     wait()
     return time.perf_counter() - started
 

@@ -21,11 +21,11 @@ def contexts(devices: str) -> list[Any]:
 def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
     """The run's net as it is before the first step, compiled; if not fresh, its weights are still to come."""
     model = run.model
-    precision.enable(model.amp)
+    precision.enable_amp(model.amp)
     net = zoo.build(model.model, num_classes)
     zoo.check_sizes(net, model.model, num_classes)
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
-    named = weights.parameters(net)
+    named = weights.named_parameters(net)
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
@@ -54,7 +54,7 @@ def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -
     run = config.from_flat(state["config"])
     like = like or run
     # How it began to train is of no concern any more: what is put under its weights is what any shape takes.
-    amp = precision.usable(like.model.amp, places[0].device_type)
+    amp = precision.usable_amp(like.model.amp, places[0].device_type)
     model = config.Model(model=run.model.model, amp=amp, init="uniform")
     net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
     weights.load(net, str(initial_weights.weights_of(found)))

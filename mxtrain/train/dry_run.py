@@ -8,6 +8,7 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.models import running_statistics, weights
+from mxtrain.optim import optimizer_state
 from mxtrain.train import state
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
@@ -19,7 +20,7 @@ def parameter_table(run: Run, num_classes: int, is_fresh: bool = True) -> str:
     `is_fresh` is False where the weights would come from a checkpoint.
     """
     parts = state.build(run, num_classes, is_fresh=is_fresh, is_trial=True)
-    named = weights.parameters(parts.net)
+    named = weights.named_parameters(parts.net)
     running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
@@ -57,7 +58,9 @@ def _state_bytes(optimizer: Any, trained: list[Any]) -> int:
     total = 0
     for index, parameter in enumerate(trained):
         made = optimizer.create_state_multi_precision(index, parameter.list_data()[0])
-        total += sum(array.size * np.dtype(array.dtype).itemsize for array in weights.flat(made))
+        total += sum(
+            array.size * np.dtype(array.dtype).itemsize for array in optimizer_state.state_arrays(made)
+        )
     return total
 
 

@@ -19,7 +19,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.optim import early_stop, schedules
-from mxtrain.optim.ema import averaged
+from mxtrain.optim.ema import with_averages
 from mxtrain.report.writers import Record, open_sinks
 from mxtrain.train import input_pipeline, signals, state
 from mxtrain.train import loss_alarm as alarms
@@ -50,12 +50,12 @@ def run(
     with the first record, comes the time to `begin`.
     """
     out, num_classes = Path(run.output.out), len(identity.class_names)
-    steps_per_epoch, num_steps = schedules.length(run.optim, len(train))
-    rate_of = schedules.of_run(run.optim, steps_per_epoch, num_steps)
+    steps_per_epoch, num_steps = schedules.run_length(run.optim, len(train))
+    rate_of = schedules.rate_function(run.optim, steps_per_epoch, num_steps)
     parts = state.build(run, num_classes, group, is_fresh=resume is None)
     progress = state.restore(run, parts, resume)
     if progress.step >= num_steps:
-        logger.info("%s", schedules.nothing_left(run.optim, steps_per_epoch, progress.step))
+        logger.info("%s", schedules.nothing_left_message(run.optim, steps_per_epoch, progress.step))
 
     is_scored = progress.score is not None
     sinks = open_sinks(run.output.log, out, num_steps, progress.step, is_scored, group, begin)
@@ -111,7 +111,7 @@ def _scored(
 ) -> Progress:
     """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
     state.meet(parts, progress.step)
-    with averaged(parts.ema):
+    with with_averages(parts.ema):
         found = evaluate(
             run, parts.net, parts.plain_loss, val, parts.contexts, stop_requests, parts.group, progress.step
         )

@@ -22,12 +22,12 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, ste
 from mxtrain.config import Run, batch_plan, catalogue, names, server_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
-from mxtrain.kvstore.store import open_trainer
+from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models import losses, running_statistics, sparse_rows, weights
 from mxtrain.optim import early_stop, optimizers, precision
 from mxtrain.optim.early_stop import Best
 from mxtrain.optim.ema import Ema
-from mxtrain.optim.optimizers import ExtraOptimizerState
+from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.precision import LossScale
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
@@ -44,9 +44,9 @@ class Parts:
     net: Any
     loss: Any
     plain_loss: Any  # without smoothing, as an evaluation tells it
-    trainer: Any
+    trainer: StepTrainer
     optimizer: Any
-    own_numbers: ExtraOptimizerState
+    extra_optimizer_state: ExtraOptimizerState
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
@@ -58,7 +58,7 @@ class Parts:
     needs_input_grad: (
         bool  # gradients go back to the pictures, for the statistics of norms that train nothing
     )
-    seen: running_statistics.Seen
+    sample_counter: running_statistics.SampleCounter
     group: WorkerGroup  # all workers
     step_group: (
         WorkerGroup  # the workers that make each step together: all, or under dist_async this one alone
@@ -80,11 +80,11 @@ class Progress:
 
     def after(self, outcome: Any, bad_records: tuple[int, ...] = ()) -> Progress:
         skipped = self.skipped_steps + (not outcome.applied)
-        bad = 0 if outcome.applied else self.bad_steps_in_a_row + (not self.scale.may_fall())
+        bad = 0 if outcome.applied else self.bad_steps_in_a_row + (not self.scale.can_decrease())
         return Progress(self.step + 1, outcome.scale, None, skipped, bad, self.best, bad_records)
 
     def scored(self, score: float) -> Progress:
-        return dataclasses.replace(self, score=score, best=early_stop.after(self.best, score, self.step))
+        return dataclasses.replace(self, score=score, best=early_stop.updated(self.best, score, self.step))
 
 
 def build(
@@ -100,14 +100,14 @@ def build(
     """
     optim, places = run.optim, build_net.contexts(run.layout.devices)
     net = build_net.to_train(run, num_classes, places, is_fresh)
-    trained = list(weights.parameters(net).values())
+    trained = list(weights.named_parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
     tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
     if tables:
         server_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
-    own_numbers = ExtraOptimizerState(optimizer)
+    extra_optimizer_state = ExtraOptimizerState(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     trainer = open_trainer(
         trained,
@@ -123,7 +123,7 @@ def build(
         plain_loss=losses.build(run.model.loss, 0.0, num_classes) if optim.label_smoothing else loss,
         trainer=trainer,
         optimizer=optimizer,
-        own_numbers=own_numbers,
+        extra_optimizer_state=extra_optimizer_state,
         contexts=places,
         seed=optim.seed,
         num_micro_batches=batch_plan.of_run(run).num_micro_batches,
@@ -132,8 +132,8 @@ def build(
         clip_value=optim.clip_value,
         ema=Ema(net, optim.ema) if optim.ema else None,
         teacher=distillation.build(run, places),
-        needs_input_grad=running_statistics.need_gradient_of_pictures(net),
-        seen=running_statistics.Seen(),
+        needs_input_grad=running_statistics.need_input_grad(net),
+        sample_counter=running_statistics.SampleCounter(),
         group=group,
         step_group=step_group(group, run.layout.kvstore),
         is_async=names.is_async(run.layout.kvstore),
@@ -146,13 +146,14 @@ def meet(parts: Parts, step: int) -> None:
     In dist_sync they are there already: where their weights differ, the network or somebody's memory is at fault.
     """
     group = parts.group
-    parts.trainer.meet()
+    parts.trainer.synchronize()
+    parts.trainer.drop_residuals()
     if group.world_size == 1:
         return
     if parts.is_async:
-        running_statistics.average(parts.net, parts.seen, group)
+        running_statistics.average(parts.net, parts.sample_counter, group)
     checksum = 0
-    for array in weights.of_net(parts.net).values():
+    for array in weights.copy_of(parts.net).values():
         checksum = zlib.crc32(array, checksum)
     if group.sum([checksum])[0] != checksum * group.world_size:
         raise RestartMe(
@@ -166,11 +167,11 @@ def snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity
 
     `identity` is that of the run's inputs, by which a resume recognises them.
     """
-    if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer._params]):
+    if not precision.all_finite([parameter.list_data()[0] for parameter in parts.trainer.parameters]):
         raise Diverged(f"step {progress.step}: weights are not finite; lower --lr, and give another --out")
-    of_optimizer, update_counts = parts.trainer.state()
+    of_optimizer, update_counts = parts.trainer.optimizer_state()
     files = {
-        WEIGHTS: weights.of_net(parts.net),
+        WEIGHTS: weights.copy_of(parts.net),
         OPTIMIZER: of_optimizer,
     }
     if parts.ema is not None:
@@ -178,7 +179,7 @@ def snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity
     values = {
         **dataclasses.asdict(progress),
         "update_counts": update_counts,
-        "optimizer_numbers": parts.own_numbers.moved(),
+        "optimizer_numbers": parts.extra_optimizer_state.changed(),
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
@@ -191,11 +192,11 @@ def snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity
 def restore(run: Run, parts: Parts, found: Checkpoint | None) -> Progress:
     """Put a checkpoint's arrays into `parts`; the beginning where there is none."""
     if found is None:
-        return Progress(step=0, scale=precision.loss_scale(run.model.amp, run.model.loss_scale))
+        return Progress(step=0, scale=precision.initial_loss_scale(run.model.amp, run.model.loss_scale))
     path, state = found
     weights.load(parts.net, str(path / WEIGHTS))
-    parts.trainer.load_state(str(path / OPTIMIZER), state["update_counts"])
-    parts.own_numbers.restore(state.get("optimizer_numbers", {}))  # checkpoints of old have none
+    parts.trainer.load_optimizer_state(str(path / OPTIMIZER), state["update_counts"])
+    parts.extra_optimizer_state.restore(state.get("optimizer_numbers", {}))  # checkpoints of old have none
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=state["step"] - state["skipped_steps"])
     logger.info("going on from %s", path)

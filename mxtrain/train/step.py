@@ -12,8 +12,8 @@ import math
 from typing import Any, Callable, Iterator, Protocol, Sequence
 
 from mxtrain.models import remat
-from mxtrain.models.running_statistics import RunningMean
-from mxtrain.optim.gradients import GradientSum
+from mxtrain.models.running_statistics import StepStatistics
+from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
 from mxtrain.train.state import Parts
@@ -50,41 +50,41 @@ def train_step(
     scale: LossScale,
 ) -> Outcome:
     """Move the weights once, by the mean gradient over all workers' samples; our `batches` are released when used."""
-    gradients, running = GradientSum(parts.trainer, parts.contexts), RunningMean(parts)
+    gradients, running = GradientAccumulator(parts.trainer.parameters, parts.contexts), statistics_of(parts)
     sums: list[Any] = []
     of_worker = 0
     for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
-            gradients.before(context)
-            running.before(context)
+            gradients.before_backward(context)
+            running.before_batch(context)
             scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
             scaled.backward()
             remat.finish_backward(parts.net, context)
             sums.append(loss_and_hits)
         if is_last:
-            first_device = gradients.settle()
-            parts.trainer.begin()  # each gradient is on its way as soon as the backward pass has it
+            first_device = gradients.write_sums()
+            parts.trainer.start_reduce()  # each gradient is on its way as soon as the backward pass has it
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
         parts.group.heartbeat()
         for batch, context in wave:
-            running.after(context, len(batch.label))
+            running.after_batch(context, len(batch.label))
             of_worker += len(batch.label)
             release(batch)
-    statistics = running.total()
+    statistics = running.local_sums()
 
-    parts.trainer.finish(statistics)
+    parts.trainer.finish_reduce(statistics)
     sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
     loss, correct, num_samples = parts.step_group.sum([*sums_of_worker, of_worker]).tolist()
     if not num_samples:  # in a short step, where nobody waits for this worker
-        parts.trainer.undo()
+        parts.trainer.skip_update()
         return Outcome(0.0, 0.0, 0, 0.0, True, scale)
     per_sample = 1.0 / num_samples
-    norm = parts.trainer.norm(first_device) / scale.scale * per_sample
+    norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_sample
     applied = math.isfinite(norm) and math.isfinite(loss)
     if applied:
-        running.settle(statistics, num_samples)
+        running.apply(statistics, num_samples)
         gradients.unscale(scale.scale)
         if parts.clip_value:
             gradients.clip(parts.clip_value / per_sample)
@@ -93,11 +93,22 @@ def train_step(
         if parts.ema is not None:
             parts.ema.update()
     else:
-        running.undo()
-        parts.trainer.undo()
+        running.restore()
+        parts.trainer.skip_update()
     mx.nd.waitall()
     means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
-    return Outcome(*means, int(num_samples), norm, applied, scale.after(applied), staleness)
+    return Outcome(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
+
+
+def statistics_of(parts: Parts) -> StepStatistics:
+    """Return the running statistics of the step that begins."""
+    return StepStatistics(
+        parts.net,
+        parts.contexts,
+        parts.sample_counter,
+        num_micro_batches=parts.num_micro_batches,
+        num_workers=parts.step_group.world_size,
+    )
 
 
 def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:

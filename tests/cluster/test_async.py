@@ -76,7 +76,7 @@ def train(servers: Any, layers: Any, first: int, last: int) -> list[int]:
 
 def compare(name: str, group: Any, folder: Path) -> None:
     """One worker alone is synchronous: its curve is that of a trainer without a store, also across save and load."""
-    from mxtrain.kvstore.remote import Servers
+    from mxtrain.kvstore.server_client import Servers
 
     layers = net()
     servers = Servers(list(layers.collect_params().values()), built(name), "dist_async", group)
@@ -120,7 +120,7 @@ def average(group: Any, folder: Path) -> None:
 
     layers = net()
     running = layers[1].running_mean
-    found, seen = [], running_statistics.Seen()
+    found, seen = [], running_statistics.SampleCounter()
     for shares in ([8, 0, 24], [0, 5, 0], [0, 0, 0]):
         if any(shares):
             running.set_data(running.data() * 0 + 2**group.rank)
@@ -140,7 +140,7 @@ def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path
 
 
 def learn(group: Any, folder: Path) -> None:
-    from mxtrain.kvstore.remote import Servers
+    from mxtrain.kvstore.server_client import Servers
 
     layers = net(seed=group.rank)  # the servers' are the first one's
     servers = Servers(list(layers.collect_params().values()), built("sgd"), "dist_async", group)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.comm import processes
-from mxtrain.kvstore.buckets import TOO_LARGE, Piece, lay
+from mxtrain.kvstore.buckets import SPLIT_FACTOR, Segment, lay_out
 
 SUMMING = [sys.executable, "-m", "tests.support.summing_worker"]
 pytestmark = pytest.mark.timeout(300)
@@ -38,29 +38,31 @@ def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
 @pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50, [2, 100, 3]])
 @pytest.mark.parametrize("most", [1, 4, 9, 1000])
 def test_every_element_has_one_place(sizes: list[int], most: int) -> None:
-    buckets = lay([(size,) for size in sizes], most)
+    buckets = lay_out([(size,) for size in sizes], most)
     elements = [
-        (piece.array, number)
-        for pieces in buckets
-        for piece in pieces
-        for number in range(piece.start, piece.stop)
+        (segment.array, number)
+        for segments in buckets
+        for segment in segments
+        for number in range(segment.start, segment.stop)
     ]
     assert elements == [
         (array, number) for array in reversed(range(len(sizes))) for number in range(sizes[array])
     ]
-    for pieces in buckets:
-        ends = [piece.offset + piece.stop - piece.start for piece in pieces]
-        assert [piece.offset for piece in pieces] == [0, *ends[:-1]]
-        whole = all(piece.stop - piece.start == sizes[piece.array] for piece in pieces)
+    for segments in buckets:
+        ends = [segment.offset + segment.stop - segment.start for segment in segments]
+        assert [segment.offset for segment in segments] == [0, *ends[:-1]]
+        whole = all(segment.stop - segment.start == sizes[segment.array] for segment in segments)
         if whole:
             assert (
-                pieces is buckets[-1] or ends[-1] >= most or is_cut(buckets[buckets.index(pieces) + 1], sizes)
+                segments is buckets[-1]
+                or ends[-1] >= most
+                or is_cut(buckets[buckets.index(segments) + 1], sizes)
             )
             assert len(ends) == 1 or ends[-2] < most, "closed once it is full"
-            assert max(sizes[piece.array] for piece in pieces) <= TOO_LARGE * most
+            assert max(sizes[segment.array] for segment in segments) <= SPLIT_FACTOR * most
         else:
-            assert len(pieces) == 1 and ends[-1] <= most and sizes[pieces[0].array] > TOO_LARGE * most
+            assert len(segments) == 1 and ends[-1] <= most and sizes[segments[0].array] > SPLIT_FACTOR * most
 
 
-def is_cut(pieces: list[Piece], sizes: list[int]) -> bool:
-    return any(piece.stop - piece.start < sizes[piece.array] for piece in pieces)
+def is_cut(segments: list[Segment], sizes: list[int]) -> bool:
+    return any(segment.stop - segment.start < sizes[segment.array] for segment in segments)

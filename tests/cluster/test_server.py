@@ -25,7 +25,7 @@ SETTLED_SECONDS = 3  # in which a server has seen its threads twice
 
 def train_on(group: Any, folder: Path) -> None:
     """A worker whose optimizer is on the servers, at work until it is ended."""
-    from mxtrain.kvstore.opening import open_store
+    from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
     store = open_store("dist_async")
@@ -44,7 +44,7 @@ def train_on(group: Any, folder: Path) -> None:
 
 
 def fail_to_update(group: Any, folder: Path) -> None:
-    from mxtrain.kvstore.opening import open_store
+    from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
     store = open_store("dist_async")

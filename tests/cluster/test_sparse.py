@@ -125,7 +125,7 @@ def test_what_cannot_work_ends_the_job_with_its_reason(
 def push_rows(group: Any, folder: Path) -> None:
     """Three steps with 10 rows of a table of 20000, and what they have moved over the network."""
     from benchmarks.comm.wire import num_bytes
-    from mxtrain.kvstore.remote import Servers
+    from mxtrain.kvstore.server_client import Servers
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx
 

@@ -37,7 +37,7 @@ def backward(layers: Any, pictures: Any, place: Any) -> None:
 
 def sum_gradients(group: Any, folder: Path) -> None:
     """Three steps on two devices of every worker, against a net that is alone with all their pictures."""
-    from mxtrain.kvstore.store import open_trainer
+    from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.runtime import mx
 
     mx.random.seed(group.rank)
@@ -52,19 +52,19 @@ def sum_gradients(group: Any, folder: Path) -> None:
         pictures = np.random.default_rng(step).normal(size=(group.world_size, len(places), 2, 16, 5, 5))
         for device, place in enumerate(places):
             backward(shared, pictures[group.rank, device], place)
-        trainer.begin()
-        trainer.finish()
+        trainer.start_reduce()
+        trainer.finish_reduce()
         backward(alone, pictures.reshape(-1, *pictures.shape[3:]), mx.cpu())
         for parameter, twin in zip(parameters, twins):
             right = twin.grad().asnumpy()
             errors = [np.abs(gradient.asnumpy() - right).max() for gradient in parameter.list_grad()]
             differences += [float(error / np.abs(right).max()) for error in errors]
-    gradients = trainer.travelling.gradients
-    at_home = [parameter.grad(places[0]) is home for parameter, home in zip(parameters, gradients.homes)]
+    gradients = trainer.gradient_buckets
+    in_views = [parameter.grad(places[0]) is view for parameter, view in zip(parameters, gradients.views)]
     found = {
         "differences": differences,
-        "at home": all(at_home),
-        "cuts": sum(bucket.pieces[0].start > 0 for bucket in gradients.buckets),
+        "in views": all(in_views),
+        "cuts": sum(bucket.segments[0].start > 0 for bucket in gradients.buckets),
     }
     (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
@@ -79,4 +79,4 @@ def test_gradients_are_computed_where_they_travel_and_all_workers_have_the_sum(
     for number in range(num_workers):
         found = json.loads((tmp_path / f"{number}.json").read_text())
         assert len(found["differences"]) == 3 * 7 * 2 and max(found["differences"]) < 1e-5
-        assert found["at home"] and found["cuts"]
+        assert found["in views"] and found["cuts"]

@@ -101,7 +101,7 @@ def test_a_picture(tmp_path: Path, devices: str) -> None:
 def test_a_weight_in_a_middle_layer(tmp_path: Path, extra: str) -> None:
     parts = parts_of(FLAGS + f"--model small_resnet {extra}")
     name = "5.body.3.weight"
-    weights.parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
+    weights.named_parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
     error, record = end(parts, numbered(16, 4), tmp_path)
     assert record["layer"] == "layer 5.body.3 (Conv2D), whose weight is not finite"
     assert record["samples"] == [100, 101, 102, 103] and record["way"] == "forward"
@@ -113,7 +113,7 @@ def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
     parts = parts_of(FLAGS + f"--model {__name__}:rooted")
     made = numbered(8, 4)
     made[1].data[2] = 1e38
-    weights.parameters(parts.net)["2.weight"].data()[:] = 1
+    weights.named_parameters(parts.net)["2.weight"].data()[:] = 1
     _, record = end(parts, made, tmp_path)
     assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
 
@@ -144,7 +144,7 @@ def lost(parts: state.Parts, out: Path) -> tuple[str, dict[str, Any]]:
 
 def test_weights_that_are_lost(tmp_path: Path) -> None:
     parts = parts_of(FLAGS + "--model small_resnet --remat --devices cpu:0,1")
-    named = weights.parameters(parts.net)
+    named = weights.named_parameters(parts.net)
     named["5.body.3.weight"].data(mx.cpu(0))[0, 0, 0, 0] = 3e20
     line, _ = lost(parts, tmp_path)
     assert (

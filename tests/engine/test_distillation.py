@@ -74,7 +74,7 @@ def test_the_loss_is_hintons(teacher: Path, mixing: str) -> None:
 
 def test_the_teacher_stays_as_it_was(teacher: Path) -> None:
     parts = student_of(teacher, "--devices cpu:0,1")
-    named = weights.parameters(parts.teacher.net)
+    named = weights.named_parameters(parts.teacher.net)
     before = {name: [array.asnumpy() for array in p.list_data()] for name, p in named.items()}
     student = arrays(parts)
     train(parts, 3)
@@ -83,7 +83,7 @@ def test_the_teacher_stays_as_it_was(teacher: Path) -> None:
         assert parameter.grad_req == "null"
         for array, value in zip(parameter.list_data(), before[name]):
             np.testing.assert_array_equal(array.asnumpy(), value, err_msg=name)
-    assert not {p.name for p in named.values()} & {p.name for p in parts.trainer._params}
+    assert not {p.name for p in named.values()} & {p.name for p in parts.trainer.parameters}
 
 
 def test_devices_do_not_move_the_curve(teacher: Path) -> None:
@@ -104,7 +104,7 @@ def test_devices_do_not_move_the_curve(teacher: Path) -> None:
         assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-6)
         for name, value in arrays(alone).items():
             np.testing.assert_allclose(arrays(spread)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
-            weights.parameters(spread.net)[name].set_data(mx.nd.array(value))
+            weights.named_parameters(spread.net)[name].set_data(mx.nd.array(value))
 
 
 def test_short_micro_batches_count_their_samples(teacher: Path) -> None:

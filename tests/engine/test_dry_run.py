@@ -8,6 +8,7 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
+from mxtrain.optim import optimizer_state
 from mxtrain.train import dry_run
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, parts_of, train
 
@@ -24,7 +25,7 @@ def test_the_memory_of_the_optimizer_is_what_it_takes(optimizer: str) -> None:
     flags = f"--optimizer {optimizer} --freeze 0.*,1.*"
     parts = parts_of(f"{FLAGS} {flags}")
     train(parts, 1)
-    num_bytes = sum(array.nbytes for array in weights.of_optimizer(parts.trainer).values())
+    num_bytes = sum(array.nbytes for array in optimizer_state.of_trainer(parts.trainer).values())
     assert f"state of {optimizer} {num_bytes / 1e6:.1f} MB" in told_of(flags)[1][1]
 
 
@@ -32,7 +33,7 @@ def test_who_trains_and_who_decays() -> None:
     flags = "--freeze 0.*,1.* --weight-decay 0.5 --lr 0.01"
     rows, _ = told_of(flags)
     parts = parts_of(f"{FLAGS} {flags}")
-    named, before = weights.parameters(parts.net), arrays(parts)
+    named, before = weights.named_parameters(parts.net), arrays(parts)
     train(parts, 1)
     after = arrays(parts)
     assert list(rows) == list(named)

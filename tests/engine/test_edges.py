@@ -31,8 +31,8 @@ def trained(flags: str, loudness: float = 1.0) -> step.Outcome:
     """After two steps of four samples, the pictures' numbers times `loudness`."""
     run = config.parse(f"--train t.rec --image-size 16 --model {__name__}:linear {flags}".split())
     checks.check_description(run)
-    parts, rate_of = state.build(run, CLASSES), schedules.of_run(run.optim, 1, 2)
-    scale = precision.loss_scale(run.model.amp, run.model.loss_scale)
+    parts, rate_of = state.build(run, CLASSES), schedules.rate_function(run.optim, 1, 2)
+    scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     for number in range(2):
         given = batches(FEW, FEW, number)
         given[0].data *= np.float32(loudness)

@@ -52,9 +52,9 @@ def test_the_net_borrows_them(tmp_path: Path, devices: str) -> None:
     before = arrays(parts)
     data = mx.nd.array(batches(8, 8, 9)[0].data)
     plain = parts.net(data).asnumpy()
-    with ema.averaged(parts.ema):
+    with ema.with_averages(parts.ema):
         borrowed = parts.net(data).asnumpy()
-        for name, parameter in weights.parameters(parts.net).items():
+        for name, parameter in weights.named_parameters(parts.net).items():
             for array in parameter.list_data():
                 np.testing.assert_array_equal(array.asnumpy(), parts.ema.averages[name].asnumpy())
     assert not np.array_equal(plain, borrowed)
@@ -92,7 +92,7 @@ def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> No
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress, tmp_path)
     data = mx.nd.array(batches(8, 8, 9)[0].data)
-    with ema.averaged(parts.ema):
+    with ema.with_averages(parts.ema):
         expected = parts.net(data).asnumpy()
     found = build_net.trained(directory.newest(tmp_path / "checkpoints"), [mx.cpu()])
     np.testing.assert_array_equal(found(data).asnumpy(), expected)

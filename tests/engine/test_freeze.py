@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
-from mxtrain.optim import freeze
+from mxtrain.optim import freeze, optimizer_state
 from mxtrain.runtime import mx
 from tests.support.training_steps import FLAGS, SIZE, arrays, parts_of, train
 from tests.support.user_net import plain
@@ -23,7 +23,7 @@ BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 def test_what_is_frozen_stays_to_the_bit(devices: str) -> None:
     parts = parts_of(f"{FLAGS} --devices {devices} --weight-decay 0.1 --freeze {BODY} --ema 0.9")
     before = arrays(parts)
-    frozen = set(freeze.matching(BODY, list(before)))
+    frozen = set(freeze.matching_names(BODY, list(before)))
     train(parts, 3)
     assert {name.split(".")[0] for name in frozen} == {"0", "1", "3", "4"}
     for name, value in arrays(parts).items():
@@ -33,8 +33,8 @@ def test_what_is_frozen_stays_to_the_bit(devices: str) -> None:
 def test_nothing_is_kept_for_what_is_frozen() -> None:
     parts = parts_of(f"{FLAGS} --freeze {BODY}")
     train(parts, 1)
-    named = weights.parameters(parts.net)
-    kept = {parts.trainer._params[index].name for index in parts.trainer._updaters[0].states}
+    named = weights.named_parameters(parts.net)
+    kept = {parts.trainer.parameters[index].name for index in parts.trainer._updaters[0].states}
     assert kept == {parameter.name for parameter in named.values() if parameter.grad_req != "null"}
     with pytest.raises(RuntimeError, match="grad_req='null'"):
         named["0.weight"].grad()
@@ -61,10 +61,10 @@ def test_running_again_from_a_frozen_run() -> None:
     """Optimizer state without the frozen parameters' goes to disk and back."""
     parts, again = (parts_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
     train(parts, 2)
-    saved = weights.of_optimizer(parts.trainer)
-    trained = [p for p in weights.parameters(parts.net).values() if p.grad_req != "null"]
-    assert len(saved) == len(trained) == len(weights.update_counts(parts.trainer))
-    assert not weights.of_optimizer(again.trainer)
+    saved = optimizer_state.of_trainer(parts.trainer)
+    trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
+    assert len(saved) == len(trained) == len(optimizer_state.update_counts(parts.trainer))
+    assert not optimizer_state.of_trainer(again.trainer)
 
 
 def bringing(num_classes: int) -> Any:
@@ -86,7 +86,7 @@ def test_what_is_frozen_without_having_been_trained_is_named(
 ) -> None:
     """24 is the head, which another number of classes leaves out."""
     theirs = parts_of(FLAGS).net
-    named = {name: parameter.data() for name, parameter in weights.parameters(theirs).items()}
+    named = {name: parameter.data() for name, parameter in weights.named_parameters(theirs).items()}
     whole, headless = str(tmp_path / "whole.params"), str(tmp_path / "headless.params")
     mx.nd.save(whole, named)
     mx.nd.save(headless, {**named, "24.weight": mx.nd.zeros((9, 128)), "24.bias": mx.nd.zeros(9)})

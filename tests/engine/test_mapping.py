@@ -167,7 +167,7 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     """10 of 24 samples as 4 + 4 + 2, mixed and smoothed: the gradient against numpy, and not a mean of means."""
     flags = "--mixup 0.4 --label-smoothing 0.2 --momentum 0 --weight-decay 0 --micro-batch 4"
     parts = parts_of(f"--model tests.engine.test_step_scale:linear --batch-size {SAMPLES} {flags}")
-    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer._params)
+    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
     flat, soft = [], []
     for batch in batches(10, 4, 0):
         mixed = parts.mix(batch.data, batch.label, 5, batch.request.position)

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.config.catalogue import LEFT_OUT_OPTIMIZERS, OPTIMIZERS
 from mxtrain.config.catalogue import optimizer as parse_optimizer
 from mxtrain.core.errors import UsageError
-from mxtrain.kvstore.store import open_trainer
+from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers
 from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm
 from mxtrain.runtime import mx
@@ -63,7 +63,7 @@ def gradients_at(step: int) -> list[Any]:
 
 def update(trainer: Any, gradients: list[Any], rate: float) -> None:
     """As a step does: gradients are sums over the batch times the loss scale."""
-    for parameter, gradient in zip(trainer._params, gradients):
+    for parameter, gradient in zip(trainer.parameters, gradients):
         for context, held in zip(parameter.list_ctx(), parameter.list_grad()):
             held[:] = mx.nd.array(gradient * BATCH / SCALE, ctx=context)
             parameter.data(context)._fresh_grad = True
@@ -71,7 +71,7 @@ def update(trainer: Any, gradients: list[Any], rate: float) -> None:
 
 
 def weights_on(trainer: Any, device: int) -> list[Any]:
-    return [parameter.list_data()[device].asnumpy() for parameter in trainer._params]
+    return [parameter.list_data()[device].asnumpy() for parameter in trainer.parameters]
 
 
 @pytest.mark.parametrize("spec", [*OPTIMIZERS, *NOT_THE_DEFAULTS])
@@ -116,7 +116,7 @@ def test_what_is_exempt_does_not_decay(name: str) -> None:
     ended = []
     for decay in ("0", "0.1"):
         trainer = trainer_of(optim_of(name, "--weight-decay", decay), devices=1)
-        exempt_from_decay(trainer._params)
+        exempt_from_decay(trainer.parameters)
         for step in range(3):
             update(trainer, gradients_at(step), 0.03)
         ended.append(weights_on(trainer, 0))

@@ -21,7 +21,7 @@ FAIL = "tests.support.user_failing:fail"
         ("--init", lambda: initializers.build(FAIL)),
         ("--loss", lambda: losses.build(FAIL, 0.0, 2)),
         ("--optimizer", lambda: optimizers.build(Optim(optimizer=FAIL))),
-        ("--schedule", lambda: schedules.of_run(Optim(schedule=FAIL), 10, 100)(0)),
+        ("--schedule", lambda: schedules.rate_function(Optim(schedule=FAIL), 10, 100)(0)),
     ],
 )
 def test_the_error_is_told_with_the_flag(flag: str, take_up: Callable[[], Any]) -> None:

@@ -156,10 +156,10 @@ def outcome(net: Any, is_compiled: bool) -> dict[str, Any]:
 
 def errors_in_bfloat16() -> dict[str, dict[str, float]]:
     """For each net, how far it is from itself in float32; run in a process of its own, which stays patched."""
-    prelu.mend()
+    prelu.patch()
     ways = [(name, is_compiled) for name in NETS for is_compiled in (False, True)]
     expected = [outcome(NETS[name](), is_compiled) for name, is_compiled in ways]
-    precision.enable("bf16")
+    precision.enable_amp("bf16")
     found: dict[str, dict[str, float]] = {}
     for (name, is_compiled), exact in zip(ways, expected):
         narrow = outcome(NETS[name](), is_compiled)
@@ -195,7 +195,7 @@ def test_every_operator_takes_one_type_in_float16() -> None:
     """There are no kernels on CPU, but types are settled without them: weights are float32, as in training."""
     code = (
         f"from mxtrain.runtime import mx; from mxtrain.optim import precision; from {__name__} import NETS\n"
-        "precision.enable('fp16')\n"
+        "precision.enable_amp('fp16')\n"
         "for name, build in NETS.items():\n"
         "    output = build()(mx.sym.var('data'))\n"
         "    types = output.infer_type(**{each: 'float32' for each in output.list_arguments()})\n"
@@ -210,7 +210,7 @@ def test_every_operator_takes_one_type_in_float16() -> None:
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
     """Against the difference quotient; MXNet's own is a quarter of it once compiled."""
-    prelu.mend()
+    prelu.patch()
     net = nn.HybridSequential()
     net.add(nn.Conv2D(8, 3, padding=1), nn.PReLU(), nn.BatchNorm(), nn.HybridLambda("exp"))
     gradient = outcome(net, is_compiled)["1.alpha"]
@@ -239,5 +239,5 @@ def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
     net = build_net.trained((path, saved), [mx.cpu()])
     np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
-    assert [precision.usable(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
-    assert [precision.usable(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]
+    assert [precision.usable_amp(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
+    assert [precision.usable_amp(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

@@ -24,7 +24,7 @@ def net_of(seed: int, num_classes: int = 4, name: str = "small_resnet") -> Any:
 
 
 def arrays(net: Any) -> dict[str, np.ndarray]:
-    return {name: p.list_data()[-1].asnumpy() for name, p in weights.parameters(net).items()}
+    return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(net).items()}
 
 
 def save_parameters(net: Any, folder: Path) -> Path:
@@ -45,13 +45,13 @@ def export(net: Any, folder: Path) -> Path:
 
 
 def save_inside_another(net: Any, folder: Path) -> Path:
-    named = {f"model.net.{name}": p.list_data()[0] for name, p in weights.parameters(net).items()}
+    named = {f"model.net.{name}": p.list_data()[0] for name, p in weights.named_parameters(net).items()}
     mx.nd.save(str(folder / "net.params"), named)
     return folder / "net.params"
 
 
 def save_half_precision(net: Any, folder: Path) -> Path:
-    named = {name: p.list_data()[0].astype("float16") for name, p in weights.parameters(net).items()}
+    named = {name: p.list_data()[0].astype("float16") for name, p in weights.named_parameters(net).items()}
     mx.nd.save(str(folder / "net.params"), named)
     return folder / "net.params"
 
@@ -89,13 +89,13 @@ def test_gluoncvs_files_fit(tmp_path: Path) -> None:
 
 def test_the_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     theirs, ours = net_of(seed=1, num_classes=9), net_of(seed=2)
-    named = {name: parameter.list_data()[0] for name, parameter in weights.parameters(theirs).items()}
+    named = {name: parameter.list_data()[0] for name, parameter in weights.named_parameters(theirs).items()}
     del named["0.weight"]
     named["old.weight"] = mx.nd.zeros(3)
     mx.nd.save(str(tmp_path / "net.params"), named)
     with caplog.at_level(logging.INFO):
         pretrained.load(ours, tmp_path / "net.params")
-    num_all = len(weights.parameters(ours))
+    num_all = len(weights.named_parameters(ours))
     said = [record.getMessage().split("net.params: ")[1] for record in caplog.records]
     assert said == [
         f"{num_all - 3} of {num_all} parameters taken",

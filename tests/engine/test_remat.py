@@ -59,7 +59,7 @@ def test_running_statistics_are_the_same_to_the_bit(flags: str) -> None:
     moved = running_statistics.parameters(plain.net)
     assert moved
     for name, value in arrays(plain).items():
-        if name.endswith(running_statistics.RUNNING):
+        if name.endswith(running_statistics.NAME_ENDINGS):
             np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
@@ -68,7 +68,7 @@ def test_two_runs_are_the_same_to_the_bit() -> None:
 
 
 def test_the_names_are_those_of_the_net() -> None:
-    plain, again = (weights.parameters(parts_of(flags).net) for flags in ("", "--remat"))
+    plain, again = (weights.named_parameters(parts_of(flags).net) for flags in ("", "--remat"))
     assert list(plain) == list(again)
 
 
@@ -103,7 +103,7 @@ def test_outside_of_training_it_is_the_net() -> None:
 
 def test_it_can_still_be_looked_into() -> None:
     parts = parts_of("--remat")
-    broken = weights.parameters(parts.net)["5.body.0.weight"]
+    broken = weights.named_parameters(parts.net)["5.body.0.weight"]
     broken.set_data(broken.data() * float("nan"))
     parts.net.hybridize(active=False)
     found = diagnose.origin(parts, batches(4, 4, seed=0)[0], 0, 1.0)

@@ -9,9 +9,9 @@ import pytest
 
 from mxtrain.config import Layout, Model, Optim, Run, server_checks
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.kvstore.store import open_trainer
+from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.models import SparseEmbedding
-from mxtrain.optim.gradients import GradientSum
+from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.runtime import mx
 
 IDS = [[0, 3, 3], [7, 1, 3], [9, 9, 2], [4, 0, 5]]
@@ -22,16 +22,16 @@ def trained(layer: Any, contexts: list[Any], optimizer: Any, scale: float = 1.0)
     layer.initialize(mx.init.Constant(0.5), ctx=contexts)
     trainer = open_trainer([layer.weight], optimizer, "local")
     for step in range(5):
-        gradients = GradientSum(trainer, contexts)
+        gradients = GradientAccumulator(trainer, contexts)
         for number, ids in enumerate(IDS if step < 4 else [[3, 3]]):
             context = contexts[number % len(contexts)]
-            gradients.before(context)
+            gradients.before_backward(context)
             with mx.autograd.record():
                 losses = layer(mx.nd.array(ids, ctx=context)) ** 3 * (number + 1) * scale
             losses.backward()
-        gradients.settle()
-        trainer.begin()
-        trainer.finish()
+        gradients.write_sums()
+        trainer.start_reduce()
+        trainer.finish_reduce()
         gradients.unscale(scale)
         trainer.apply(optimizer.lr, 1 / 7)
     for context in contexts[1:]:

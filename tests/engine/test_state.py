@@ -66,7 +66,7 @@ def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> N
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     parts = state.build(run, CLASSES)
-    parts.trainer._params[0].list_data()[0][:] = float("nan")
+    parts.trainer.parameters[0].list_data()[0][:] = float("nan")
     with pytest.raises(Diverged, match="--lr"):
         save(run, parts, state.Progress(1, precision.LossScale(), None))
     assert not (tmp_path / "checkpoints").exists()
@@ -139,15 +139,15 @@ def test_a_shared_parameter_is_one() -> None:
     net = mx.gluon.nn.HybridSequential()
     first = mx.gluon.nn.Dense(4, in_units=4)
     net.add(first, mx.gluon.nn.Dense(4, in_units=4, params=first.params))
-    assert len(weights.parameters(net)) == 2
+    assert len(weights.named_parameters(net)) == 2
 
 
 def test_the_loss_scale_as_a_value() -> None:
     scale = precision.LossScale(scale=4.0, dynamic=True, growth_interval=2)
-    assert scale.after(False).scale == 2.0
-    assert scale.after(True).scale == 4.0
-    assert scale.after(True).after(True).scale == 8.0
-    assert scale.after(True).after(False).after(True).scale == 2.0, "an overflow starts the count anew"
+    assert scale.updated(False).scale == 2.0
+    assert scale.updated(True).scale == 4.0
+    assert scale.updated(True).after(True).scale == 8.0
+    assert scale.updated(True).after(False).after(True).scale == 2.0, "an overflow starts the count anew"
     floor = precision.LossScale(scale=1.0, dynamic=True)
     assert floor.after(False).scale == 1.0
     assert precision.LossScale(scale=3.0).after(False).scale == 3.0, "a fixed scale stays"

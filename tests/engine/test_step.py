@@ -27,7 +27,7 @@ def test_devices_do_not_move_the_curve(optimizer: str) -> None:
 def test_devices_hold_the_same_weights_and_statistics() -> None:
     parts = parts_of(FLAGS + "--devices cpu:0,1,2")
     train(parts, 3)
-    for parameter in weights.parameters(parts.net).values():
+    for parameter in weights.named_parameters(parts.net).values():
         first, *others = [array.asnumpy() for array in parameter.list_data()]
         for other in others:
             np.testing.assert_array_equal(first, other)
@@ -46,7 +46,7 @@ def test_running_statistics_move_once_a_step() -> None:
     """Four micro-batches leave the mean of what each alone would have left."""
     parts = parts_of(FLAGS)
     name, statistic = next(
-        (n, p) for n, p in weights.parameters(parts.net).items() if n.endswith("running_mean")
+        (n, p) for n, p in weights.named_parameters(parts.net).items() if n.endswith("running_mean")
     )
     start = statistic.data().asnumpy()
     ended = []
@@ -79,7 +79,7 @@ def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
     before, num_samples = arrays(parts), 16
     train(parts, 1, int(flags.split("--micro-batch ")[1]) if "--micro-batch" in flags else 4, num_samples)
     for name, value in arrays(parts).items():
-        if name.endswith(running_statistics.RUNNING):
+        if name.endswith(running_statistics.NAME_ENDINGS):
             assert not np.array_equal(value, before[name]), name
     if "--freeze" not in flags:  # the first norm sees the pictures themselves
         pictures = batches(num_samples, num_samples, seed=0)[0].data

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models import weights
-from mxtrain.optim import precision
+from mxtrain.optim import optimizer_state, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.engine.test_mapping import AMP, again_in_bfloat16
@@ -52,7 +51,10 @@ def everything(parts: state.Parts) -> dict[str, np.ndarray]:
     found = dict(arrays(parts))
     for index, value in parts.trainer._updaters[0].states.items():
         found.update(
-            {f"state {index}.{place}": each.asnumpy() for place, each in enumerate(weights.flat(value))}
+            {
+                f"state {index}.{place}": each.asnumpy()
+                for place, each in enumerate(optimizer_state.state_arrays(value))
+            }
         )
     if parts.ema is not None:
         found.update({f"average {name}": value.asnumpy() for name, value in parts.ema.averages.items()})
@@ -154,7 +156,7 @@ def test_bad_steps_are_counted_in_a_row() -> None:
 
     def after(progress: state.Progress, *applied: bool) -> state.Progress:
         for each in applied:
-            outcome = SimpleNamespace(applied=each, scale=progress.scale.after(each))
+            outcome = SimpleNamespace(applied=each, scale=progress.scale.updated(each))
             progress = progress.after(outcome)
         return progress
 
@@ -177,7 +179,7 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     """The mean gradient over 10 samples as 4 + 4 + 2, clipped after it is unscaled, moves the weights at rate 0.05."""
     flags = f"--batch-size 10 --micro-batch 4 --model {__name__}:linear --momentum 0 --weight-decay 0 "
     parts = parts_of(flags + f"--devices {devices} {clip}")
-    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer._params)
+    weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
     data, label = (
         np.concatenate([getattr(batch, part) for batch in batches(10, 4, 3)]) for part in ("data", "label")
     )
@@ -195,14 +197,14 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     elif kind == "--clip-value":
         assert max(abs(gradient).max() for gradient in gradients) > limit
         gradients = [np.clip(gradient, -limit, limit) for gradient in gradients]
-    for parameter, before, gradient in zip(parts.trainer._params, (weight, bias), gradients):
+    for parameter, before, gradient in zip(parts.trainer.parameters, (weight, bias), gradients):
         for array in parameter.list_data():
             np.testing.assert_allclose(array.asnumpy(), before - 0.05 * gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_the_norm_of_many_numbers() -> None:
     """Adding up squares one by one in float32 would stop at 2**24."""
-    assert precision.norm([mx.nd.ones((5000, 8000)), mx.nd.ones((3,))]) == pytest.approx(
+    assert precision.l2_norm([mx.nd.ones((5000, 8000)), mx.nd.ones((3,))]) == pytest.approx(
         40_000_003**0.5, rel=1e-6
     )
     assert not precision.all_finite([mx.nd.ones(3), mx.nd.array([1, np.nan])])
@@ -220,4 +222,4 @@ def test_the_norm_of_many_numbers() -> None:
     ],
 )
 def test_what_the_flag_means(amp: str, wanted: str, expected: Scale) -> None:
-    assert precision.loss_scale(amp, wanted) == expected
+    assert precision.initial_loss_scale(amp, wanted) == expected

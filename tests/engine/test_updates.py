@@ -11,11 +11,11 @@ import pytest
 from mxtrain.config import Optim
 from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.kvstore import unpickle
-from mxtrain.kvstore.commands import Assign, SetRate, Update
+from mxtrain.kvstore.commands import ApplyUpdates, Assign, SetLearningRate
 from mxtrain.kvstore.server import known_classes
-from mxtrain.kvstore.updates import CLOCK, Updates
-from mxtrain.models.weights import flat
+from mxtrain.kvstore.server_updater import CLOCK, ServerUpdater
 from mxtrain.optim import optimizers
+from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
 
 STRIDE = 4
@@ -39,18 +39,18 @@ class Store:
     """Keys and their arrays, as ps-lite keeps them on a server."""
 
     def __init__(self, optimizer: Any):
-        self.updates = Updates(optimizer)
+        self.updates = ServerUpdater(optimizer)
         self.arrays: dict[int, Any] = {}
 
     def assign(self, arrays: dict[int, Any], num_updates: int) -> None:
-        self.updates.obey(Assign(STRIDE))
+        self.updates.execute(Assign(STRIDE))
         for key, array in arrays.items():
             self.updates(key, array, self.arrays.setdefault(key, mx.nd.zeros(array.shape, dtype=array.dtype)))
-        self.updates.obey(Update(num_updates))
+        self.updates.execute(ApplyUpdates(num_updates))
 
     def train(self, first: int, last: int) -> None:
         for step in range(first, last):
-            self.updates.obey(SetRate(0.05 / (1 + step)))
+            self.updates.execute(SetLearningRate(0.05 / (1 + step)))
             for key in KEYS:
                 self.updates(key, gradient(step, key), self.arrays[key])
 
@@ -60,7 +60,7 @@ class Store:
 
 def beginning(optimizer: Any) -> dict[int, Any]:
     weights = {key: mx.nd.array(np.linspace(-1, 1, 6)) * key for key in KEYS}
-    states = {key: flat(optimizer.create_state(key, weight)) for key, weight in weights.items()}
+    states = {key: state_arrays(optimizer.create_state(key, weight)) for key, weight in weights.items()}
     places = {key + STRIDE * (place + 1): array for key in KEYS for place, array in enumerate(states[key])}
     return {CLOCK: mx.nd.zeros(3, dtype="float64"), **weights, **places}
 
@@ -90,7 +90,7 @@ def test_a_server_updates_as_a_worker_would_and_goes_on_from_what_was_pulled(nam
         assert (whole.arrays[key].asnumpy() == weights[key].asnumpy()).all()
     for key, array in whole.kept().items():
         assert (later.arrays[key].asnumpy() == array).all(), key
-    assert len(start) == 1 + len(KEYS) * (1 + len(flat(plain.states[1]))), "a state was not kept"
+    assert len(start) == 1 + len(KEYS) * (1 + len(state_arrays(plain.states[1]))), "a state was not kept"
 
 
 def test_the_clock_knows_how_many_updates_came_between() -> None:
@@ -104,6 +104,6 @@ def test_the_clock_knows_how_many_updates_came_between() -> None:
 
 
 def test_stock_workers_are_served_as_by_a_stock_server() -> None:
-    updates, weight = Updates(mx.optimizer.SGD(learning_rate=0.5)), mx.nd.ones(4)
+    updates, weight = ServerUpdater(mx.optimizer.SGD(learning_rate=0.5)), mx.nd.ones(4)
     updates(0, mx.nd.ones(4), weight)
     assert weight.asnumpy().tolist() == [0.5] * 4

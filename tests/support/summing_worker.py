@@ -43,13 +43,13 @@ def sums_are_exact(kv: Any, steps: int) -> None:
     assert sum(piece.array == 3 for bucket in buckets.buckets for piece in bucket.pieces) == 5
     elsewhere = arrays_of(kv.rank, step=0, context=mx.cpu(1))
     for step in range(steps):
-        gradients = buckets.homes if step % 2 else elsewhere
+        gradients = buckets.views if step % 2 else elsewhere
         if random.random() < 0.2:
             time.sleep(0.02 * random.random())  # workers are not in step with each other
         for gradient, value in zip(gradients, values(kv.rank, step)):
             gradient[:] = value
-        buckets.begin(gradients)
-        buckets.finish(gradients)
+        buckets.start_allreduce(gradients)
+        buckets.finish_allreduce(gradients)
         of_workers = [values(worker, step) for worker in range(kv.num_workers)]
         for number, (gradient, parts) in enumerate(zip(gradients, zip(*of_workers))):
             assert (gradient.asnumpy() == sum(parts)).all(), f"step {step}, array {number}"
@@ -66,8 +66,8 @@ def sums_travel_while_others_are_computed(kv: Any) -> None:
     slow = square
     for _ in range(100):
         slow = mx.nd.dot(slow, square)
-    buckets.begin([slow, at_once])
-    buckets.finish([slow, at_once])
+    buckets.start_allreduce([slow, at_once])
+    buckets.finish_allreduce([slow, at_once])
     begun = time.monotonic() - started
     at_once.wait_to_read()
     arrived = time.monotonic() - started
@@ -88,17 +88,17 @@ def compressed_sums_are_those_of_the_model(kv: Any) -> None:
         for gradient, value in zip(gradients, values(kv.rank, step)):
             gradient[:] = value / 1000
         if step == 12:  # as at a checkpoint: what is left over is dropped
-            buckets.forget()
+            buckets.drop_residuals()
             left = [[np.zeros(shape, np.float32) for shape in SHAPES] for _ in range(kv.num_workers)]
         broken = {5: np.nan, 7: np.inf}.get(step)
         if broken and kv.rank == 0:
             gradients[3][4321] = broken
-        buckets.begin(gradients)
-        buckets.finish(gradients)
+        buckets.start_allreduce(gradients)
+        buckets.finish_allreduce(gradients)
         sums = [gradient.asnumpy() for gradient in gradients]
         if broken:
             assert not all(np.isfinite(total).all() for total in sums), f"step {step}"
-            buckets.undo()
+            buckets.restore_residuals()
         else:
             expected = model(left, step)
             assert all((total == right).all() for total, right in zip(sums, expected)), f"step {step}"
@@ -125,8 +125,8 @@ def fewer_bytes_travel_both_ways_when_compressed(kv: Any) -> None:
         mx.nd.waitall()
         before = wire.num_bytes()
         for _ in range(3):
-            buckets.begin([array])
-            buckets.finish([array])
+            buckets.start_allreduce([array])
+            buckets.finish_allreduce([array])
             mx.nd.waitall()
         travelled[name] = [after - start for after, start in zip(wire.num_bytes(), before)]
     exact = 3 * 4 * array.size

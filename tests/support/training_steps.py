@@ -56,7 +56,7 @@ def train(parts: state.Parts, num_steps: int, micro_batch: int = 4, num_samples:
 
 
 def arrays(parts: state.Parts) -> dict[str, np.ndarray]:
-    return {name: p.list_data()[-1].asnumpy() for name, p in weights.parameters(parts.net).items()}
+    return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(parts.net).items()}
 
 
 def run_of(out: Path, *flags: str) -> config.Run:

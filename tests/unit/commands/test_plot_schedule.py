@@ -75,12 +75,12 @@ def test_the_longest_run_is_drawn_as_fast(tmp_path: Path) -> None:
 )
 def test_the_steps_that_are_drawn(num_steps: int, num_warmup_steps: int) -> None:
     optim = config.parse(["--warmup-epochs", str(num_warmup_steps)]).optim
-    steps = schedules.telling_steps(optim, 1, num_steps)
+    steps = schedules.plotted_steps(optim, 1, num_steps)
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == num_steps - 1
-    assert len(steps) <= 4 * schedules.MOST_PARTS
+    assert len(steps) <= 4 * schedules.MAX_PLOTTED_PARTS
     widest = max(np.diff([-1, *steps]))
-    assert widest <= num_steps / schedules.MOST_PARTS + 1
-    if num_steps <= schedules.MOST_PARTS:
+    assert widest <= num_steps / schedules.MAX_PLOTTED_PARTS + 1
+    if num_steps <= schedules.MAX_PLOTTED_PARTS:
         assert steps == list(range(num_steps))
     bend = {step for step in (num_warmup_steps - 1, num_warmup_steps) if 0 <= step < num_steps}
     assert bend <= set(steps), "where the warm-up ends"

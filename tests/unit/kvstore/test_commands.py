@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mxtrain.kvstore import commands
-from mxtrain.kvstore.commands import Assign, Command, SetRate, Update
+from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningRate
 
 
-@pytest.mark.parametrize("command", [SetRate(1e-7), SetRate(0), Assign(2), Update(0), Update(2**40)])
+@pytest.mark.parametrize(
+    "command", [SetLearningRate(1e-7), SetLearningRate(0), Assign(2), ApplyUpdates(0), ApplyUpdates(2**40)]
+)
 def test_a_command_survives_its_journey(command: Command) -> None:
     text = commands.text(command)
     assert text.startswith("{"), "by this a server tells it from an optimizer's pickle"
@@ -18,11 +20,22 @@ def test_a_command_survives_its_journey(command: Command) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        *('{"set_rate": {"learning_rate": NaN}}', '{"set_rate": {"learning_rate": 1e999}}'),
-        *('{"set_rate": {"learning_rate": -1}}', '{"set_rate": {"learning_rate": true}}'),
-        *('{"set_rate": {"learning_rate": "1"}}', '{"set_rate": {}}', '{"set_rate": {"rate": 1}}'),
-        *('{"set_rate": 1}', '{"set_rate": {"learning_rate": 1}, "update": {"num_updates": 1}}'),
-        *('{"assign": {"stride": 0}}', '{"assign": {"stride": 2.5}}', '{"update": {"num_updates": -1}}'),
+        *('{"set_learning_rate": {"learning_rate": NaN}}', '{"set_learning_rate": {"learning_rate": 1e999}}'),
+        *('{"set_learning_rate": {"learning_rate": -1}}', '{"set_learning_rate": {"learning_rate": true}}'),
+        *(
+            '{"set_learning_rate": {"learning_rate": "1"}}',
+            '{"set_learning_rate": {}}',
+            '{"set_learning_rate": {"rate": 1}}',
+        ),
+        *(
+            '{"set_learning_rate": 1}',
+            '{"set_learning_rate": {"learning_rate": 1}, "apply_updates": {"num_updates": 1}}',
+        ),
+        *(
+            '{"assign": {"stride": 0}}',
+            '{"assign": {"stride": 2.5}}',
+            '{"apply_updates": {"num_updates": -1}}',
+        ),
         *(
             "{}",
             "{",

@@ -14,7 +14,7 @@ def ended_after(scores: list[float], patience: int, stops: bool = False) -> int 
     """At which evaluation a run ends; with stops it goes through a checkpoint's JSON after each."""
     best = None
     for number, score in enumerate(scores, start=1):
-        best = early_stop.after(best, score, step=10 * number)
+        best = early_stop.updated(best, score, step=10 * number)
         if stops:
             best = Best(*json.loads(json.dumps(best)))
         if early_stop.is_over(best, patience):
@@ -45,5 +45,5 @@ def test_before_the_first_evaluation_nothing_is_over() -> None:
 def test_the_best_is_remembered() -> None:
     best = None
     for step, score in enumerate([0.1, 0.7, 0.3]):
-        best = early_stop.after(best, score, step)
+        best = early_stop.updated(best, score, step)
     assert best == Best(0.7, step=1, evaluations_since=1)

@@ -45,14 +45,14 @@ def optim_of(spec: str, *flags: str) -> config.Optim:
 
 
 def rates(spec: str, steps_per_epoch: float, num_steps: int, *flags: str) -> list[float]:
-    rate_of = schedules.of_run(optim_of(spec, *flags), steps_per_epoch, num_steps)
+    rate_of = schedules.rate_function(optim_of(spec, *flags), steps_per_epoch, num_steps)
     return [rate_of(step) for step in range(num_steps)]
 
 
 def end(spec: str, epochs: float) -> float:
     """What the rate goes to: that of the step after the last, from which on it would stay."""
     name, numbers = catalogue.schedule(optim_of(spec))
-    return schedules.FUNCTIONS[name](schedules.Moment(1.0, epochs, epochs), **numbers)
+    return schedules.FUNCTIONS[name](schedules.SchedulePoint(1.0, epochs, epochs), **numbers)
 
 
 def test_every_function_has_its_numbers_and_an_example() -> None:
@@ -212,18 +212,18 @@ def test_known_values() -> None:
 
 
 def test_the_linear_rule() -> None:
-    assert schedules.peak(optim_of("cosine")) == 1.0
+    assert schedules.peak_rate(optim_of("cosine")) == 1.0
     optim = optim_of("cosine", "--batch-size", "1024", "--lr-base-batch", "256", "--warmup-epochs", "2")
-    assert schedules.peak(optim) == 4.0
-    assert schedules.of_run(optim, 10, 100)(20) == 4.0
-    line = schedules.describe(optim, 10, 100)
+    assert schedules.peak_rate(optim) == 4.0
+    assert schedules.rate_function(optim, 10, 100)(20) == 4.0
+    line = schedules.summary(optim, 10, 100)
     assert "peak 4 (--lr 1 x 1024 / 256)" in line and "20 steps of warm-up" in line
 
 
 def test_the_length_of_a_run() -> None:
-    assert schedules.length(optim_of("cosine", "--batch-size", "10", "--epochs", "3"), 95) == (10, 30)
+    assert schedules.run_length(optim_of("cosine", "--batch-size", "10", "--epochs", "3"), 95) == (10, 30)
     optim = optim_of("cosine", "--batch-size", "10", "--epochs", "3", "--max-steps", "25")
-    assert schedules.length(optim, 95) == (10, 25)
+    assert schedules.run_length(optim, 95) == (10, 25)
 
 
 def test_a_path_stands_in_for_a_name() -> None:
@@ -244,7 +244,7 @@ def beyond(progress: float) -> float:
     ],
 )
 def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> None:
-    rate_of = schedules.of_run(optim_of(own), 1, 100)
+    rate_of = schedules.rate_function(optim_of(own), 1, 100)
     with pytest.raises(UsageError, match=rf"--schedule {own}: gave .*{gave}.* at 0.5"):
         rate_of(50)
 
@@ -269,19 +269,21 @@ def test_what_cannot_be_followed_is_refused(spec: str, complaint: str) -> None:
 
 
 def test_a_rate_that_mxnet_could_not_read_is_none() -> None:
-    rate_of = schedules.of_run(optim_of("exp:factor=0.1"), 1, 90)
+    rate_of = schedules.rate_function(optim_of("exp:factor=0.1"), 1, 90)
     assert rate_of(20) == pytest.approx(1e-20 * rate_of(0))
     assert [rate_of(step) for step in (40, 60, 89)] == [0.0] * 3
 
 
 def test_a_run_that_is_over_names_the_flag_that_ends_it() -> None:
     optim = config.Optim(epochs=3)
-    assert "12 steps are done, and --epochs 3 (12 steps) allows" in schedules.nothing_left(optim, 4, 12)
-    assert "12 steps are done, and --epochs 2 (8 steps) allows" in schedules.nothing_left(
+    assert "12 steps are done, and --epochs 3 (12 steps) allows" in schedules.nothing_left_message(
+        optim, 4, 12
+    )
+    assert "12 steps are done, and --epochs 2 (8 steps) allows" in schedules.nothing_left_message(
         dataclasses.replace(optim, epochs=2), 4, 12
     )
     for most in (5, 11):
-        said = schedules.nothing_left(dataclasses.replace(optim, max_steps=most), 4, 12)
+        said = schedules.nothing_left_message(dataclasses.replace(optim, max_steps=most), 4, 12)
         assert f"12 steps are done, and --max-steps {most} allows" in said and "--epochs" not in said
 
 

@@ -1,0 +1,138 @@
+"""The trainer that updates on the workers: stores `local`, `device` and `dist_sync`.
+
+Owns how gluon's Trainer works with the buckets of a cluster. Gradients are summed over devices, then over workers, and
+every worker applies the same update; so clipping, loss scaling and short batches need nothing special. Does not own
+the layout of buckets (`buckets.py`) or the optimizer's arithmetic (`optim`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from mxtrain.core.params_file import Arrays
+from mxtrain.kvstore.buckets import Buckets
+from mxtrain.kvstore.store import open_store
+from mxtrain.optim import optimizer_state, precision
+from mxtrain.runtime import mx
+
+
+class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
+    """gluon's Trainer with a reduction that continues from this worker's devices to the other workers.
+
+    Without buckets there are no other workers.
+    """
+
+    staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
+
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        optimizer: Any,
+        kvstore: str,
+        gradient_buckets: Buckets | None = None,
+        statistics_buckets: Buckets | None = None,
+    ):
+        super().__init__(list(parameters), optimizer, kvstore=kvstore, update_on_kvstore=False)
+        self.gradient_buckets, self.statistics_buckets = gradient_buckets, statistics_buckets
+
+    @property
+    def parameters(self) -> Sequence[Any]:
+        found: list[Any] = self._params
+        return found
+
+    def start_reduce(self) -> None:
+        super()._allreduce_grads()
+        if self.gradient_buckets is not None:
+            self.gradient_buckets.start_allreduce([first for first, *_ in self._gradients()])
+
+    def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
+        if self.gradient_buckets is None:
+            return
+        gradients = self._gradients()
+        if statistics and self.statistics_buckets is not None:
+            self.statistics_buckets.start_allreduce(statistics)
+            self.statistics_buckets.finish_allreduce(statistics)
+        self.gradient_buckets.finish_allreduce([first for first, *_ in gradients])
+        for first, *others in gradients:
+            for other in others:
+                first.copyto(other)
+
+    def gradient_norm(self, gradients: Sequence[Any]) -> float:
+        """Return the norm of the sums, which are the same on all workers."""
+        return precision.l2_norm(gradients)
+
+    def apply(self, rate: float, factor: float) -> None:
+        self.set_learning_rate(rate)
+        self._scale = factor
+        self.update(1)
+
+    def skip_update(self) -> None:
+        if self.gradient_buckets is not None:
+            self.gradient_buckets.restore_residuals()
+
+    def synchronize(self) -> None:
+        """Do nothing: all workers have made the same updates."""
+
+    def drop_residuals(self) -> None:
+        if self.gradient_buckets is not None:
+            self.gradient_buckets.drop_residuals()
+
+    def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
+        return optimizer_state.of_trainer(self), optimizer_state.update_counts(self)
+
+    def load_optimizer_state(self, path: str, counts: dict[str, int]) -> None:
+        optimizer_state.load(self, path, counts)
+
+    def _gradients(self) -> list[list[Any]]:
+        """Return each trained parameter's gradients, one for each device."""
+        return [parameter.list_grad() for parameter in self._params if parameter.grad_req != "null"]
+
+    def _allreduce_grads(self) -> None:
+        self.start_reduce()
+        self.finish_reduce()
+
+
+def open_local(
+    parameters: Sequence[Any], optimizer: Any, kvstore: str, statistics: Sequence[Any], threshold: float
+) -> LocalTrainer:
+    """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
+    buckets = _open_buckets(kvstore, parameters, statistics, threshold) if "dist" in kvstore else (None, None)
+    trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *buckets)
+    trainer._init_kvstore()
+    trainer._init_params()
+    mx.nd.waitall()
+    return trainer
+
+
+def _device_store(kvstore: str) -> str:
+    """Return the store that sums over one worker's devices: `local` on the host, `device` on the devices."""
+    return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
+
+
+def _open_buckets(
+    kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any], threshold: float
+) -> tuple[Buckets, Buckets | None]:
+    """Return buckets for gradients and for statistics, after the first worker's values were sent to all."""
+    kv = open_store(kvstore)
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    gradients = _broadcast(kv, trained, "gradients", threshold)
+    for parameter, view in zip(trained, gradients.views):
+        _compute_gradient_in(view, parameter)
+    return gradients, _broadcast(kv, statistics, "statistics") if statistics else None
+
+
+def _broadcast(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:
+    """Return buckets for arrays like the parameters, which then hold the first worker's values everywhere."""
+    arrays = [parameter.list_data()[0] for parameter in parameters]
+    shapes, context = [array.shape for array in arrays], arrays[0].context if arrays else None
+    buckets = Buckets(kv, shapes, threshold=threshold, name=name, context=context)
+    buckets.broadcast(arrays)
+    for parameter, array in zip(parameters, arrays):
+        parameter.set_data(array)
+    return buckets
+
+
+def _compute_gradient_in(view: Any, parameter: Any) -> None:
+    """Make autograd write the parameter's gradient on its first device into `view`, a bucket's memory."""
+    parameter._grad[0] = view
+    mx.autograd.mark_variables(parameter.list_data(), parameter.list_grad(), parameter.grad_req)

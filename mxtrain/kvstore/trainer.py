@@ -1,0 +1,89 @@
+"""The seam between a training step and the store behind it.
+
+Owns the interface of a trainer and the choice of one. `local_trainer.py` updates on the workers, `remote_trainer.py`
+on the servers; how a step uses a trainer is `train/step.py`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Sequence
+
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config.names import is_async
+from mxtrain.core.params_file import Arrays
+from mxtrain.kvstore import local_trainer
+from mxtrain.kvstore.remote_trainer import RemoteTrainer
+from mxtrain.models import sparse_rows
+
+
+class StepTrainer(Protocol):
+    """An optimizer and the store through which gradients or weights travel, as a step uses them.
+
+    A step calls `start_reduce`, `finish_reduce`, then `gradient_norm`, then either `apply` or `skip_update`. All
+    workers of the step make the same calls in the same order.
+    """
+
+    @property
+    def parameters(self) -> Sequence[Any]:
+        """All parameters of the net, those that do not train too."""
+        ...
+
+    @property
+    def staleness(self) -> int | None:
+        """Updates by others since the weights of the last gradients were pulled; None where workers wait."""
+        ...
+
+    def start_reduce(self) -> None:
+        """Start summing the gradients over devices and workers; does not wait for the backward pass to end."""
+        ...
+
+    def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
+        """Replace `statistics`, and gradients that are summed on the workers, by their sums over the step's workers."""
+        ...
+
+    def gradient_norm(self, gradients: Sequence[Any]) -> float:
+        """Return the L2 norm that all workers judge the step by; `gradients` are those of the first device."""
+        ...
+
+    def apply(self, rate: float, factor: float) -> None:
+        """Update the weights with the learning rate `rate` and the gradients times `factor`."""
+        ...
+
+    def skip_update(self) -> None:
+        """Leave the step's gradients unused, and their compression residuals as before the step."""
+        ...
+
+    def synchronize(self) -> None:
+        """Bring this worker to the same weights and optimizer state as all others; every worker calls it."""
+        ...
+
+    def drop_residuals(self) -> None:
+        """Drop what gradient compression has held back for later steps, because no checkpoint holds it."""
+        ...
+
+    def optimizer_state(self) -> tuple[Arrays, dict[str, int]]:
+        """Return the optimizer's arrays, and how often each parameter has been updated, as of `synchronize`."""
+        ...
+
+    def load_optimizer_state(self, path: str, counts: dict[str, int]) -> None:
+        """Restore what `optimizer_state` returned: the arrays from the file `path`, and the update counts."""
+        ...
+
+
+def open_trainer(
+    parameters: Sequence[Any],
+    optimizer: Any,
+    kvstore: str,
+    statistics: Sequence[Any] = (),
+    threshold: float = 0.0,
+    group: WorkerGroup = SINGLE_WORKER,
+) -> StepTrainer:
+    """Return a trainer of `parameters` whose store is connected and whose replicas, on all workers, are equal.
+
+    The stock gluon Trainer does both within its first step, after the first forward pass has used weights that the
+    store then replaces; over several processes that races with the first gradients, which may be taken for weights.
+    `statistics` are the parameters that workers sum besides the gradients; a `threshold` compresses the gradients.
+    """
+    if is_async(kvstore) or ("dist" in kvstore and any(map(sparse_rows.is_table, parameters))):
+        return RemoteTrainer(parameters, optimizer, kvstore, group)
+    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, threshold)

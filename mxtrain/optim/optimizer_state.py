@@ -1,0 +1,85 @@
+"""An optimizer's state as named arrays and numbers, and back.
+
+Owns the names under which a checkpoint keeps it: `INDEX.PLACE` for an array, where INDEX is the parameter's position in
+its trainer; so checkpoints need no pickle. Does not own the file (`checkpoint/directory.py`), or state on servers
+(`kvstore/server_client.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxtrain.core.params_file import Arrays
+from mxtrain.runtime import mx
+
+# Attributes that a step sets anyway, or that the update counts stand for.
+RESTORED_OTHERWISE = ("lr", "rescale_grad", "num_update")
+
+
+class ExtraOptimizerState:
+    """Numbers that an optimizer changes in attributes of its own, besides its arrays, such as Nadam's `m_schedule`."""
+
+    def __init__(self, optimizer: Any):
+        self._optimizer, self._initial = optimizer, _numbers(optimizer)
+
+    def changed(self) -> dict[str, float]:
+        """Return the attributes that have changed since the start; others may be flags, which a resume may change."""
+        now = _numbers(self._optimizer)
+        return {name: number for name, number in now.items() if number != self._initial.get(name)}
+
+    def restore(self, numbers: dict[str, float]) -> None:
+        """Set the attributes that `changed` returned."""
+        vars(self._optimizer).update(numbers)
+
+
+def _numbers(optimizer: Any) -> dict[str, float]:
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (bool, int, float)) and name not in RESTORED_OTHERWISE
+    }
+
+
+def of_trainer(trainer: Any) -> Arrays:
+    """Return a copy of every state array of a gluon Trainer's first device; all devices hold the same."""
+    return {
+        f"{index}.{place}": array.asnumpy()
+        for index, state in trainer._updaters[0].states.items()
+        for place, array in enumerate(state_arrays(state))
+    }
+
+
+def load(trainer: Any, path: str, counts: dict[str, int]) -> None:
+    """Give a gluon Trainer the arrays of the file `path`, on every device, and the `counts` of `update_counts`."""
+    arrays = mx.nd.load(path)
+    optimizer = trainer._optimizer
+    for device, updater in enumerate(trainer._updaters):
+        for index, parameter in enumerate(trainer._params):
+            if str(index) not in counts:
+                continue
+            weight = parameter.list_data()[device]
+            state = optimizer.create_state_multi_precision(index, weight)
+            for place, array in enumerate(state_arrays(state)):
+                array[:] = arrays[f"{index}.{place}"].as_in_context(array.context)
+            updater.states[index] = state
+            updater.states_synced[index] = True
+    restored = {int(index): count for index, count in counts.items()}
+    for context in {weight.context.device_id for weight in trainer._params[0].list_data()}:
+        optimizer._all_index_update_counts[context] = dict(restored)
+    optimizer.num_update = max(restored.values(), default=0)
+
+
+def update_counts(trainer: Any) -> dict[str, int]:
+    """Return how often each parameter has been updated, which Adam's bias correction depends on."""
+    device = trainer._params[0].list_data()[0].context.device_id
+    trainer._optimizer._set_current_context(device)
+    return {str(index): count for index, count in trainer._optimizer._index_update_count.items()}
+
+
+def state_arrays(state: Any) -> list[Any]:
+    """Return the arrays inside one parameter's state, which is None, an array, or nested tuples of those."""
+    if state is None:
+        return []
+    if isinstance(state, (list, tuple)):
+        return [array for part in state for array in state_arrays(part)]
+    return [state]
