@@ -60,7 +60,7 @@ def command(argv: Sequence[str] | None) -> None:
     if run.layout.kvstore in names.DIST_STORES and cluster is None:
         from mxtrain.launch import local
 
-        raise SystemExit(local.run(run, sys.argv[1:] if argv is None else argv))
+        raise SystemExit(local.launch(run, sys.argv[1:] if argv is None else argv))
     if cluster is not None:
         run = cluster.place(run)
     if cluster is None or cluster.role == "worker":

@@ -27,7 +27,7 @@ from benchmarks.comm.measure import Taken, slowest
 from benchmarks.comm.processes import Process, WorkerGroup
 from benchmarks.loader import environments
 from mxtrain.cluster import unix_sockets
-from mxtrain.launch.plan import KEEP_MEMORY
+from mxtrain.launch.plan import MALLOC_ENVIRONMENT
 
 OURS, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
     "mxtrain",
@@ -86,9 +86,9 @@ def _sockets() -> WorkerGroup:
 
 
 SIDES: dict[str, Callable[[Path], WorkerGroup]] = {
-    OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **KEEP_MEMORY),
-    OVER_TCP: lambda _: _mxnet("ours", **KEEP_MEMORY),
-    CODED: lambda _: _mxnet("2bit", **KEEP_MEMORY),
+    OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
+    OVER_TCP: lambda _: _mxnet("ours", **MALLOC_ENVIRONMENT),
+    CODED: lambda _: _mxnet("2bit", **MALLOC_ENVIRONMENT),
     STOCK: lambda _: _mxnet("stock"),
     GLOO: _gloo,
     LIMIT: lambda _: _sockets(),

@@ -1,1 +1,1 @@
-"""From a job to its processes, and back up when they fall. Nothing here loads mxnet."""
+"""From a job to its processes, over one host or several, and their restarts. Nothing here loads mxnet."""

@@ -1,6 +1,6 @@
 """`launch/ps.sh`, `python -m mxtrain.launch`: one role of a job on this host, or a whole job on this machine.
 
-Parse, then late import, then one call: --help is there at once.
+Owns the command line. Parse, then late import, then one call: --help is there at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, Sequence
 
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError, one_line
-from mxtrain.launch.fit_flags import add_counts, counted, described
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
 
 if TYPE_CHECKING:
     from mxtrain.config import Run
@@ -29,7 +29,7 @@ PROGRAM = "launch/ps.sh"
 LOCAL = "local"
 ROLES = ("scheduler", "server", "worker")
 SCRIPTS = ("ssh", "slurm", "k8s")
-ACROSS_HOSTS = (*SCRIPTS, "srun", "reach", "share")
+ACROSS_HOSTS = (*SCRIPTS, "srun", "host-proxy", "host-agent")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,11 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command(words: list[str]) -> NoReturn:
+    """Run the command that `words` describe; what follows -- are the flags of fit."""
     cut = words.index("--") if "--" in words else len(words)
+    flags = tuple(words[cut + 1 :])
     if words[:1] and words[0] in ACROSS_HOSTS:
-        raise SystemExit(across_hosts(words[0], words[1:cut], tuple(words[cut + 1 :])))
-    given, flags = parser().parse_args(words[:cut]), tuple(words[cut + 1 :])
-    raise SystemExit(local(given, flags) if given.what == LOCAL else role(given, flags))
+        raise SystemExit(run_across_hosts(words[0], words[1:cut], flags))
+    asked = parser().parse_args(words[:cut])
+    raise SystemExit(run_local(asked, flags) if asked.what == LOCAL else run_role(asked, flags))
 
 
 def parser() -> Parser:
@@ -60,61 +62,65 @@ def parser() -> Parser:
     )
     made.add_argument("what", choices=[*ROLES, LOCAL], metavar="scheduler|server|worker|local")
     made.add_argument("--root", help="where the scheduler listens: its ADDRESS:PORT, the same for every role")
-    add_counts(made)
+    add_count_arguments(made)
     made.add_argument(
-        "--index", type=int, help="this is worker or server number I; else the roll call numbers"
+        "--index", type=int, help="this is worker or server number I; else the rendezvous numbers"
     )
     return made
 
 
-def local(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
+def run_local(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
+    """Run a whole job on this machine."""
     from mxtrain.launch import local
 
-    if given.root is not None or given.index is not None:
+    if asked.root is not None or asked.index is not None:
         raise UsageError("local finds its own address and numbers; leave --root and --index out")
-    return local.run(*described(counted(given, flags), PROGRAM))
+    return local.launch(*parse_fit_flags(with_counts(asked, flags), PROGRAM))
 
 
-def role(given: argparse.Namespace, flags: tuple[str, ...]) -> int:
-    """Keep one process up until its job is done, at one address over all its lives."""
+def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
+    """Run one process and restart it until its job is done, at one address over all attempts."""
     import secrets
     from pathlib import Path
 
     from mxtrain.launch import plan
-    from mxtrain.launch.supervisor import policy, supervise
+    from mxtrain.launch.supervisor import restart_policy, supervise
 
-    run, flags = described(flags, PROGRAM)
-    cluster = placed(given, run)
-    name = named(given, cluster)
-    logs, slot = Path(run.output.out) / "logs", {} if given.index is None else {plan.NODE: name}
-    said = {plan.ROOT_FLAG: "--root"} if given.root else {}
-    job_id = secrets.token_hex(8)  # the scheduler's is the job's
+    run, flags = parse_fit_flags(flags, PROGRAM)
+    spec = job_spec(asked, run)
+    name = process_name(asked, spec)
+    logs = Path(run.output.out) / "logs"
+    constant = {plan.JOB_ID: secrets.token_hex(8)}  # the scheduler's is the job's
+    if asked.index is not None:
+        constant[plan.NODE] = name
+    if asked.root:
+        constant[plan.ROOT_FLAG] = "--root"
 
-    def group(num_restarts: int) -> list[plan.Process]:
-        # No generation: each host's supervisor counts for itself.
-        more = {**slot, **said, plan.JOB_ID: job_id, plan.RESTARTS: str(num_restarts)}
-        return [plan.role(cluster, name, plan.fit(flags), logs, **more)]
+    def processes(attempt: int) -> list[plan.ProcessSpec]:
+        # Restarts and no generation: each host's supervisor counts for itself.
+        environment = {**constant, plan.RESTARTS: str(attempt)}
+        return [plan.node_process(spec, name, plan.fit_command(flags), logs, **environment)]
 
-    return supervise(group, policy(run))
+    return supervise(processes, restart_policy(run))
 
 
-def across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:
-    """Each has a parser of its own; reach and share are what the others start, here and there."""
+def run_across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:
+    """Run a launcher over hosts, with a parser of its own, or a host proxy or agent that one of them starts."""
     from mxtrain.launch import host_agent, host_proxy, k8s, slurm, ssh
 
-    if what in ("reach", "share"):
-        return host_proxy.reach(words) if what == "reach" else host_agent.live_share()
+    if what in ("host-proxy", "host-agent"):
+        return host_proxy.run_on_host(words) if what == "host-proxy" else host_agent.run_host_plan()
     if what in ("ssh", "srun"):
         return ssh.launch(words, flags) if what == "ssh" else slurm.launch(words, flags)
     print(k8s.render(words, flags) if what == "k8s" else slurm.render(words, flags), end="")
     return 0
 
 
-def placed(given: argparse.Namespace, run: Run) -> plan.Cluster:
-    """Where the job meets, and how many it is: from the flags here, the environment, or fit's flags."""
+def job_spec(asked: argparse.Namespace, run: Run) -> plan.JobSpec:
+    """The job's address and counts: from the flags here, the environment, or the flags of fit."""
     from mxtrain.launch import plan
 
-    root = given.root or ":".join(
+    root = asked.root or ":".join(
         os.environ.get(name, "") for name in ("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
     )
     if root == ":":
@@ -122,28 +128,28 @@ def placed(given: argparse.Namespace, run: Run) -> plan.Cluster:
     found = re.fullmatch(r"([^:\s]+):(\d{1,5})", root)
     if not found or not 0 < int(found[2]) < 1 << 16:
         raise UsageError(f"--root {root}: give the scheduler's ADDRESS:PORT, as in 10.0.0.5:9091")
-    num_workers = number("-n", given.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
-    num_servers = number("-s", given.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
-    return plan.Cluster(found[1], int(found[2]), num_workers, num_servers)
+    num_workers = node_count("-n", asked.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
+    num_servers = node_count("-s", asked.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
+    return plan.JobSpec(found[1], int(found[2]), num_workers, num_servers)
 
 
-def number(flag: str, given: int | None, variable: str, of_fit: int) -> int:
-    """A count that all must be told alike; fit's own flag, when left out, is 1 and says nothing."""
+def node_count(flag: str, asked: int | None, variable: str, of_fit: int) -> int:
+    """A count that has to be the same on all hosts; fit's own flag is 1 when left out, which says nothing."""
     text = os.environ.get(variable, "")
-    found = given or (int(text) if text.isdecimal() else 0) or (of_fit if of_fit > 1 else 0)
-    if not found:
+    count = asked or (int(text) if text.isdecimal() else 0) or (of_fit if of_fit > 1 else 0)
+    if not count:
         raise UsageError(f"{flag} is missing: how many the job has, the same on every host")
-    return found
+    return count
 
 
-def named(given: argparse.Namespace, cluster: plan.Cluster) -> str:
-    """With an index a name that the roll call knows, else one that tells the logs of hosts on one disk apart."""
-    if given.index is None:
-        return given.what if given.what == ROLES[0] else f"{given.what}-{platform.node()}"
-    most = {"server": cluster.num_servers, "worker": cluster.num_workers}.get(given.what, 0)
-    if not 0 <= given.index < most:
-        raise UsageError(f"--index {given.index}: the job has {most} to number, from 0; or leave it out")
-    return f"{given.what}-{given.index}"
+def process_name(asked: argparse.Namespace, spec: plan.JobSpec) -> str:
+    """The name that the rendezvous knows, from --index; else one that tells the logs of hosts on one disk apart."""
+    if asked.index is None:
+        return asked.what if asked.what == ROLES[0] else f"{asked.what}-{platform.node()}"
+    count = {"server": spec.num_servers, "worker": spec.num_workers}.get(asked.what, 0)
+    if not 0 <= asked.index < count:
+        raise UsageError(f"--index {asked.index}: the job has {count} to number, from 0; or leave it out")
+    return f"{asked.what}-{asked.index}"
 
 
 if __name__ == "__main__":

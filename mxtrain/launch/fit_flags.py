@@ -1,4 +1,4 @@
-"""What the launchers have to know of fit's flags."""
+"""The flags of fit as far as the launchers need them: the store, and the numbers of workers and servers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError
 
 
-def described(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]:
-    """The run of these flags, and the flags; who starts a cluster's roles means a cluster's store."""
+def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]:
+    """Return the run that these flags describe, and the flags, with a cluster's store where none is given.
+
+    `program` is the launcher's name in messages.
+    """
     run = config.parse(flags, f"{program} ... --")
     bounds.check(run)
     store = run.layout.kvstore
@@ -25,18 +28,20 @@ def described(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]
     return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore)
 
 
-def add_counts(parser: Parser) -> None:
-    parser.add_argument("-n", "--num-workers", type=count, help="workers of the job")
-    parser.add_argument("-s", "--num-servers", type=count, help="servers of the job")
+def add_count_arguments(parser: Parser) -> None:
+    """Add -n and -s to a launcher's parser."""
+    parser.add_argument("-n", "--num-workers", type=positive, help="workers of the job")
+    parser.add_argument("-s", "--num-servers", type=positive, help="servers of the job")
 
 
-def count(text: str) -> int:
+def positive(text: str) -> int:
+    """The number of 1 or more that a text says, as an argument's type."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give 1 or more")
     return int(text)
 
 
-def counted(given: argparse.Namespace, flags: Sequence[str]) -> tuple[str, ...]:
-    """The flags with the launcher's counts, which win."""
-    counts = {"--num-workers": given.num_workers, "--num-servers": given.num_servers}
-    return (*flags, *(word for flag, number in counts.items() if number for word in (flag, str(number))))
+def with_counts(arguments: argparse.Namespace, flags: Sequence[str]) -> tuple[str, ...]:
+    """The flags of fit with the launcher's -n and -s after them, which win."""
+    counts = {"--num-workers": arguments.num_workers, "--num-servers": arguments.num_servers}
+    return (*flags, *(word for flag, count in counts.items() if count for word in (flag, str(count))))

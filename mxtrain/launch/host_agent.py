@@ -1,8 +1,8 @@
-"""A host's share of a job, for one life.
+"""The host agent: one host's part of one attempt of a job, run on that host.
 
-Owns the processes of this host, as `supervisor.py` owns those of a whole job; whether there is another life is
-decided where the job was started, and the exit code says what has to be known there. Standard input holds the share
-and then signals; its end is the end of whoever started this, and of this.
+Owns the processes of this host as `supervisor.py` owns those of a whole job. Does not own the decision on another
+attempt: the supervisor takes it where the job was started, from the exit code. Standard input holds the host's plan and
+then the names of signals; where it ends, the host proxy has ended, and this ends too.
 """
 
 from __future__ import annotations
@@ -20,56 +20,57 @@ from mxtrain import config
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import RESTART_ME, UsageError
 from mxtrain.launch import hosts, logs
-from mxtrain.launch.attempt import STOPS, Ending, StopRequests, live, stop_requests
+from mxtrain.launch.attempt import STOP_EXIT_CODES, StopRequests, run_attempt, stop_requests
+from mxtrain.launch.exits import ProcessExit, exit_message, job_exit_code, root_cause
 from mxtrain.launch.plan import WORKER
-from mxtrain.launch.supervisor import cause, describe, judge, policy
+from mxtrain.launch.supervisor import restart_policy
 
 DIED = 1
 
 
-def live_share() -> int:
-    """Live the share on standard input; the exit code says how that ended."""
-    os.environ.pop(SUPERVISOR_PID, None)  # srun hands its own environment on, and is no parent of this
+def run_host_plan() -> int:
+    """Run the host plan on standard input, and return the exit code that tells the supervisor how it ended."""
+    os.environ.pop(SUPERVISOR_PID, "")  # srun passes its own environment on, and is no parent of this
     # Not sys.stdin: a thread that waits in its buffer holds a lock that Python wants at its own end.
     lines = FileIO(sys.stdin.fileno(), closefd=False)
     line = lines.readline()
     if not line:
-        raise UsageError("no share on standard input; `launch ssh` and `launch srun` give it")
-    share = hosts.from_json(line.decode())
-    run = config.parse(share.flags)
-    has_workers = any(role.startswith(WORKER) for role in share.roles)
-    with stop_requests() if has_workers else _no_wishes() as wished:
-        threading.Thread(target=_listen, args=(lines, wished), daemon=True).start()
-        processes = hosts.processes(share, Path(run.output.out) / "logs")
-        endings = live(processes, share.generation, policy(run).patience, wished)
-    return verdict(endings, wished.exit_code)
+        raise UsageError("no host plan on standard input; `launch ssh` and `launch srun` give it")
+    host_plan = hosts.from_json(line.decode())
+    run = config.parse(host_plan.flags)
+    has_workers = any(role.startswith(WORKER) for role in host_plan.roles)
+    with stop_requests() if has_workers else _ignored_signals() as requests:
+        threading.Thread(target=_read_signals, args=(lines, requests), daemon=True).start()
+        processes = hosts.host_processes(host_plan, Path(run.output.out) / "logs")
+        exits = run_attempt(processes, host_plan.attempt, restart_policy(run).grace, requests)
+    return host_exit_code(exits, requests.exit_code)
 
 
-def verdict(endings: list[Ending], wished: int | None) -> int:
+def host_exit_code(exits: list[ProcessExit], stop_code: int | None) -> int:
     """The exit code for this host: "restart me" where the cause lies elsewhere."""
-    code = judge(endings, wished)
+    code = job_exit_code(exits, stop_code)
     if code is not None:
         return code
-    ending = cause(endings)
-    logs.say(describe(ending))
-    return RESTART_ME if ending.code == RESTART_ME else DIED
+    cause = root_cause(exits)
+    logs.print_message(exit_message(cause))
+    return RESTART_ME if cause.code == RESTART_ME else DIED
 
 
 @contextlib.contextmanager
-def _no_wishes() -> Iterator[StopRequests]:
-    """Servers alone go on after a signal: it is for workers elsewhere, who still need them for a checkpoint."""
-    for number in STOPS:
-        signal.signal(number, _nothing)
+def _ignored_signals() -> Iterator[StopRequests]:
+    """Ignore signals where only servers run: they are for workers elsewhere, whose checkpoint needs the servers."""
+    for number in STOP_EXIT_CODES:
+        signal.signal(number, _ignore)
     yield StopRequests()
 
 
-def _nothing(number: int, frame: Any) -> None:
-    """A handler, and not SIG_IGN, which the processes started here would inherit."""
+def _ignore(number: int, frame: Any) -> None:
+    """Do nothing, as a handler and not SIG_IGN, which the processes started here would inherit."""
 
 
-def _listen(lines: FileIO, wished: StopRequests) -> None:
+def _read_signals(lines: FileIO, requests: StopRequests) -> None:
     for line in lines:
         os.kill(os.getpid(), signal.Signals[line.decode().strip()])
     # As with a death, and not as with a stop, which would be one for workers on all hosts.
-    logs.say("whoever started this has gone; leaving too")
-    wished.numbers.extend([signal.SIGTERM, signal.SIGTERM])  # the second means: at once
+    logs.print_message("the supervisor has gone; leaving too")
+    requests.signals.extend([signal.SIGTERM, signal.SIGTERM])  # the second means: at once

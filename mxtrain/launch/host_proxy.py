@@ -1,8 +1,8 @@
-"""One host as a process here: what the supervisor starts, signals and waits for in a host's place.
+"""The host proxy: a process here that the supervisor starts, signals and waits for in place of a host.
 
-The command (ssh or srun) begins `host_agent.py` on the host. Through its standard input goes first the share, in
-private where command lines are for all to see, then the name of each signal; and when this process
-dies, however that comes about, the end of that input tells the host to end too.
+Owns the connection to the host: a command (ssh or srun) that starts `host_agent.py` there. Through its standard input
+go first the host's plan, in private where command lines are for all to see, then the name of each signal. When this
+process dies, in whatever way, that input ends and tells the host to end too.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ import sys
 from typing import Any, Sequence
 
 from mxtrain.core.die_with_parent import die_with_parent
-from mxtrain.launch.attempt import STOPS
+from mxtrain.launch.attempt import STOP_EXIT_CODES
 
 
-def reach(command: Sequence[str]) -> int:
-    """The exit code of `command`, which has ended; standard input holds the share."""
+def run_on_host(command: Sequence[str]) -> int:
+    """Run `command` with the host plan that is on standard input, and return its exit code."""
     die_with_parent()
-    share = sys.stdin.read()
+    host_plan = sys.stdin.read()
     reading, writing = os.pipe()
-    begun, early = False, []
+    is_started, early = False, []
 
     def forward(number: int, frame: Any) -> None:
         name = signal.Signals(number).name
-        if begun:
-            _write(writing, name)
+        if is_started:
+            _write_line(writing, name)
         else:
             early.append(name)
 
-    for number in STOPS:
+    for number in STOP_EXIT_CODES:
         signal.signal(number, forward)
     with subprocess.Popen(command, stdin=reading) as remote:
         os.close(reading)
-        _write(writing, share)
-        begun = True
+        _write_line(writing, host_plan)
+        is_started = True
         for name in early:
-            _write(writing, name)
+            _write_line(writing, name)
         code = remote.wait()
     return code if code >= 0 else 128 - code
 
 
-def _write(pipe: int, line: str) -> None:
-    """Whoever reads may have ended, which `wait` finds."""
+def _write_line(pipe: int, line: str) -> None:
+    """Write a line whole; the reader may have ended, which `wait` finds."""
     with contextlib.suppress(OSError):
-        text = (line + "\n").encode()
-        while text:
-            text = text[os.write(pipe, text) :]
+        rest = (line + "\n").encode()
+        while rest:
+            rest = rest[os.write(pipe, rest) :]

@@ -1,6 +1,7 @@
-"""A job over several hosts as plain data: which roles run where, and what each host is told.
+"""A job over several hosts as plain data: which roles run where, and what each host gets to know.
 
-Pure functions. `ssh.py` and `slurm.py` find the hosts, `host_proxy.py` carries a share there, `host_agent.py` lives it.
+Pure functions. Owns the host file, the placement of roles, and a host's plan. Does not own the finding of hosts
+(`ssh.py`, `slurm.py`), the way of a plan to its host (`host_proxy.py`) nor its execution there (`host_agent.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from mxtrain import config
 from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
-from mxtrain.launch.plan import GENERATION, NODE, SCHEDULER, SERVER, WORKER, Cluster, Process
+from mxtrain.launch.plan import GENERATION, NODE, SCHEDULER, SERVER, WORKER, JobSpec, ProcessSpec
 
-PORTS_FOR_ONE_JOB = 8  # its lives take them in turn; the next ones may be another job's or a service's
+PORTS_FOR_ONE_JOB = 8  # its attempts take them in turn; the next ones may be another job's or a service's
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """Where processes can run; at most `slots` of them workers."""
+    """A machine that runs processes; at most `slots` of them are workers."""
 
     target: str  # what ssh or srun calls it
     slots: int = 1
@@ -36,32 +37,32 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """What one host is told of one life of the job: in private, because of the token."""
+class HostPlan:
+    """One host's part of one attempt. It travels in private, because of the token."""
 
     roles: Sequence[str]
-    cluster: Cluster
+    spec: JobSpec
     flags: Sequence[str]
     token: str
-    generation: int
+    attempt: int
     environment: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """What stays the same from life to life."""
+class HostsJob:
+    """A job over several hosts, as far as it stays the same from attempt to attempt."""
 
     run: config.Run
     flags: Sequence[str]
     token: str
-    port: int  # of the first life
-    root: Callable[[Sequence[Host]], str]
-    command: Callable[[Host], Sequence[str]]  # begins a share on a host
+    port: int  # of the first attempt
+    root: Callable[[Sequence[Host]], str]  # the scheduler's address
+    command: Callable[[Host], Sequence[str]]  # starts the host agent there
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def parse(text: str, path: str) -> list[Host]:
-    """The hosts of a file with lines such as `user@host slots=2`; # begins a comment."""
+def parse_host_file(text: str, path: str) -> list[Host]:
+    """The hosts of a file with lines such as `user@host slots=2`; # begins a comment. `path` is for messages."""
     found: list[Host] = []
     for number, line in enumerate(plain_text.lines(text), 1):
         words = line.partition("#")[0].split()
@@ -79,8 +80,8 @@ def parse(text: str, path: str) -> list[Host]:
     return found
 
 
-def place(hosts: Sequence[Host], num_workers: int, num_servers: int) -> dict[Host, list[str]]:
-    """Roles by host: the scheduler on the first, servers in turn, workers slot by slot."""
+def place_roles(hosts: Sequence[Host], num_workers: int, num_servers: int) -> dict[Host, list[str]]:
+    """Return the processes' names by host: the scheduler on the first, servers in turn, workers slot by slot."""
     num_slots = sum(host.slots for host in hosts)
     if num_workers > num_slots:
         raise UsageError(
@@ -88,16 +89,16 @@ def place(hosts: Sequence[Host], num_workers: int, num_servers: int) -> dict[Hos
         )
     roles: dict[Host, list[str]] = {host: [] for host in hosts}
     roles[hosts[0]].append(SCHEDULER)
-    for number in range(num_servers):
-        roles[hosts[number % len(hosts)]].append(f"{SERVER}-{number}")
+    for index in range(num_servers):
+        roles[hosts[index % len(hosts)]].append(f"{SERVER}-{index}")
     slots = [host for host in hosts for _ in range(host.slots)]
-    for number, host in enumerate(slots[:num_workers]):
-        roles[host].append(f"{WORKER}-{number}")
+    for index, host in enumerate(slots[:num_workers]):
+        roles[host].append(f"{WORKER}-{index}")
     return {host: names for host, names in roles.items() if names}
 
 
-def address(hosts: Sequence[Host], given: str = "") -> str:
-    """The numeric address at which all hosts reach the first."""
+def scheduler_address(hosts: Sequence[Host], given: str = "") -> str:
+    """The numeric address at which all hosts reach the first, by its name or by the one that is given."""
     name = given or hosts[0].name
     try:
         found = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
@@ -112,36 +113,39 @@ def address(hosts: Sequence[Host], given: str = "") -> str:
     return found
 
 
-def to_json(share: Share) -> str:
-    return json.dumps(dataclasses.asdict(share))
+def to_json(host_plan: HostPlan) -> str:
+    return json.dumps(dataclasses.asdict(host_plan))
 
 
-def from_json(text: str) -> Share:
+def from_json(text: str) -> HostPlan:
     fields: dict[str, Any] = json.loads(text)
-    return Share(**{**fields, "cluster": Cluster(**fields["cluster"])})
+    return HostPlan(**{**fields, "spec": JobSpec(**fields["spec"])})
 
 
-def processes(share: Share, logs: Path) -> list[Process]:
-    """The processes of a share, on the host that has it."""
-    own = {"MXTRAIN_JOB": share.token, GENERATION: str(share.generation), **share.environment}
-    command = plan.fit(share.flags)
-    return [plan.role(share.cluster, name, command, logs, **own, **{NODE: name}) for name in share.roles]
-
-
-def life(job: Job, hosts: Sequence[Host], generation: int) -> list[Process]:
-    """A process here for each host that has a share in this life."""
-    wanted = job.run.layout
-    # A port of its own, which a leftover of the life before cannot hold.
-    port = job.port + generation % PORTS_FOR_ONE_JOB
-    cluster = Cluster(job.root(hosts), port, wanted.num_workers, wanted.num_servers)
-    num_workers = min(wanted.num_workers, sum(host.slots for host in hosts))
+def host_processes(host_plan: HostPlan, logs: Path) -> list[ProcessSpec]:
+    """The processes of a plan, to start on its host, with their logs in the folder `logs`."""
+    own = {"MXTRAIN_JOB": host_plan.token, GENERATION: str(host_plan.attempt), **host_plan.environment}
+    command = plan.fit_command(host_plan.flags)
     return [
-        _carrier(job, host, Share(roles, cluster, job.flags, job.token, generation, job.environment))
-        for host, roles in place(hosts, num_workers, wanted.num_servers).items()
+        plan.node_process(host_plan.spec, name, command, logs, **own, **{NODE: name})
+        for name in host_plan.roles
     ]
 
 
-def _carrier(job: Job, host: Host, share: Share) -> Process:
-    argv = (sys.executable, "-m", "mxtrain.launch", "reach", *job.command(host))
+def proxy_processes(job: HostsJob, hosts: Sequence[Host], attempt: int) -> list[ProcessSpec]:
+    """The host proxies to start here for an attempt: one for each host that has roles in it."""
+    layout = job.run.layout
+    # A port of its own, which what is left of the attempt before cannot hold.
+    port = job.port + attempt % PORTS_FOR_ONE_JOB
+    spec = JobSpec(job.root(hosts), port, layout.num_workers, layout.num_servers)
+    num_workers = min(layout.num_workers, sum(host.slots for host in hosts))
+    return [
+        _proxy(job, host, HostPlan(roles, spec, job.flags, job.token, attempt, job.environment))
+        for host, roles in place_roles(hosts, num_workers, layout.num_servers).items()
+    ]
+
+
+def _proxy(job: HostsJob, host: Host, host_plan: HostPlan) -> ProcessSpec:
+    argv = (sys.executable, "-m", "mxtrain.launch", "host-proxy", *job.command(host))
     log = Path(job.run.output.out) / "logs" / f"{host.name}.log"
-    return Process(f"host {host.name}", argv, {}, log, stdin=to_json(share))
+    return ProcessSpec(f"host {host.name}", argv, {}, log, stdin=to_json(host_plan))

@@ -1,8 +1,8 @@
 """From a job to Kubernetes manifests: a JobSet, or a Service and plain Indexed Jobs.
 
 Owns what Kubernetes has to know about a job; nothing here talks to a cluster, `kubectl apply -f -` does. Each role
-is an Indexed Job, each pod one process. With a JobSet the whole group restarts as one and knows its generation;
-with plain Jobs each pod comes back by itself and the roll call brings them together.
+is an Indexed Job, each pod one process. With a JobSet the whole group restarts as one and knows its attempt's number;
+with plain Jobs each pod restarts by itself and the rendezvous brings them together.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from typing import Any, Dict, Sequence
 
 from mxtrain import config
 from mxtrain.config.arguments import Parser
-from mxtrain.core.errors import DATA, DIVERGED, USAGE
 from mxtrain.launch import logs
-from mxtrain.launch.fit_flags import add_counts, counted, described
+from mxtrain.launch.exits import FINAL_CODES
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
 from mxtrain.launch.plan import GENERATION, RESTARTS
 
 PROGRAM = "launch/k8s"
 PORT = 9091
-FINAL = [USAGE, DATA, DIVERGED]  # what starting again does not cure
-# Nodes have to be there and images pulled; what the flags of the job say wins.
+# Nodes have to come and images to be pulled; the flags of the job win.
 DEFAULTS = ("--start-timeout", "1800")
 GRACE_SECONDS = 120  # for the checkpoint that an evicted worker writes
-LONGEST_NAME = 45  # what is left of a host name's 63 letters beside "-scheduler-0-0"
+LONGEST_NAME = 45  # of a host name's 63 letters, beside "-scheduler-0-0"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+RESTART_ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
 FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"
 
 Manifest = Dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """What the manifests are made of. `resources` has a dict for each role, `claim` is the name of a volume claim."""
+class KubernetesJob:
+    """A job as its manifests are made of it.
+
+    `resources` has a dict for each role, `claim` is the name of a volume claim and `mount` its folder in each pod.
+    """
 
     name: str
     image: str
@@ -58,8 +60,8 @@ class Job:
         return {"app.kubernetes.io/name": "mxtrain", "app.kubernetes.io/instance": self.name, **more}
 
 
-def jobset(job: Job) -> list[Manifest]:
-    """When a role dies all are made anew, with the next generation; an exit code that is final ends the set."""
+def jobset_manifests(job: KubernetesJob) -> list[Manifest]:
+    """The manifests of a JobSet: when a role dies all pods are made anew; an exit code that is final ends the set."""
     roles = [
         {
             "name": role,
@@ -68,7 +70,10 @@ def jobset(job: Job) -> list[Manifest]:
                 "spec": {
                     "backoffLimit": 0,
                     **_indexed(
-                        job, role, f"{job.name}-scheduler-0-0.{job.name}", {GENERATION: _field(ATTEMPT)}
+                        job,
+                        role,
+                        f"{job.name}-scheduler-0-0.{job.name}",
+                        {GENERATION: _field(RESTART_ATTEMPT)},
                     ),
                 }
             },
@@ -86,11 +91,14 @@ def jobset(job: Job) -> list[Manifest]:
         },
         "replicatedJobs": roles,
     }
-    return [*_around(job), _manifest(job, "jobset.x-k8s.io/v1alpha2", "JobSet", job.name, spec=spec)]
+    return [
+        *_secret_and_policy(job),
+        _manifest(job, "jobset.x-k8s.io/v1alpha2", "JobSet", job.name, spec=spec),
+    ]
 
 
-def plain(job: Job) -> list[Manifest]:
-    """For clusters without the JobSet controller."""
+def plain_manifests(job: KubernetesJob) -> list[Manifest]:
+    """The manifests of plain Jobs, for clusters without the JobSet controller."""
     service = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,  # a pod finds the scheduler before that one is ready
@@ -106,10 +114,10 @@ def plain(job: Job) -> list[Manifest]:
         }
         spec["template"]["spec"]["subdomain"] = job.name
         jobs.append(_manifest(job, "batch/v1", "Job", f"{job.name}-{role}", spec=spec))
-    return [*_around(job), _manifest(job, "v1", "Service", job.name, spec=service), *jobs]
+    return [*_secret_and_policy(job), _manifest(job, "v1", "Service", job.name, spec=service), *jobs]
 
 
-FORMS = {"jobset": jobset, "plain": plain}
+FORMS = {"jobset": jobset_manifests, "plain": plain_manifests}
 
 
 def to_yaml(manifests: list[Manifest]) -> str:
@@ -118,37 +126,37 @@ def to_yaml(manifests: list[Manifest]) -> str:
     return str(yaml.safe_dump_all(manifests, sort_keys=False))
 
 
-def _around(job: Job) -> list[Manifest]:
-    """The token of the job, and a wall: ps-lite believes whoever reaches its ports, so only this job's pods do."""
+def _secret_and_policy(job: KubernetesJob) -> list[Manifest]:
+    """The job's token, and a network policy: ps-lite trusts whoever reaches its ports, so only this job's pods do."""
     own = {"podSelector": {"matchLabels": job.labels()}}
-    wall = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    ingress = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
     return [
         _manifest(job, "v1", "Secret", job.name, stringData={"token": job.token}),
-        _manifest(job, "networking.k8s.io/v1", "NetworkPolicy", job.name, spec=wall),
+        _manifest(job, "networking.k8s.io/v1", "NetworkPolicy", job.name, spec=ingress),
     ]
 
 
-def _manifest(job: Job, version: str, kind: str, name: str, **content: Any) -> Manifest:
+def _manifest(job: KubernetesJob, version: str, kind: str, name: str, **content: Any) -> Manifest:
     metadata = {"name": name, "namespace": job.namespace, "labels": job.labels()}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
 
-def _indexed(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]:
+def _indexed(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> dict[str, Any]:
     count = job.counts()[role]
-    final = {"containerName": "fit", "operator": "In", "values": FINAL}
+    final = {"containerName": "fit", "operator": "In", "values": [*FINAL_CODES]}
     labels = job.labels(**{"app.kubernetes.io/component": role})
     return {
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
         "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, life)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, attempt)},
     }
 
 
-def _pod(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]:
+def _pod(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> dict[str, Any]:
     flags = [*DEFAULTS, *job.flags]
-    # Loader processes hand batches over in shared memory, of which a container has 64 MB unless told otherwise.
+    # Loader processes pass batches through shared memory, of which a container has 64 MB by default.
     volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
     if job.claim:
@@ -160,7 +168,7 @@ def _pod(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]
         "image": job.image,
         "command": ["python", "-m", "mxtrain.fit"],
         "args": [flag.replace("$(", "$$(") for flag in flags],  # $(NAME) is Kubernetes' own
-        "env": _environment(job, role, root, life),
+        "env": _environment(job, role, root, attempt),
         **({"resources": {"requests": wanted, "limits": wanted}} if wanted else {}),
         "volumeMounts": mounts,
     }
@@ -174,7 +182,7 @@ def _pod(job: Job, role: str, root: str, life: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _environment(job: Job, role: str, root: str, life: dict[str, Any]) -> list[dict[str, Any]]:
+def _environment(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> list[dict[str, Any]]:
     values: dict[str, dict[str, Any]] = {
         "DMLC_ROLE": {"value": role},
         "DMLC_PS_ROOT_URI": {"value": root},
@@ -184,7 +192,7 @@ def _environment(job: Job, role: str, root: str, life: dict[str, Any]) -> list[d
         "DMLC_NODE_HOST": _field("status.podIP"),
         "POD_INDEX": _field(INDEX),
         "MXTRAIN_NODE": {"value": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)"},
-        **life,
+        **attempt,
         "MXTRAIN_JOB": {"valueFrom": {"secretKeyRef": {"name": job.name, "key": "token"}}},
     }
     return [{"name": name, **value} for name, value in values.items()]
@@ -195,10 +203,10 @@ def _field(path: str) -> dict[str, Any]:
 
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
-    """The manifests that `argv` asks for, as YAML; `flags` are those of fit."""
+    """The manifests that the launcher's flags `argv` ask for, as YAML; `flags` are those of fit."""
     asked = _parser().parse_args(argv)
-    flags, layout = _of_fit(asked, flags)
-    job = Job(
+    flags, layout = _fit_flags(asked, flags)
+    job = KubernetesJob(
         name=asked.name,
         image=asked.image,
         flags=flags,
@@ -214,21 +222,23 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     return to_yaml(FORMS[asked.form](job))
 
 
-def _of_fit(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
-    """Fit's flags with a cluster's store, and the counts that they come to.
+def _fit_flags(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
+    """The flags of fit with a cluster's store, and the layout with the counts that they come to.
 
     A --config file that is in the image or on a volume can be read by the pods alone.
     """
     path = config.file_of(flags)
     if path is None or Path(path).is_file():
-        run, flags = described(counted(asked, flags), PROGRAM)
+        run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
         return flags, run.layout
     if not any(flag.split("=")[0] == "--kvstore" for flag in flags):
-        logs.say(
+        logs.print_message(
             f"--config {path} is not here to be looked at: it has to say kvstore: dist_sync, or pods refuse it"
         )
     asked.num_workers, asked.num_servers = asked.num_workers or 1, asked.num_servers or 1
-    return counted(asked, flags), config.Layout(num_workers=asked.num_workers, num_servers=asked.num_servers)
+    return with_counts(asked, flags), config.Layout(
+        num_workers=asked.num_workers, num_servers=asked.num_servers
+    )
 
 
 def _parser() -> Parser:
@@ -244,7 +254,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--form", choices=sorted(FORMS), default="jobset", help="plain: without the JobSet controller"
     )
-    add_counts(parser)
+    add_count_arguments(parser)
     for role in ("worker", "server"):
         parser.add_argument(
             f"--{role}-resources",

@@ -1,4 +1,4 @@
-"""A whole job on this machine: what `fit` starts for a dist_* store where no DMLC_* says that it is started."""
+"""A whole job on this machine: what `fit` starts for a dist_* store where no DMLC_* names its role."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from mxtrain.config import Run, checks
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import LOOPBACK
-from mxtrain.launch.supervisor import policy, supervise
+from mxtrain.launch.supervisor import restart_policy, supervise
 
-# Below what Linux gives to outgoing connections, which would take a port between our look and its use.
+# Below what Linux gives to outgoing connections, which would take a port between the probe and its use.
 PORTS = range(20000, 32000)
 
 
-def run(run: Run, argv: Sequence[str] | None = None) -> int:
-    """Scheduler, servers and workers over loopback, each with these same flags; the job's exit code."""
+def launch(run: Run, argv: Sequence[str] | None = None) -> int:
+    """Run scheduler, servers and workers over loopback and return the job's exit code.
+
+    Each process gets the flags `argv`, or those of this command.
+    """
     checks.check(run)
-    flags = tuple(sys.argv[1:] if argv is None else argv)
+    command = plan.fit_command(sys.argv[1:] if argv is None else argv)
     logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)
 
-    def group(generation: int) -> list[plan.Process]:
-        cluster = plan.Cluster(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
-        return plan.local(cluster, plan.fit(flags), logs, token, generation)
+    def processes(attempt: int) -> list[plan.ProcessSpec]:
+        spec = plan.JobSpec(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
+        return plan.local_processes(spec, command, logs, token, attempt)
 
-    return supervise(group, policy(run))
+    return supervise(processes, restart_policy(run))
 
 
 def _free_port() -> int:

@@ -1,6 +1,7 @@
-"""The processes of a job as plain data: who they are, what they run, what they find in their environment.
+"""The processes of a job as plain data: names, commands, environments and logs.
 
-Pure functions; `supervisor.py` brings the processes to life.
+Owns what a process finds in its environment. Pure functions; does not own the starting of processes
+(`attempt.py`) nor their distribution over hosts (`hosts.py`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from typing import Sequence
 SCHEDULER, SERVER, WORKER = ROLES = ("scheduler", "server", "worker")
 LOOPBACK = "127.0.0.1"
 NODE = "MXTRAIN_NODE"  # a process's name in messages, and its place in the order of workers
-# Memory that ps-lite lets go of is kept for its next message: fetched anew, each page of it would be cleared first.
-KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
-GENERATION = "MXTRAIN_GENERATION"  # how often the whole job was started again, by whoever starts all of it
-JOB_ID = "MXTRAIN_JOB_ID"  # by which a job knows its own checkpoints; left out: the token says it too
+# glibc keeps memory that ps-lite frees for its next message: memory from the kernel is cleared page by page first.
+MALLOC_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
+GENERATION = "MXTRAIN_GENERATION"  # the attempt's number, where one supervisor starts the whole job
+RESTARTS = "MXTRAIN_RESTARTS"  # restarts of this part of the job, where attempts have no common number
+JOB_ID = "MXTRAIN_JOB_ID"  # by which a job recognises its own checkpoints; left out, the token does
 ROOT_FLAG = "MXTRAIN_ROOT_FLAG"  # the flag that set the scheduler's address or port, for messages about them
-RESTARTS = "MXTRAIN_RESTARTS"  # how often this part of it was, where lives have no common number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Process:
-    """One process; `environment` is what it has besides its supervisor's, `stdin` what it may read."""
+class ProcessSpec:
+    """One process to start.
+
+    `environment` is added to the supervisor's own, `stdin` is the text on its standard input.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -33,12 +37,13 @@ class Process:
 
     @property
     def role(self) -> str:
+        """Scheduler, server or worker, from the name."""
         return self.name.split("-")[0]
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
-    """Where a job meets, and how many it is."""
+class JobSpec:
+    """The address and port of a job's scheduler, and the numbers of its workers and servers."""
 
     root: str
     port: int
@@ -46,34 +51,39 @@ class Cluster:
     num_servers: int
 
 
-def fit(flags: Sequence[str]) -> tuple[str, ...]:
-    """The one command of every role."""
+def fit_command(flags: Sequence[str]) -> tuple[str, ...]:
+    """The command line of every role, with the flags of fit."""
     return (sys.executable, "-m", "mxtrain.fit", *flags)
 
 
-def role(cluster: Cluster, name: str, argv: tuple[str, ...], logs: Path, **more: str) -> Process:
-    """One process as a dmlc tracker would start it, with `more` in its environment."""
-    environment = {
+def node_process(
+    spec: JobSpec, name: str, argv: tuple[str, ...], logs: Path, **environment: str
+) -> ProcessSpec:
+    """The process `name` of a job, as a dmlc tracker would start it, with more in its environment."""
+    dmlc = {
         "DMLC_ROLE": name.split("-")[0],
-        "DMLC_PS_ROOT_URI": cluster.root,
-        "DMLC_PS_ROOT_PORT": str(cluster.port),
-        "DMLC_NUM_WORKER": str(cluster.num_workers),
-        "DMLC_NUM_SERVER": str(cluster.num_servers),
-        **KEEP_MEMORY,
+        "DMLC_PS_ROOT_URI": spec.root,
+        "DMLC_PS_ROOT_PORT": str(spec.port),
+        "DMLC_NUM_WORKER": str(spec.num_workers),
+        "DMLC_NUM_SERVER": str(spec.num_servers),
+        **MALLOC_ENVIRONMENT,
         "PYTHONUNBUFFERED": "1",  # a log holds all that was printed, however the process ended
     }
-    return Process(name, argv, {**environment, **more}, logs / f"{name}.log")
+    return ProcessSpec(name, argv, {**dmlc, **environment}, logs / f"{name}.log")
 
 
-def names(cluster: Cluster) -> list[str]:
+def node_names(spec: JobSpec) -> list[str]:
+    """The names of all processes of a job."""
     return [
         SCHEDULER,
-        *(f"{SERVER}-{number}" for number in range(cluster.num_servers)),
-        *(f"{WORKER}-{number}" for number in range(cluster.num_workers)),
+        *(f"{SERVER}-{index}" for index in range(spec.num_servers)),
+        *(f"{WORKER}-{index}" for index in range(spec.num_workers)),
     ]
 
 
-def local(cluster: Cluster, argv: tuple[str, ...], logs: Path, token: str, generation: int) -> list[Process]:
-    """All processes of a job on this machine, reached over loopback alone."""
-    own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, GENERATION: str(generation)}
-    return [role(cluster, name, argv, logs, **own, **{NODE: name}) for name in names(cluster)]
+def local_processes(
+    spec: JobSpec, argv: tuple[str, ...], logs: Path, token: str, attempt: int
+) -> list[ProcessSpec]:
+    """All processes of a job on this machine, which are reached over loopback alone."""
+    own = {"DMLC_NODE_HOST": LOOPBACK, "MXTRAIN_JOB": token, GENERATION: str(attempt)}
+    return [node_process(spec, name, argv, logs, **own, **{NODE: name}) for name in node_names(spec)]

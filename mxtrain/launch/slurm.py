@@ -1,8 +1,8 @@
 """A job under Slurm: the batch script, and what that script runs inside its allocation.
 
-Owns what is asked of sbatch, srun and scontrol. In the allocation one supervisor, on its first node, starts a job
-step on each node, and starts all of them again when a part of the job dies; before the time is up Slurm sends SIGUSR1,
-the workers save a checkpoint, and the job goes back into the queue.
+Owns what is asked of sbatch, srun and scontrol. In the allocation one supervisor, on its first node, starts a job step
+on each node, and restarts all of them when a part of the job dies; before the time is up Slurm sends SIGUSR1, the
+workers save a checkpoint, and the job goes back into the queue.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
-from mxtrain.launch.fit_flags import add_counts, counted, described
-from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, Job
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, HostsJob
 from mxtrain.launch.plan import JOB_ID, RESTARTS
-from mxtrain.launch.supervisor import policy, supervise
+from mxtrain.launch.supervisor import restart_policy, supervise
 
 PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
 PORTS = range(20000, 32000)
@@ -32,14 +32,14 @@ SCONTROL_SECONDS = 30
 
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
-    """The batch script that `argv` asks for; `flags` are those of fit."""
+    """The batch script that the launcher's flags `argv` ask for; `flags` are those of fit."""
     asked = _parser().parse_args(argv)
-    run, flags = described(counted(asked, flags), PROGRAM)
+    run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
     checks.check_description(run)
     options = {
         "job-name": asked.name,
         "nodes": asked.nodes,
-        "ntasks-per-node": 1,  # a task is a node's share of the job: all its processes
+        "ntasks-per-node": 1,  # a task is a host agent with all the processes of its node
         "cpus-per-task": asked.cpus_per_node,
         "time": asked.time,
         "signal": f"B:USR1@{asked.save_seconds}",
@@ -47,14 +47,14 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
         "open-mode": "append",
     }
     lines = [*(f"--{name}={value}" for name, value in options.items()), "--requeue", *asked.sbatch]
-    begin = [asked.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *flags]
+    supervisor = [asked.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *flags]
     script = [
         "#!/bin/bash",
         *(f"#SBATCH {line}" for line in lines),
         "",
         f"cd {shlex.quote(asked.folder)} || exit {USAGE}",
         # The shell becomes the supervisor, so that Slurm's signal reaches that.
-        f"exec {' '.join(map(shlex.quote, begin))}",
+        f"exec {' '.join(map(shlex.quote, supervisor))}",
     ]
     return "\n".join(script) + "\n"
 
@@ -64,7 +64,7 @@ def _parser() -> Parser:
         prog=PROGRAM,
         description="Print a batch script for sbatch; flags of mxtrain.fit come after --.",
     )
-    add_counts(parser)
+    add_count_arguments(parser)
     parser.add_argument("--name", default="mxtrain", help="of the job, and of its log")
     parser.add_argument("--nodes", type=int, default=1, help="the workers and servers are divided among them")
     parser.add_argument("--cpus-per-node", type=int, default=1)
@@ -90,7 +90,7 @@ def _parser() -> Parser:
 
 
 def _time(text: str) -> str:
-    """As sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on down to seconds."""
+    """A time as sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours and so on."""
     if not re.fullmatch(r"([0-9]+-)?[0-9]+(:[0-9]+){0,2}", text):
         raise argparse.ArgumentTypeError(
             f"'{text}' is no time for sbatch; give one such as 90, 24:00:00 or 2-12"
@@ -99,7 +99,7 @@ def _time(text: str) -> str:
 
 
 def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
-    """Run a job in this allocation; its exit code."""
+    """Run a job in this allocation and return its exit code; `flags` are those of fit."""
     parser = Parser(
         prog=SRUN,
         description="Run a job on all nodes of this Slurm allocation; flags of mxtrain.fit come after --.",
@@ -110,51 +110,51 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         raise UsageError(
             "no Slurm allocation here; `launch slurm` prints a script for sbatch, salloc gives a shell"
         )
-    run, flags = described(flags, SRUN)
+    run, flags = parse_fit_flags(flags, SRUN)
     checks.check_description(run)
-    known = nodes(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
+    known = hosts_of(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
     address = node_address(_scontrol("show", "node", known[0].target))
-    job = Job(
+    job = HostsJob(
         run=run,
         flags=flags,
         token=secrets.token_hex(16),
-        port=port(int(os.environ["SLURM_JOB_ID"])),
-        root=lambda used: hosts.address(used, address),
-        command=step,
-        environment=identity(os.environ) if asked.requeue else {},
+        port=first_port(int(os.environ["SLURM_JOB_ID"])),
+        root=lambda used: hosts.scheduler_address(used, address),
+        command=agent_command,
+        environment=job_identity(os.environ) if asked.requeue else {},
     )
-    code = supervise(lambda generation: hosts.life(job, known, generation), policy(run))
+    code = supervise(lambda attempt: hosts.proxy_processes(job, known, attempt), restart_policy(run))
     if code == RESTART_ME and asked.requeue:
-        logs.say("back into the queue")
+        logs.print_message("back into the queue")
         _scontrol("requeue", os.environ["SLURM_JOB_ID"])
     return code
 
 
-def nodes(names: str, num_workers: int) -> list[Host]:
-    """The nodes of an allocation, with the workers divided among them."""
+def hosts_of(names: str, num_workers: int) -> list[Host]:
+    """The nodes of an allocation, from their names, with the workers divided among them."""
     found = names.split()
     least, num_more = divmod(num_workers, len(found))
     return [Host(name, least + (number < num_more)) for number, name in enumerate(found)]
 
 
 def node_address(description: str) -> str:
-    """What Slurm itself calls a node by; its name may mean something to Slurm alone."""
+    """Slurm's own address of a node, from its description: the name may mean something to Slurm alone."""
     found = re.search(r"\bNodeAddr=(\S+)", description)
     return found.group(1) if found else ""
 
 
-def port(job_id: int) -> int:
-    """Of the scheduler in the first life: another one for each job, as several may share a node."""
+def first_port(job_id: int) -> int:
+    """The scheduler's port in the first attempt: another one for each job, as several may share a node."""
     return PORTS[job_id * PORTS_FOR_ONE_JOB % len(PORTS)]
 
 
-def identity(environ: Mapping[str, str]) -> dict[str, str]:
-    """Out of the queue again, with another supervisor, it is still the same job."""
+def job_identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that says that a job out of the queue again, with another supervisor, is still the same."""
     return {JOB_ID: f"slurm-{environ['SLURM_JOB_ID']}", RESTARTS: environ.get("SLURM_RESTART_COUNT", "0")}
 
 
-def step(host: Host) -> list[str]:
-    """What begins a share on a node, with all that the job has there."""
+def agent_command(host: Host) -> list[str]:
+    """The command that starts the host agent on a node, with all that the job has there."""
     where = [
         "--nodes=1",
         "--ntasks=1",
@@ -163,7 +163,7 @@ def step(host: Host) -> list[str]:
         "--cpu-bind=none",
         "--unbuffered",
     ]
-    return ["srun", *where, sys.executable, "-m", "mxtrain.launch", "share"]
+    return ["srun", *where, sys.executable, "-m", "mxtrain.launch", "host-agent"]
 
 
 def _scontrol(*arguments: str) -> str:

@@ -1,7 +1,7 @@
 """A job over hosts that ssh reaches: `python -m mxtrain.launch ssh --hosts FILE -- flags of fit`.
 
-Owns what is asked of ssh; keys, users and ports are the business of ssh's own configuration. One supervisor, here,
-starts the whole job again when a part of it dies; it needs one connection for each host.
+Owns what is asked of ssh. Does not own keys, users and ports, which are in ssh's own configuration. One supervisor, on
+this machine, restarts the whole job when a part of it dies; it needs one connection for each host.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, logs, plan
-from mxtrain.launch.fit_flags import add_counts, counted, described
-from mxtrain.launch.hosts import Host, Job
-from mxtrain.launch.plan import Process
-from mxtrain.launch.supervisor import policy, supervise
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.hosts import Host, HostsJob
+from mxtrain.launch.plan import ProcessSpec
+from mxtrain.launch.supervisor import restart_policy, supervise
 
 PROGRAM = "launch/ssh"
 # No question that nobody would answer, and no waiting for a host that has gone.
@@ -32,45 +32,50 @@ PORT = 9091
 
 
 def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
-    """Run a job over the hosts of a file; its exit code."""
+    """Run a job over the hosts of a file and return its exit code.
+
+    `argv` are the flags of this launcher, `flags` those of fit.
+    """
     asked = _parser().parse_args(argv)
-    run, flags = described(counted(asked, flags), PROGRAM)
+    run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
     checks.check_description(run)
-    known = _read(asked.hosts)
-    hosts.place(known, run.layout.num_workers, run.layout.num_servers)  # or say now what is wrong with them
+    known = _read_host_file(asked.hosts)
+    hosts.place_roles(
+        known, run.layout.num_workers, run.layout.num_servers
+    )  # or say now what is wrong with them
     ssh = [*shlex.split(asked.ssh), "-T", *OPTIONS]
-    job = Job(
+    job = HostsJob(
         run=run,
         flags=flags,
         token=secrets.token_hex(16),
         port=asked.port,
-        root=lambda used: hosts.address(used, asked.root if used[0] == known[0] else ""),
-        command=lambda host: command(ssh, host, asked.python, asked.folder),
+        root=lambda used: hosts.scheduler_address(used, asked.root if used[0] == known[0] else ""),
+        command=lambda host: agent_command(ssh, host, asked.python, asked.folder),
         environment={plan.ROOT_FLAG: "--port", **dict(asked.env)},
     )
 
-    def group(generation: int) -> list[Process]:
-        used = _remaining(ssh, known, run.layout.min_workers) if generation else known
-        return hosts.life(job, used, generation)
+    def processes(attempt: int) -> list[ProcessSpec]:
+        used = _reachable(ssh, known, run.layout.min_workers) if attempt else known
+        return hosts.proxy_processes(job, used, attempt)
 
-    return supervise(group, policy(run))
+    return supervise(processes, restart_policy(run))
 
 
-def command(ssh: Sequence[str], host: Host, python: str, folder: str) -> list[str]:
-    """What begins a share on a host, from where this was started and with the same packages. It tells no secret."""
+def agent_command(ssh: Sequence[str], host: Host, python: str, folder: str) -> list[str]:
+    """The command that starts the host agent, in `folder` there and with the same packages. It holds no secret."""
     packages = os.environ.get("PYTHONPATH", "")
     words = [
         *(["env", f"PYTHONPATH={packages}"] if packages else []),
         python,
         "-m",
         "mxtrain.launch",
-        "share",
+        "host-agent",
     ]
     return [*ssh, host.target, f"cd {shlex.quote(folder)} && exec {' '.join(map(shlex.quote, words))}"]
 
 
-def _remaining(ssh: Sequence[str], known: Sequence[Host], min_workers: int) -> Sequence[Host]:
-    """The hosts that still answer, where they are enough to go on without the others."""
+def _reachable(ssh: Sequence[str], known: Sequence[Host], min_workers: int) -> Sequence[Host]:
+    """The hosts that still answer, where they are enough to go on without the others; else all."""
     if not min_workers:
         return known
     asked = [subprocess.Popen([*ssh, host.target, "true"], stdin=subprocess.DEVNULL) for host in known]
@@ -79,7 +84,9 @@ def _remaining(ssh: Sequence[str], known: Sequence[Host], min_workers: int) -> S
         return known
     for host in known:
         if host not in used:
-            logs.say(f"{host.name} does not answer; going on without it (--min-workers {min_workers})")
+            logs.print_message(
+                f"{host.name} does not answer; going on without it (--min-workers {min_workers})"
+            )
     return used
 
 
@@ -91,9 +98,9 @@ def _answers(probe: subprocess.Popen[bytes]) -> bool:
         return False
 
 
-def _read(path: str) -> list[Host]:
+def _read_host_file(path: str) -> list[Host]:
     try:
-        return hosts.parse(Path(path).read_text(encoding="utf-8"), f"--hosts {path}")
+        return hosts.parse_host_file(Path(path).read_text(encoding="utf-8"), f"--hosts {path}")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"--hosts {path}: {reason}; give a text file with a host to a line") from None
@@ -109,7 +116,7 @@ def _parser() -> Parser:
         required=True,
         help="a file with lines `host slots=N`: N workers at most, the scheduler on the first",
     )
-    add_counts(parser)
+    add_count_arguments(parser)
     parser.add_argument(
         "--root", default="", help="the first host's address, where its name means another one here"
     )

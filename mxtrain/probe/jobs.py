@@ -85,10 +85,10 @@ def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
     return {**found, "milliseconds": json.loads(next(line for line in printed if line.startswith("{")))}
 
 
-def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.Process]:
-    cluster = plan.Cluster(plan.LOOPBACK, _free_port(), WORKERS, num_servers)
+def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.ProcessSpec]:
+    spec = plan.JobSpec(plan.LOOPBACK, _free_port(), WORKERS, num_servers)
     flags = ("--kvstore", "dist_sync", "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
-    roles = plan.local(cluster, plan.fit(flags), folder, secrets.token_hex(16), generation=0)
+    roles = plan.local_processes(spec, plan.fit_command(flags), folder, secrets.token_hex(16), attempt=0)
     worker = (sys.executable, "-m", "mxtrain.probe.worker", *flags)
     return [
         dataclasses.replace(
@@ -100,13 +100,13 @@ def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> lis
     ]
 
 
-def environment(process: plan.Process) -> dict[str, str]:
+def environment(process: plan.ProcessSpec) -> dict[str, str]:
     """Its own, and what of ours does not steer a cluster; it dies with us."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(STEERING) and k != "PORT"}
     return {**inherited, **process.environment, SUPERVISOR_PID: str(os.getpid())}
 
 
-def _start(process: plan.Process) -> subprocess.Popen[bytes]:
+def _start(process: plan.ProcessSpec) -> subprocess.Popen[bytes]:
     with process.log.open("wb") as log:
         return subprocess.Popen(
             process.argv,
@@ -117,7 +117,9 @@ def _start(process: plan.Process) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait(group: list[plan.Process], children: list[subprocess.Popen[bytes]], deadline: float) -> str | None:
+def _wait(
+    group: list[plan.ProcessSpec], children: list[subprocess.Popen[bytes]], deadline: float
+) -> str | None:
     """Until all have ended, one has failed or the time is over; what went wrong."""
     while True:
         codes = [child.poll() for child in children]

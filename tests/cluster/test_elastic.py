@@ -74,7 +74,7 @@ def test_the_others_go_on_without_a_host_that_does_not_come_back_in_time(
         nodes["worker lost"] = node("worker", port, num_workers, *line)
         said = {name: process.communicate(timeout=120)[1] for name, process in nodes.items()}
         assert all(process.returncode == 0 for process in nodes.values()), said
-        assert "1 life, and at the end:" in said["worker lost"]
+        assert "1 attempt, and at the end:" in said["worker lost"]
         assert "too late for this life" in log.read_text()
     finally:
         for process in nodes.values():

@@ -73,7 +73,7 @@ def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
         assert [run.returncode for run in runs] == [0] * 4, said
     assert "worker-1 was killed by SIGKILL; restart 1 of 3" in said[3]
     assert all("left: worker-1 (" in text and "died" in text for text in said[:3])
-    assert all("2 lives, and at the end:" in text for text in said)
+    assert all("2 attempts, and at the end:" in text for text in said)
     assert losses(tmp_path / "a").tolist() == losses(tmp_path / "b").tolist()
     assert weights(tmp_path / "a") == weights(tmp_path / "b")
 
@@ -93,4 +93,4 @@ def test_a_role_that_is_frozen_for_good_starts_again_with_the_others(
         assert [run.returncode for run in runs] == [0] * 4, said
     assert "worker-1 is held by SIGSTOP or a debugger; killed" in said[3]
     assert all("left: worker-1 (" in text and "is silent for" in text for text in said[:3])
-    assert all("2 lives, and at the end:" in text for text in said)
+    assert all("2 attempts, and at the end:" in text for text in said)

@@ -61,4 +61,4 @@ def test_a_job_of_two_workers_does_not_begin_anew(shapes: Path, tmp_path: Path, 
         said = run.communicate(timeout=120)[1]
     assert run.returncode == USAGE, said
     assert "Traceback" not in said and "put it back" in said, said
-    assert "1 life, and at the end" in said and not has_step(out, 1)
+    assert "1 attempt, and at the end" in said and not has_step(out, 1)

@@ -107,7 +107,7 @@ def test_a_library_without_what_is_asked_of_it_is_not_asked_a_third_time(
         assert job.process.returncode == 1, said
     assert "AttributeError: module 'numpy' has no attribute 'ascontiguousarray'" in said
     assert "restart 1 of 3" in said and "restart 2 of 3" not in said
-    assert "given up as it was the same in the life before" in said
+    assert "given up as it was the same in the attempt before" in said
 
 
 @contextlib.contextmanager

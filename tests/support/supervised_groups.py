@@ -1,4 +1,4 @@
-"""Groups of processes under a supervisor: stand-ins that live and end as they are told."""
+"""Groups of processes under a supervisor: stand-ins that run and end as a test asks for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["scheduler", "server-0", "worker-0", "worker-1"]
 
-# What a role does in each life is a line of Python; `wait` is what a process does that is at work.
+# What a role does in each attempt is a line of Python; `wait` is what a process does that is at work.
 ROLE = """
 import os, signal, sys, time
 from pathlib import Path
 from mxtrain.core.die_with_parent import die_with_parent
 die_with_parent()
-name, life, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
+name, attempt, out = os.environ["MXTRAIN_NODE"], int(os.environ["MXTRAIN_GENERATION"]), Path(os.environ["OUT"])
 def wait(): time.sleep(30); sys.exit(9)
 def stop(code):
     def leave(number, frame):
@@ -31,29 +31,29 @@ def save(step): (out / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
 def kill(number): os.kill(os.getpid(), number)
 def others_leave():
     time.sleep(0.3); print("mxtrain.fit: worker-1 has gone silent", file=sys.stderr); sys.exit(75)
-print(f"{name} lives {life}", flush=True)
+print(f"{name} in attempt {attempt}", flush=True)
 exec(sys.argv[1])
 """
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from mxtrain.launch.attempt import GracePeriod
-from mxtrain.launch.plan import Process
-from mxtrain.launch.supervisor import Policy, checkpoints, supervise
+from mxtrain.launch.attempt import GracePeriods
+from mxtrain.launch.plan import ProcessSpec
+from mxtrain.launch.supervisor import RestartPolicy, checkpoints, supervise
 out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
-def group(life):
-    own = {"MXTRAIN_GENERATION": str(life), "OUT": str(out)}
+def group(attempt):
+    own, logs = {"MXTRAIN_GENERATION": str(attempt), "OUT": str(out)}, out / "logs"
     return [
-        Process(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, out / "logs" / f"{name}.log")
+        ProcessSpec(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, logs / f"{name}.log")
         for name, code in zip(names, codes)
     ]
-patience = GracePeriod(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
-policy = Policy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, patience=patience, out=out)
+grace = GracePeriods(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
+policy = RestartPolicy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, grace=grace, out=out)
 sys.exit(supervise(group, policy))
 """
 
 
-class Job:
+class SupervisedGroup:
     """A supervisor in a process of its own, as on a command line."""
 
     def __init__(self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int):
@@ -99,22 +99,22 @@ def until(is_so: Callable[[], Any], otherwise: str, seconds: float = 15) -> None
         time.sleep(0.02)
 
 
-def is_ready(job: Job, *names: str) -> Callable[[], bool]:
+def is_ready(job: SupervisedGroup, *names: str) -> Callable[[], bool]:
     return lambda: all((job.out / f"{name}.ready").exists() for name in names)
 
 
 @pytest.fixture(name="start")
-def starting(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+def starting(tmp_path: Path) -> Iterator[Callable[..., SupervisedGroup]]:
     """Start a job; what a role does is `wait()` unless it is said."""
-    jobs: list[Job] = []
+    jobs: list[SupervisedGroup] = []
 
     def start(
         max_restarts: int = 3, names: list[str] = NAMES, stderr: int = subprocess.PIPE, **codes: str
-    ) -> Job:
+    ) -> SupervisedGroup:
         said = {name.replace("_", "-"): code for name, code in codes.items()}
         (tmp_path / "run").mkdir(exist_ok=True)
         codes = {name: said.get(name, "wait()") for name in names}
-        jobs.append(Job(tmp_path / "run", codes, max_restarts, stderr))
+        jobs.append(SupervisedGroup(tmp_path / "run", codes, max_restarts, stderr))
         return jobs[-1]
 
     yield start

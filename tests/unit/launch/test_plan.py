@@ -7,16 +7,16 @@ from pathlib import Path
 
 from mxtrain.launch import plan
 
-CLUSTER = plan.Cluster("10.0.0.5", 9091, num_workers=2, num_servers=3)
+SPEC = plan.JobSpec("10.0.0.5", 9091, num_workers=2, num_servers=3)
 LOGS = Path("runs/a/logs")
 
 
 def test_one_command_serves_every_role() -> None:
-    assert plan.fit(["--lr", "0.1"]) == (sys.executable, "-m", "mxtrain.fit", "--lr", "0.1")
+    assert plan.fit_command(["--lr", "0.1"]) == (sys.executable, "-m", "mxtrain.fit", "--lr", "0.1")
 
 
 def test_a_role_finds_all_that_a_tracker_would_give_it() -> None:
-    process = plan.role(CLUSTER, "worker-1", ("fit",), LOGS, MXTRAIN_NODE="worker-1")
+    process = plan.node_process(SPEC, "worker-1", ("fit",), LOGS, MXTRAIN_NODE="worker-1")
     assert process.log == LOGS / "worker-1.log"
     assert process.role == "worker"
     assert process.argv == ("fit",)
@@ -27,14 +27,14 @@ def test_a_role_finds_all_that_a_tracker_would_give_it() -> None:
         "DMLC_NUM_WORKER": "2",
         "DMLC_NUM_SERVER": "3",
         "MXTRAIN_NODE": "worker-1",
-        **plan.KEEP_MEMORY,
+        **plan.MALLOC_ENVIRONMENT,
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def test_a_local_job_has_every_role_once_on_loopback() -> None:
-    cluster = plan.Cluster(plan.LOOPBACK, 9091, num_workers=2, num_servers=3)
-    job = plan.local(cluster, ("fit",), LOGS, token="secret", generation=4)
+    cluster = plan.JobSpec(plan.LOOPBACK, 9091, num_workers=2, num_servers=3)
+    job = plan.local_processes(cluster, ("fit",), LOGS, token="secret", attempt=4)
     names = ["scheduler", "server-0", "server-1", "server-2", "worker-0", "worker-1"]
     assert [process.name for process in job] == names
     assert len({process.log for process in job}) == len(names)

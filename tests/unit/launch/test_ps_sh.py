@@ -78,7 +78,7 @@ def test_a_role_alone_ends_with_its_own_refusal(tmp_path: Path, root: str) -> No
     assert f"did not come to {root} in 1 s; here are scheduler (" in done.stdout.splitlines()[-1]
     assert "mxtrain.launch: scheduler ended with exit code 2: server-0" in done.stderr
     log = (tmp_path / "out" / "logs" / "scheduler.log").read_text()
-    assert log.startswith("--- scheduler, life 0, ") and f"did not come to {root} in 1 s" in log
+    assert log.startswith("--- scheduler, attempt 0, ") and f"did not come to {root} in 1 s" in log
 
 
 def test_the_variables_of_a_tracker_do_as_well(tmp_path: Path, root: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, slurm
-from mxtrain.launch.hosts import Host, Job
+from mxtrain.launch.hosts import Host, HostsJob
 
 FLAGS = ["--train", "a b.rec", "--num-servers", "2", "--epochs", "3"]
 
@@ -83,9 +83,9 @@ def test_what_fit_would_refuse_is_refused_before_it_waits_in_a_queue() -> None:
 
 
 def test_workers_are_divided_among_the_nodes() -> None:
-    assert slurm.nodes("n1\nn2\n", 4) == [Host("n1", 2), Host("n2", 2)]
-    assert slurm.nodes("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 1), Host("n3", 1)]
-    assert slurm.nodes("n1\nn2\n", 1) == [Host("n1", 1), Host("n2", 0)]
+    assert slurm.hosts_of("n1\nn2\n", 4) == [Host("n1", 2), Host("n2", 2)]
+    assert slurm.hosts_of("n1\nn2\nn3\n", 4) == [Host("n1", 2), Host("n2", 1), Host("n3", 1)]
+    assert slurm.hosts_of("n1\nn2\n", 1) == [Host("n1", 1), Host("n2", 0)]
 
 
 def test_the_address_of_a_node_is_slurms() -> None:
@@ -93,30 +93,30 @@ def test_the_address_of_a_node_is_slurms() -> None:
     assert slurm.node_address(shown) == "10.0.0.7"
 
 
-def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_their_lives() -> None:
+def test_jobs_that_share_a_node_have_ports_of_their_own_over_all_attempts() -> None:
     """However often each starts again."""
 
-    def over_lives(job_id: int) -> set[int]:
-        run, command = config.parse(FLAGS), slurm.step
-        job = Job(run, FLAGS, "secret", slurm.port(job_id), lambda used: "10.0.0.7", command)
-        lives = [hosts.life(job, [Host("n1")], generation) for generation in range(30)]
-        return {hosts.from_json(process.stdin).cluster.port for life in lives for process in life}
+    def over_attempts(job_id: int) -> set[int]:
+        run, command = config.parse(FLAGS), slurm.agent_command
+        job = HostsJob(run, FLAGS, "secret", slurm.first_port(job_id), lambda used: "10.0.0.7", command)
+        attempts = [hosts.proxy_processes(job, [Host("n1")], attempt) for attempt in range(30)]
+        return {hosts.from_json(process.stdin).spec.port for processes in attempts for process in processes}
 
-    used = [port for job_id in range(1000, 1020) for port in over_lives(job_id)]
+    used = [port for job_id in range(1000, 1020) for port in over_attempts(job_id)]
     assert len(used) == len(set(used)) == 20 * hosts.PORTS_FOR_ONE_JOB
     assert all(1024 < port < 32768 for port in used)
 
 
 def test_a_step_runs_on_its_node_alone_beside_the_supervisor() -> None:
-    words = slurm.step(Host("n2"))
+    words = slurm.agent_command(Host("n2"))
     assert shlex.join(words).startswith("srun --nodes=1 --ntasks=1 --nodelist=n2 --overlap")
-    assert words[-3:] == ["-m", "mxtrain.launch", "share"]
+    assert words[-3:] == ["-m", "mxtrain.launch", "host-agent"]
 
 
 def test_out_of_the_queue_again_it_is_the_same_job_in_another_life() -> None:
     first, again = ({"SLURM_JOB_ID": "7", **more} for more in ({}, {"SLURM_RESTART_COUNT": "1"}))
-    assert slurm.identity(first) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "0"}
-    assert slurm.identity(again) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "1"}
+    assert slurm.job_identity(first) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "0"}
+    assert slurm.job_identity(again) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "1"}
 
 
 def test_outside_an_allocation_it_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,15 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, ssh
-from mxtrain.launch.hosts import Host, Job, Share
-from mxtrain.launch.plan import Cluster, Process
+from mxtrain.launch.hosts import Host, HostPlan, HostsJob
+from mxtrain.launch.plan import JobSpec, ProcessSpec
 
 FLAGS = ("--train", "t.rec", "--kvstore", "dist_sync", "--num-workers", "3", "--num-servers", "2")
 TOKEN = "d6f1a0"
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def job(tmp_path: Path, **more: object) -> Job:
+def job(tmp_path: Path, **more: object) -> HostsJob:
     given = {
         "run": config.parse([*FLAGS, "--out", str(tmp_path)]),
         "flags": FLAGS,
@@ -31,16 +31,16 @@ def job(tmp_path: Path, **more: object) -> Job:
         "root": lambda used: "10.0.0.1",
         "command": lambda host: ["ssh", host.target],
     }
-    return Job(**{**given, **more})  # type: ignore[arg-type]
+    return HostsJob(**{**given, **more})  # type: ignore[arg-type]
 
 
-def shares(processes: list[Process]) -> list[Share]:
+def plans(processes: list[ProcessSpec]) -> list[HostPlan]:
     return [hosts.from_json(process.stdin) for process in processes]
 
 
 def test_a_host_file() -> None:
     text = "# the cluster\u2028of old\nnode1 slots=2\n\n  me@node2   # its neighbour\n10.0.0.3\n"
-    found = hosts.parse(text, "hosts")
+    found = hosts.parse_host_file(text, "hosts")
     assert found == [Host("node1", 2), Host("me@node2", 1), Host("10.0.0.3", 1)]
     assert [host.name for host in found] == ["node1", "node2", "10.0.0.3"]
 
@@ -60,7 +60,7 @@ def test_a_host_file() -> None:
 )
 def test_a_host_file_that_cannot_be_meant(text: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        hosts.parse(text, "hosts")
+        hosts.parse_host_file(text, "hosts")
 
 
 def test_a_missing_host_file_is_told_in_one_line(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_variable_has_a_name_and_a_value(tmp_path: Path) -> None:
 
 def test_roles_are_placed() -> None:
     a, b, c = Host("a", 2), Host("b"), Host("c")
-    assert hosts.place([a, b, c], 3, 2) == {
+    assert hosts.place_roles([a, b, c], 3, 2) == {
         a: ["scheduler", "server-0", "worker-0", "worker-1"],
         b: ["server-1", "worker-2"],
     }
@@ -90,7 +90,7 @@ def test_roles_are_placed() -> None:
 @pytest.mark.parametrize("num_servers", [1, 4])
 def test_each_role_runs_once(num_hosts: int, num_workers: int, num_servers: int) -> None:
     known = [Host(f"h{number}", 5) for number in range(num_hosts)]
-    roles = [role for names in hosts.place(known, num_workers, num_servers).values() for role in names]
+    roles = [role for names in hosts.place_roles(known, num_workers, num_servers).values() for role in names]
     servers, workers = (
         [f"{kind}-{n}" for n in range(count)]
         for kind, count in (("server", num_servers), ("worker", num_workers))
@@ -106,32 +106,34 @@ def test_more_workers_than_slots_are_refused(tmp_path: Path) -> None:
 
 def test_addresses() -> None:
     local, other = Host("localhost"), Host("10.0.0.2")
-    assert hosts.address([local]) == "127.0.0.1"
-    assert hosts.address([other, local]) == "10.0.0.2"
-    assert hosts.address([local, other], "10.0.0.1") == "10.0.0.1"
+    assert hosts.scheduler_address([local]) == "127.0.0.1"
+    assert hosts.scheduler_address([other, local]) == "10.0.0.2"
+    assert hosts.scheduler_address([local, other], "10.0.0.1") == "10.0.0.1"
     with pytest.raises(UsageError, match=r"localhost is 127\.0\.0\.1 here.*--root"):
-        hosts.address([local, other])
+        hosts.scheduler_address([local, other])
     with pytest.raises(UsageError, match=r"no\.such\.host\.invalid: no IPv4 address.*--root"):
-        hosts.address([Host("no.such.host.invalid"), other])
+        hosts.scheduler_address([Host("no.such.host.invalid"), other])
 
 
 def test_each_life_has_its_own_port_and_generation(tmp_path: Path) -> None:
     known = [Host("a", 2), Host("b")]
     for generation, port in ((0, 9091), (3, 9094), (8, 9091), (21, 9096)):  # never one that is not its own
-        for share in shares(hosts.life(job(tmp_path), known, generation)):
-            assert share.cluster == Cluster("10.0.0.1", port, 3, 2)
-            assert (share.generation, share.token, tuple(share.flags)) == (generation, TOKEN, FLAGS)
+        for plan in plans(hosts.proxy_processes(job(tmp_path), known, generation)):
+            assert plan.spec == JobSpec("10.0.0.1", port, 3, 2)
+            assert (plan.attempt, plan.token, tuple(plan.flags)) == (generation, TOKEN, FLAGS)
 
 
 def test_fewer_hosts_have_as_many_workers_as_they_can(tmp_path: Path) -> None:
-    (share,) = shares(hosts.life(job(tmp_path), [Host("b", 2)], 1))
-    assert share.roles == ["scheduler", "server-0", "server-1", "worker-0", "worker-1"]
-    assert share.cluster.num_workers == 3  # the roll call waits for the third, and goes without it
+    (plan,) = plans(hosts.proxy_processes(job(tmp_path), [Host("b", 2)], 1))
+    assert plan.roles == ["scheduler", "server-0", "server-1", "worker-0", "worker-1"]
+    assert plan.spec.num_workers == 3  # the roll call waits for the third, and goes without it
 
 
 def test_a_share_becomes_processes_with_the_environment_of_their_role(tmp_path: Path) -> None:
-    (_, share) = shares(hosts.life(job(tmp_path, environment={"A": "b c"}), [Host("a", 2), Host("b")], 4))
-    server, worker = hosts.processes(share, tmp_path)
+    (_, plan) = plans(
+        hosts.proxy_processes(job(tmp_path, environment={"A": "b c"}), [Host("a", 2), Host("b")], 4)
+    )
+    server, worker = hosts.host_processes(plan, tmp_path)
     assert worker.argv == (sys.executable, "-m", "mxtrain.fit", *FLAGS)
     assert (
         worker.environment.items()
@@ -151,7 +153,7 @@ def test_a_share_becomes_processes_with_the_environment_of_their_role(tmp_path: 
 
 
 def test_the_token_is_in_no_command_line(tmp_path: Path) -> None:
-    for process in hosts.life(job(tmp_path), [Host("a", 3)], 0):
+    for process in hosts.proxy_processes(job(tmp_path), [Host("a", 3)], 0):
         assert TOKEN not in " ".join(process.argv)
         assert TOKEN in process.stdin
 
@@ -165,35 +167,35 @@ def test_the_remote_command_survives_the_remote_shell(
     said = folder / "python"
     said.write_text('#!/bin/sh\necho "$PWD|$PYTHONPATH|$*"\n')
     said.chmod(0o755)
-    line = ssh.command(["ssh", "-T"], Host("me@node"), str(said), str(folder))
+    line = ssh.agent_command(["ssh", "-T"], Host("me@node"), str(said), str(folder))
     assert line[:3] == ["ssh", "-T", "me@node"]
     done = subprocess.run(["sh", "-c", *line[3:]], capture_output=True, text=True, timeout=20)
-    assert done.stdout == f"{folder}|/some where|-m mxtrain.launch share\n"
+    assert done.stdout == f"{folder}|/some where|-m mxtrain.launch host-agent\n"
 
 
-def reach(*command: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-m", "mxtrain.launch", "reach", *command]
+def host_proxy(*command: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "mxtrain.launch", "host-proxy", *command]
     return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_what_is_reached_hears_its_share_and_then_signals_and_says_how_it_ended() -> None:
-    with reach("sh", "-c", "read share; echo $share; read name; echo $name; exit 75") as carrier:
-        assert carrier.stdin and carrier.stdout
-        carrier.stdin.write(json.dumps({"a": 1}))
-        carrier.stdin.close()
-        assert json.loads(carrier.stdout.readline()) == {"a": 1}
-        carrier.send_signal(signal.SIGUSR1)
-        assert carrier.stdout.readline() == "SIGUSR1\n"
-        assert carrier.wait(20) == 75
+    with host_proxy("sh", "-c", "read plan; echo $plan; read name; echo $name; exit 75") as proxy:
+        assert proxy.stdin and proxy.stdout
+        proxy.stdin.write(json.dumps({"a": 1}))
+        proxy.stdin.close()
+        assert json.loads(proxy.stdout.readline()) == {"a": 1}
+        proxy.send_signal(signal.SIGUSR1)
+        assert proxy.stdout.readline() == "SIGUSR1\n"
+        assert proxy.wait(20) == 75
 
 
 def test_what_is_reached_sees_its_input_end_when_the_carrier_is_killed() -> None:
-    with reach("sh", "-c", "read share; echo there; cat; echo alone") as carrier:
-        assert carrier.stdin and carrier.stdout
-        carrier.stdin.close()
-        assert carrier.stdout.readline() == "there\n"
-        carrier.kill()
-        assert carrier.stdout.readline() == "alone\n"
+    with host_proxy("sh", "-c", "read plan; echo there; cat; echo alone") as proxy:
+        assert proxy.stdin and proxy.stdout
+        proxy.stdin.close()
+        assert proxy.stdout.readline() == "there\n"
+        proxy.kill()
+        assert proxy.stdout.readline() == "alone\n"
 
 
 @pytest.mark.parametrize("name", ["ssh", "slurm", "k8s"])

@@ -16,47 +16,52 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import DATA, RESTART_ME, SIGTERM, USAGE
-from mxtrain.launch import attempt, supervisor
-from mxtrain.launch.attempt import Ending, GracePeriod, StopRequests
-from mxtrain.launch.plan import Process
-from tests.support.supervised_groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
+from mxtrain.launch import attempt, exits, supervisor
+from mxtrain.launch.attempt import GracePeriods, StopRequests
+from mxtrain.launch.exits import ProcessExit
+from mxtrain.launch.plan import ProcessSpec
+from tests.support.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 
-def test_a_job_ends_when_all_are_done(start: Callable[..., Job]) -> None:
+def test_a_job_ends_when_all_are_done(start: Callable[..., SupervisedGroup]) -> None:
     job = start(**dict.fromkeys(["scheduler", "server_0", "worker_0", "worker_1"], "print('half', end='')"))
     code, stdout, stderr = job.ended()
     assert code == 0
-    assert stdout == "worker-0 | worker-0 lives 0\nworker-0 | half\n"
-    assert job.log("worker-1").splitlines()[1:] == ["worker-1 lives 0", "half"]
-    assert "1 life, and at the end:" in stderr
+    assert stdout == "worker-0 | worker-0 in attempt 0\nworker-0 | half\n"
+    assert job.log("worker-1").splitlines()[1:] == ["worker-1 in attempt 0", "half"]
+    assert "1 attempt, and at the end:" in stderr
     assert [line.split()[:3] for line in stderr.splitlines()[-4:]] == [[name, "exit", "0"] for name in NAMES]
 
 
 @pytest.mark.parametrize("victim", NAMES)
-def test_when_one_is_killed_all_start_again(start: Callable[..., Job], victim: str) -> None:
-    codes = {name.replace("-", "_"): "life or others_leave()" for name in NAMES}
-    job = start(**{**codes, victim.replace("-", "_"): "life or kill(9)"})
+def test_when_one_is_killed_all_start_again(start: Callable[..., SupervisedGroup], victim: str) -> None:
+    codes = {name.replace("-", "_"): "attempt or others_leave()" for name in NAMES}
+    job = start(**{**codes, victim.replace("-", "_"): "attempt or kill(9)"})
     code, _, stderr = job.ended()
     assert code == 0
     assert f"{victim} was killed by SIGKILL; restart 1 of 3 in 0.1 s from the newest checkpoint" in stderr
     for name in NAMES:
         lines = job.log(name).splitlines()
         assert [line for line in lines if line.startswith("---")] == [lines[0], lines[-2]]
-        assert lines[0].startswith(f"--- {name}, life 0, ") and lines[-1] == f"{name} lives 1"
+        assert lines[0].startswith(f"--- {name}, attempt 0, ") and lines[-1] == f"{name} in attempt 1"
     assert [line.split()[:3] for line in stderr.splitlines()[-4:]] == [[name, "exit", "0"] for name in NAMES]
 
 
-def test_who_does_not_leave_is_ended(start: Callable[..., Job]) -> None:
-    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); life or wait()"
-    job = start(scheduler="life or wait()", server_0=deaf, worker_0=deaf, worker_1="life or sys.exit(1)")
+def test_who_does_not_leave_is_ended(start: Callable[..., SupervisedGroup]) -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); attempt or wait()"
+    job = start(
+        scheduler="attempt or wait()", server_0=deaf, worker_0=deaf, worker_1="attempt or sys.exit(1)"
+    )
     code, _, stderr = job.ended()
     assert code == 0
-    assert "worker-1 ended with exit code 1: worker-1 lives 0; restart 1 of 3" in stderr
+    assert "worker-1 ended with exit code 1: worker-1 in attempt 0; restart 1 of 3" in stderr
 
 
-def test_a_frozen_process_is_ended_for_the_reason_that_the_others_give(start: Callable[..., Job]) -> None:
-    leave = "life or others_leave()"
-    job = start(scheduler=leave, server_0=leave, worker_0=leave, worker_1="life or kill(signal.SIGSTOP)")
+def test_a_frozen_process_is_ended_for_the_reason_that_the_others_give(
+    start: Callable[..., SupervisedGroup],
+) -> None:
+    leave = "attempt or others_leave()"
+    job = start(scheduler=leave, server_0=leave, worker_0=leave, worker_1="attempt or kill(signal.SIGSTOP)")
     code, _, stderr = job.ended()
     assert code == 0
     assert " left: worker-1 has gone silent; restart 1 of 3" in stderr
@@ -72,11 +77,11 @@ def test_who_is_stopped_is_not_waited_for(tmp_path: Path, number: int, most_seco
         "worker-1": deaf.format(number),
     }
     group = [
-        Process(name, (sys.executable, "-c", code), {}, tmp_path / f"{name}.log")
+        ProcessSpec(name, (sys.executable, "-c", code), {}, tmp_path / f"{name}.log")
         for name, code in codes.items()
     ]
     began = time.monotonic()
-    endings = attempt.live(group, 0, GracePeriod(death_seconds=5, kill_seconds=1), StopRequests())
+    endings = attempt.run_attempt(group, 0, GracePeriods(death_seconds=5, kill_seconds=1), StopRequests())
     seconds = time.monotonic() - began
     assert [(ending.process.name, ending.code, ending.was_terminated) for ending in endings] == [
         ("worker-0", -9, False),
@@ -85,16 +90,18 @@ def test_who_is_stopped_is_not_waited_for(tmp_path: Path, number: int, most_seco
     assert seconds < most_seconds and (number or seconds > 6)
 
 
-def test_restarts_without_progress_come_to_an_end(start: Callable[..., Job]) -> None:
+def test_restarts_without_progress_come_to_an_end(start: Callable[..., SupervisedGroup]) -> None:
     job = start(
-        max_restarts=2, worker_0="save(40) if not life else None; wait()", worker_1="time.sleep(0.2); 1 / 0"
+        max_restarts=2,
+        worker_0="save(40) if not attempt else None; wait()",
+        worker_1="time.sleep(0.2); 1 / 0",
     )
     code, stdout, stderr = job.ended()
-    assert code == supervisor.GAVE_UP
+    assert code == exits.GAVE_UP
     assert "restart 1 of 2 in 0.1 s from step 40" in stderr and "restart 2 of 2 in 0.2 s" in stderr
     assert "worker-1 ended with exit code 1: ZeroDivisionError: division by zero; given up after 2" in stderr
     assert "worker-1 | Traceback (most recent call last):\n" in stdout
-    assert job.log("worker-1").count("--- worker-1, life") == 3
+    assert job.log("worker-1").count("--- worker-1, attempt") == 3
 
 
 FAILS = "(print({!r}, file=sys.stderr), sys.exit(1))"
@@ -103,11 +110,13 @@ MISSING = "AttributeError: module 'numpy' has no attribute 'boolean'"
 
 @pytest.mark.parametrize("where", ["", ", at step 0 (step)"])
 def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
-    start: Callable[..., Job], where: str
+    start: Callable[..., SupervisedGroup], where: str
 ) -> None:
     """Whoever says it, and to whomever: here the worker itself, then those who have heard of it."""
     own, heard = FAILS.format(MISSING + where), FAILS.format(f"mxtrain.fit: worker-1: {MISSING}{where}")
-    job = start(max_restarts=9, scheduler=f"life and {heard}; wait()", worker_1=f"life or {own}; wait()")
+    job = start(
+        max_restarts=9, scheduler=f"attempt and {heard}; wait()", worker_1=f"attempt or {own}; wait()"
+    )
     code, _, stderr = job.ended()
     assert code == 1
     assert (
@@ -120,40 +129,44 @@ def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
     "words",
     [
         f"{MISSING}, at step 7 (step)",
-        "TypeError: of life {life}",
+        "TypeError: of attempt {attempt}",
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "BlockingIOError: [Errno 11] Resource temporarily unavailable",
         "FileNotFoundError: [Errno 2] No such file or directory: '/not/mounted/yet'",
         "RuntimeError: can't start new thread",
     ],
 )
-def test_what_may_go_well_another_time_is_tried_again(start: Callable[..., Job], words: str) -> None:
+def test_what_may_go_well_another_time_is_tried_again(
+    start: Callable[..., SupervisedGroup], words: str
+) -> None:
     code, _, stderr = start(max_restarts=2, worker_0=FAILS.replace("{!r}", f"f{words!r}")).ended()
     assert code == 1 and "given up after 2 restarts" in stderr
 
 
-def test_a_newer_checkpoint_forgives(start: Callable[..., Job]) -> None:
+def test_a_newer_checkpoint_forgives(start: Callable[..., SupervisedGroup]) -> None:
     (job_0, job_1) = (
-        "save(10 * life) if life < 4 else None; life > 3 or wait()",
-        "time.sleep(0.3); life > 3 or kill(9)",
+        "save(10 * attempt) if attempt < 4 else None; attempt > 3 or wait()",
+        "time.sleep(0.3); attempt > 3 or kill(9)",
     )
-    done = "life > 3 or wait()"
+    done = "attempt > 3 or wait()"
     job = start(max_restarts=1, worker_0=job_0, worker_1=job_1, scheduler=done, server_0=done)
     code, _, stderr = job.ended()
     assert code == 0
     assert stderr.count("restart 1 of 1 in 0.1 s") == 4
 
 
-def test_a_checkpoint_of_another_job_is_not_progress(start: Callable[..., Job], tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_job_is_not_progress(
+    start: Callable[..., SupervisedGroup], tmp_path: Path
+) -> None:
     (tmp_path / "run" / "checkpoints" / "step-00000070").mkdir(parents=True)
     job = start(max_restarts=1, worker_0="kill(9)")
     code, _, stderr = job.ended()
-    assert code == supervisor.GAVE_UP
+    assert code == exits.GAVE_UP
     assert "restart 1 of 1 in 0.1 s from step 70" in stderr
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
-def test_what_no_restart_can_cure_ends_the_job(start: Callable[..., Job], code: int) -> None:
+def test_what_no_restart_can_cure_ends_the_job(start: Callable[..., SupervisedGroup], code: int) -> None:
     job = start(worker_1=f"print('train.rec: record 7 is damaged', file=sys.stderr); sys.exit({code})")
     ended, _, stderr = job.ended()
     assert ended == code
@@ -161,13 +174,13 @@ def test_what_no_restart_can_cure_ends_the_job(start: Callable[..., Job], code: 
     assert "restart" not in stderr
 
 
-def test_without_restarts_of_its_own_it_leaves_them_to_others(start: Callable[..., Job]) -> None:
+def test_without_restarts_of_its_own_it_leaves_them_to_others(start: Callable[..., SupervisedGroup]) -> None:
     code, _, stderr = start(max_restarts=0, server_0="kill(9)").ended()
     assert code == RESTART_ME
     assert "server-0 was killed by SIGKILL; the same command goes on" in stderr
 
 
-def test_a_frozen_supervisor_holds_up_nobody(start: Callable[..., Job]) -> None:
+def test_a_frozen_supervisor_holds_up_nobody(start: Callable[..., SupervisedGroup]) -> None:
     much = "(out / f'{name}.ready').touch(); time.sleep(0.5); [print('x' * 999) for _ in range(1000)]"
     job = start(**{name.replace("-", "_"): much for name in NAMES})
     until(is_ready(job, *NAMES), "they did not start")
@@ -181,42 +194,42 @@ def test_a_frozen_supervisor_holds_up_nobody(start: Callable[..., Job]) -> None:
     assert stdout.count("worker-0 | xxx") == 1000
 
 
-def test_a_terminal_that_is_gone_ends_nothing(start: Callable[..., Job]) -> None:
+def test_a_terminal_that_is_gone_ends_nothing(start: Callable[..., SupervisedGroup]) -> None:
     job = start(**{name.replace("-", "_"): "time.sleep(0.5); print('more')" for name in NAMES})
     job.process.stdout.close()  # type: ignore[union-attr]
     job.process.stderr.close()  # type: ignore[union-attr]
     assert job.process.wait(20) == 0
 
 
-def test_a_server_that_hangs_at_the_end_spoils_nothing(start: Callable[..., Job]) -> None:
+def test_a_server_that_hangs_at_the_end_spoils_nothing(start: Callable[..., SupervisedGroup]) -> None:
     assert start(worker_0="", worker_1="", scheduler="").ended()[0] == 0
 
 
-def test_a_worker_that_hangs_at_the_end_is_asked_again(start: Callable[..., Job]) -> None:
-    job = start(worker_0="", worker_1="life or wait()", scheduler="", server_0="")
+def test_a_worker_that_hangs_at_the_end_is_asked_again(start: Callable[..., SupervisedGroup]) -> None:
+    job = start(worker_0="", worker_1="attempt or wait()", scheduler="", server_0="")
     code, _, stderr = job.ended()
     assert code == 0
     assert "worker-1 did not end by itself; restart 1 of 3" in stderr
 
 
-def test_a_role_alone_is_kept_up_too(start: Callable[..., Job]) -> None:
-    job = start(names=["server-3"], server_3="sys.exit(75) if not life else stop(143)")
-    until(is_ready(job, "server-3"), "no second life")
+def test_a_role_alone_is_kept_up_too(start: Callable[..., SupervisedGroup]) -> None:
+    job = start(names=["server-3"], server_3="sys.exit(75) if not attempt else stop(143)")
+    until(is_ready(job, "server-3"), "no second attempt")
     job.process.send_signal(signal.SIGTERM)
     code, stdout, stderr = job.ended()
     assert code == SIGTERM
-    assert "server-3 | server-3 lives 1\n" in stdout and "restart 1 of 3" in stderr
+    assert "server-3 | server-3 in attempt 1\n" in stdout and "restart 1 of 3" in stderr
 
 
 @pytest.mark.parametrize("max_restarts", [0, 3])
 @pytest.mark.parametrize("becomes", ["shutil.rmtree(out)", "out.rename(out.with_name('moved')); out.mkdir()"])
 def test_no_life_begins_anew_where_the_run_folder_has_gone(
-    start: Callable[..., Job], max_restarts: int, becomes: str
+    start: Callable[..., SupervisedGroup], max_restarts: int, becomes: str
 ) -> None:
     removes = f"import shutil; save(5); {becomes}; kill(9)"
     job = start(worker_0=removes, scheduler="wait()", server_0="wait()", max_restarts=max_restarts)
     code, _, stderr = job.ended()
-    assert code == USAGE and "1 life, and at the end" in stderr
+    assert code == USAGE and "1 attempt, and at the end" in stderr
     said = [line for line in stderr.splitlines() if "--out" in line]
     assert (
         len(said) == 1 and f"--out {job.out}: is not there any more" in said[0] and "put it back" in said[0]
@@ -227,20 +240,20 @@ def test_no_life_begins_anew_where_the_run_folder_has_gone(
 def test_a_command_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> None:
     sleeper = ("sleep", "30")
     processes = [
-        Process("scheduler", sleeper, {"OUT": str(tmp_path)}, tmp_path / "scheduler.log"),
-        Process("worker-0", ("/does/not/exist",), {}, tmp_path / "worker-0.log"),
+        ProcessSpec("scheduler", sleeper, {"OUT": str(tmp_path)}, tmp_path / "scheduler.log"),
+        ProcessSpec("worker-0", ("/does/not/exist",), {}, tmp_path / "worker-0.log"),
     ]
-    policy = supervisor.Policy(dict)
+    policy = supervisor.RestartPolicy(dict)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(FileNotFoundError):
-        supervisor.supervise(lambda life: processes, policy)
+        supervisor.supervise(lambda attempt: processes, policy)
     assert signal.getsignal(signal.SIGTERM) is before
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "sleep"], capture_output=True).stdout == b""
 
 
 def test_a_process_reads_what_it_is_given(tmp_path: Path) -> None:
-    process = Process("scheduler", ("cat",), {}, tmp_path / "scheduler.log", stdin="a secret\n")
-    assert supervisor.supervise(lambda life: [process], supervisor.Policy(dict)) == 0
+    process = ProcessSpec("scheduler", ("cat",), {}, tmp_path / "scheduler.log", stdin="a secret\n")
+    assert supervisor.supervise(lambda attempt: [process], supervisor.RestartPolicy(dict)) == 0
     assert process.log.read_text().endswith("\na secret\n")
 
 
@@ -248,29 +261,29 @@ def test_a_process_whose_supervisor_has_gone_leaves() -> None:
     line = [
         sys.executable,
         "-c",
-        "from mxtrain.core.die_with_parent import die_with_parent; die_with_parent(); print('lives')",
+        "from mxtrain.core.die_with_parent import die_with_parent; die_with_parent(); print('runs')",
     ]
     for supervisor_pid, code, said in (
         ("1", RESTART_ME, ""),
-        (str(os.getpid()), 0, "lives\n"),
-        ("", 0, "lives\n"),
+        (str(os.getpid()), 0, "runs\n"),
+        ("", 0, "runs\n"),
     ):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "MXTRAIN_SUPERVISOR_PID": supervisor_pid}
         done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=20)
         assert (done.returncode, done.stdout) == (code, said)
 
 
-def ending(name: str, code: int, was_terminated: bool = False, last: str = "why") -> Ending:
-    return Ending(Process(name, (), {}, Path("log")), code, 1.0, was_terminated, False, (last,))
+def ending(name: str, code: int, was_terminated: bool = False, last: str = "why") -> ProcessExit:
+    return ProcessExit(ProcessSpec(name, (), {}, Path("log")), code, 1.0, was_terminated, False, (last,))
 
 
 def test_the_cause_is_who_died_and_not_who_left_for_it() -> None:
     killed, left, failed = ending("worker-1", -9), ending("worker-0", 75), ending("server-0", DATA)
     pushed, done = ending("scheduler", -15, was_terminated=True), ending("worker-2", 0)
-    assert supervisor.cause([left, killed, pushed]) is killed
-    assert supervisor.cause([left, killed, failed]) is failed
-    assert supervisor.cause([pushed, done, left]) is left
-    assert supervisor.cause([done, pushed]) is pushed
+    assert exits.root_cause([left, killed, pushed]) is killed
+    assert exits.root_cause([left, killed, failed]) is failed
+    assert exits.root_cause([pushed, done, left]) is left
+    assert exits.root_cause([done, pushed]) is pushed
 
 
 @pytest.mark.parametrize(
@@ -289,7 +302,7 @@ def test_where_the_next_life_goes_on_is_where_the_workers_will(
     resume: str, newest: int, there: dict[int, tuple[int, int]], said: str
 ) -> None:
     """--resume never and PATH are for a job's beginning; an older run's checkpoints are none of its own."""
-    assert supervisor.next_start(supervisor.Policy(lambda: there, resume=resume), newest) == said
+    assert supervisor.resume_point(supervisor.RestartPolicy(lambda: there, resume=resume), newest) == said
 
 
 def test_the_cause_is_who_failed_and_not_who_was_first_to_say_so() -> None:
@@ -297,18 +310,18 @@ def test_the_cause_is_who_failed_and_not_who_was_first_to_say_so() -> None:
     heard, own = (
         ending(name, 1, last="mxtrain.fit: worker-1: KeyError: 'a'") for name in ("server-0", "worker-1")
     )
-    assert supervisor.cause([heard, own]) is own
-    assert supervisor.describe(own) == "worker-1 ended with exit code 1: KeyError: 'a'"
-    assert supervisor.describe(heard) == "server-0 ended with exit code 1: worker-1: KeyError: 'a'"
+    assert exits.root_cause([heard, own]) is own
+    assert exits.exit_message(own) == "worker-1 ended with exit code 1: KeyError: 'a'"
+    assert exits.exit_message(heard) == "server-0 ended with exit code 1: worker-1: KeyError: 'a'"
 
 
 def test_pauses_double_up_to_a_minute() -> None:
-    policy = supervisor.Policy(dict)
+    policy = supervisor.RestartPolicy(dict)
     assert [supervisor.pause_seconds(n, policy) for n in (1, 2, 3, 6, 7, 8, 99)] == [1, 2, 4, 32, 60, 60, 60]
 
 
 def test_patience_depends_on_how_one_ended() -> None:
-    patience = GracePeriod(death_seconds=1, done_seconds=2, stop_seconds=3)
+    grace = GracePeriods(death_seconds=1, done_seconds=2, stop_seconds=3)
     for code, is_wished, is_at_work, seconds in (
         (-9, False, True, 1),
         (1, True, True, 1),
@@ -319,4 +332,4 @@ def test_patience_depends_on_how_one_ended() -> None:
         (0, False, True, 2),
         (0, True, False, 1),
     ):
-        assert patience.after(code, is_wished, is_at_work) == seconds, (code, is_wished, is_at_work)
+        assert grace.after_exit(code, is_wished, is_at_work) == seconds, (code, is_wished, is_at_work)

@@ -12,16 +12,18 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from mxtrain.launch.attempt import GracePeriod, StopRequests, live
-from mxtrain.launch.plan import Process
-from mxtrain.launch.supervisor import judge
-from tests.support.supervised_groups import NAMES, ROOT, Job, is_ready, starting, until  # noqa: F401
+from mxtrain.launch.attempt import GracePeriods, StopRequests, run_attempt
+from mxtrain.launch.exits import job_exit_code
+from mxtrain.launch.plan import ProcessSpec
+from tests.support.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
 
 
 @pytest.mark.parametrize(("number", "code"), STOPS)
-def test_a_signal_is_passed_to_the_workers_once(start: Callable[..., Job], number: int, code: int) -> None:
+def test_a_signal_is_passed_to_the_workers_once(
+    start: Callable[..., SupervisedGroup], number: int, code: int
+) -> None:
     job = start(worker_0=f"stop({code})", worker_1=f"stop({code})", server_0="stop(0)")
     until(is_ready(job, "worker-0", "worker-1", "server-0"), "they did not start")
     job.process.send_signal(number)
@@ -39,7 +41,7 @@ signal.signal(signal.SIGTERM, leave); (out / f"{name}.ready").touch(); wait()
 """
 
 
-def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., Job]) -> None:
+def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0=SLOW_STOP, worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
     job.process.send_signal(signal.SIGTERM)
@@ -48,7 +50,7 @@ def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., Job]) ->
     assert job.log("worker-0").endswith("saved\n")
 
 
-def test_a_second_signal_ends_all_at_once(start: Callable[..., Job]) -> None:
+def test_a_second_signal_ends_all_at_once(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0=SLOW_STOP, worker_1=SLOW_STOP)
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
     job.process.send_signal(signal.SIGTERM)
@@ -60,7 +62,7 @@ def test_a_second_signal_ends_all_at_once(start: Callable[..., Job]) -> None:
     assert "saved" not in job.log("worker-0")
 
 
-def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., Job]) -> None:
+def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., SupervisedGroup]) -> None:
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); (out / f'{name}.ready').touch(); wait()"
     job = start(worker_0=deaf, worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
@@ -68,21 +70,21 @@ def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., Job])
     assert job.ended(10)[0] == SIGTERM
 
 
-def test_a_signal_between_two_lives_ends_the_job(start: Callable[..., Job]) -> None:
-    job = start(max_restarts=20, names=["worker-0"], worker_0="Path(out / f'{life}').touch(); kill(9)")
-    until((job.out / "4").exists, "no life 4")
-    until(lambda: not job.pids(), "its processes live")
+def test_a_signal_between_two_attempts_ends_the_job(start: Callable[..., SupervisedGroup]) -> None:
+    job = start(max_restarts=20, names=["worker-0"], worker_0="Path(out / f'{attempt}').touch(); kill(9)")
+    until((job.out / "4").exists, "no attempt 4")
+    until(lambda: not job.pids(), "its processes still run")
     job.process.send_signal(signal.SIGTERM)
     assert job.ended(5)[0] == SIGTERM
-    assert "life 5" not in job.log("worker-0")
+    assert "attempt 5" not in job.log("worker-0")
 
 
 def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(30)")
-    processes = [Process(name, argv, {}, tmp_path / f"{name}.log") for name in NAMES]
-    endings = live(processes, 0, GracePeriod(), StopRequests([signal.SIGTERM]))
+    processes = [ProcessSpec(name, argv, {}, tmp_path / f"{name}.log") for name in NAMES]
+    endings = run_attempt(processes, 0, GracePeriods(), StopRequests([signal.SIGTERM]))
     assert [ending.process.name for ending in endings] == ["scheduler"], "no other was started"
-    assert judge(endings, SIGTERM) == SIGTERM
+    assert job_exit_code(endings, SIGTERM) == SIGTERM
 
 
 EARLY = """
@@ -95,13 +97,15 @@ die_with_parent()
 
 
 def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None:
-    process = Process("worker-0", (sys.executable, "-c", EARLY), {"PYTHONPATH": str(ROOT)}, tmp_path / "log")
-    (ending,) = live([process], 0, GracePeriod(), StopRequests())
+    process = ProcessSpec(
+        "worker-0", (sys.executable, "-c", EARLY), {"PYTHONPATH": str(ROOT)}, tmp_path / "log"
+    )
+    (ending,) = run_attempt([process], 0, GracePeriods(), StopRequests())
     assert (ending.code, ending.last_lines) == (SIGINT, ()), "no traceback"
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
-def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., Job]) -> None:
+def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0="stop(143)", worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
     for name in ("worker-0", "worker-1"):
@@ -111,7 +115,7 @@ def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[...
 
 
 def test_a_worker_that_stops_before_the_roll_call_is_no_mistake_of_those_who_miss_it(
-    start: Callable[..., Job],
+    start: Callable[..., SupervisedGroup],
 ) -> None:
     missing = "time.sleep(0.5); print('worker-0 did not come', file=sys.stderr); sys.exit(2)"
     job = start(worker_0="sys.exit(143)", worker_1=missing, server_0=missing, scheduler=missing)
@@ -119,7 +123,9 @@ def test_a_worker_that_stops_before_the_roll_call_is_no_mistake_of_those_who_mis
     assert code == SIGTERM and "restart" not in stderr
 
 
-def test_whoever_misses_that_the_scheduler_has_stopped_has_nothing_to_save(start: Callable[..., Job]) -> None:
+def test_whoever_misses_that_the_scheduler_has_stopped_has_nothing_to_save(
+    start: Callable[..., SupervisedGroup],
+) -> None:
     """It had not come to the roll call yet."""
     job = start(worker_0="sys.exit(143)", scheduler="sys.exit(143)", server_0="sys.exit(143)")
     until(lambda: len(job.pids()) == 1, "they did not end")
@@ -128,14 +134,14 @@ def test_whoever_misses_that_the_scheduler_has_stopped_has_nothing_to_save(start
     assert time.monotonic() - began < 2, "and not after --stall-timeout"
 
 
-def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., Job]) -> None:
+def test_ctrl_c_on_the_terminal_reaches_the_supervisor_alone(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0="stop(130)", worker_1="stop(130)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
     assert all(os.getsid(pid) == pid for pid in job.pids())
     assert len(job.pids()) == len(NAMES)
 
 
-def test_nothing_survives_a_killed_supervisor(start: Callable[..., Job]) -> None:
+def test_nothing_survives_a_killed_supervisor(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0="stop(143)", worker_1="stop(143)", server_0="stop(0)", scheduler="stop(0)")
     until(is_ready(job, *NAMES), "they did not start")
     job.process.kill()

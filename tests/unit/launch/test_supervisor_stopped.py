@@ -10,12 +10,12 @@ from typing import Callable
 from mxtrain import config
 from mxtrain.core.errors import SIGTERM
 from mxtrain.launch import supervisor
-from tests.support.supervised_groups import Job, is_ready, starting, until  # noqa: F401
+from tests.support.supervised_groups import SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 ALONE = ["worker-0"]
 
 
-def stopped(start: Callable[..., Job], code: str = "stop(143)") -> tuple[Job, int]:
+def stopped(start: Callable[..., SupervisedGroup], code: str = "stop(143)") -> tuple[SupervisedGroup, int]:
     """A job of one worker, which SIGSTOP holds."""
     job = start(names=ALONE, worker_0=code)
     until(is_ready(job, *ALONE), "it did not start")
@@ -24,15 +24,15 @@ def stopped(start: Callable[..., Job], code: str = "stop(143)") -> tuple[Job, in
     return job, worker
 
 
-def test_one_alone_that_is_frozen_for_good_starts_again(start: Callable[..., Job]) -> None:
-    job = start(names=["server-3"], server_3="life or kill(signal.SIGSTOP)")
+def test_one_alone_that_is_frozen_for_good_starts_again(start: Callable[..., SupervisedGroup]) -> None:
+    job = start(names=["server-3"], server_3="attempt or kill(signal.SIGSTOP)")
     code, _, stderr = job.ended(10)
     assert code == 0
     assert "server-3 is held by SIGSTOP or a debugger; killed" in stderr
     assert "server-3 did not end by itself; restart 1 of 3" in stderr
 
 
-def test_one_that_is_frozen_for_less_goes_on(start: Callable[..., Job]) -> None:
+def test_one_that_is_frozen_for_less_goes_on(start: Callable[..., SupervisedGroup]) -> None:
     job, worker = stopped(start, "(out / f'{name}.ready').touch(); time.sleep(4)")
     for _ in range(2):  # together longer than too long
         time.sleep(0.9)
@@ -44,7 +44,7 @@ def test_one_that_is_frozen_for_less_goes_on(start: Callable[..., Job]) -> None:
     assert code == 0 and "restart" not in stderr
 
 
-def test_after_a_signal_one_that_is_frozen_is_not_waited_for(start: Callable[..., Job]) -> None:
+def test_after_a_signal_one_that_is_frozen_is_not_waited_for(start: Callable[..., SupervisedGroup]) -> None:
     job, _ = stopped(start)
     job.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
@@ -53,7 +53,7 @@ def test_after_a_signal_one_that_is_frozen_is_not_waited_for(start: Callable[...
     assert time.monotonic() - began < 2  # of 3 in which it may write a checkpoint
 
 
-def test_after_a_signal_one_that_is_thawed_may_still_save(start: Callable[..., Job]) -> None:
+def test_after_a_signal_one_that_is_thawed_may_still_save(start: Callable[..., SupervisedGroup]) -> None:
     job, worker = stopped(start)
     time.sleep(1)
     job.process.send_signal(signal.SIGTERM)
@@ -63,7 +63,7 @@ def test_after_a_signal_one_that_is_thawed_may_still_save(start: Callable[..., J
     assert "got SIGTERM" in job.log("worker-0")
 
 
-def test_when_all_are_frozen_together_nobody_is_to_blame(start: Callable[..., Job]) -> None:
+def test_when_all_are_frozen_together_nobody_is_to_blame(start: Callable[..., SupervisedGroup]) -> None:
     job, worker = stopped(start, "(out / f'{name}.ready').touch(); time.sleep(1)")
     job.process.send_signal(signal.SIGSTOP)
     time.sleep(2)
@@ -76,4 +76,4 @@ def test_when_all_are_frozen_together_nobody_is_to_blame(start: Callable[..., Jo
 
 def test_the_others_have_noticed_before() -> None:
     run = config.parse(["--train", "t.rec", "--silence-timeout", "40"])
-    assert supervisor.policy(run).patience.stopped_seconds > 40
+    assert supervisor.restart_policy(run).grace.stopped_seconds > 40

@@ -16,7 +16,7 @@ import pytest
 from mxtrain.core.errors import SIGTERM
 from mxtrain.launch import terminal
 from mxtrain.launch.terminal import Terminal
-from tests.support.supervised_groups import ROOT, Job, is_ready, starting, until  # noqa: F401
+from tests.support.supervised_groups import ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 # Far more than a pipe holds, and then on with it.
 MUCH = "print(('x' * 99 + chr(10)) * 9999, flush=True); "
@@ -51,7 +51,7 @@ def read(handle: int, num_bytes: int) -> bytes:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_nobody_reads_can_be_stopped(start: Callable[..., Job], number: int) -> None:
+def test_a_job_that_nobody_reads_can_be_stopped(start: Callable[..., SupervisedGroup], number: int) -> None:
     job = start(names=["worker-0"], stderr=subprocess.STDOUT, worker_0=MUCH + f"stop({SIGTERM})")
     until(is_ready(job, "worker-0"), "it did not start")
     time.sleep(0.3)
@@ -59,8 +59,8 @@ def test_a_job_that_nobody_reads_can_be_stopped(start: Callable[..., Job], numbe
     assert job.process.wait(10) == 128 + number
 
 
-def test_a_job_that_nobody_reads_starts_again_and_ends(start: Callable[..., Job]) -> None:
-    job = start(stderr=subprocess.STDOUT, worker_0=MUCH + "life or kill(9)", worker_1="", server_0="")
+def test_a_job_that_nobody_reads_starts_again_and_ends(start: Callable[..., SupervisedGroup]) -> None:
+    job = start(stderr=subprocess.STDOUT, worker_0=MUCH + "attempt or kill(9)", worker_1="", server_0="")
     assert job.process.wait(20) == 0
     assert job.log("worker-0").count("x" * 99) == 2 * 9999
 
