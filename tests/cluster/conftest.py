@@ -1,4 +1,4 @@
-"""Data for clusters: the fixtures of whole commands, and digits that take more than a few steps to learn."""
+"""Data for clusters: digits that take more than a few steps to learn."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT, Command, command, shapes  # noqa: F401
+from tests.support.commands import ROOT, Command
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:  # noqa: F811
+def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     """A folder with train.rec and val.rec."""
     folder = tmp_path_factory.mktemp("digits")
     line = [sys.executable, "examples/digits.py", str(folder / "images")]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mxtrain.runtime import mx
-from tests.cluster.test_fit import FLAGS, records
-from tests.e2e.conftest import Command
+from tests.support.cluster_run import FLAGS, records
+from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, started, wait_until
 

@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain import doctor
 from mxtrain.probe import advice, jobs
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 
 
 @pytest.fixture(autouse=True)

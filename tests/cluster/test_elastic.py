@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.test_fit import BAR, flags, losses
-from tests.e2e.conftest import ROOT, Command
+from tests.support.cluster_run import BAR, flags, losses
+from tests.support.commands import ROOT, Command
+from tests.support.ports import free_port
 from tests.support.processes import children
 from tests.support.runs import has_step, wait_until
 
@@ -38,12 +38,6 @@ def node(role: str, port: int, num_workers: int, *line: str) -> subprocess.Popen
     return subprocess.Popen(
         [*command, "--", *line], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from mxtrain import config
 from mxtrain.data import record_sets, sample_requests
-from tests.e2e.conftest import Command
 from tests.support import damaged_data, overflowing_loss, slow_loss
+from tests.support.cluster_run import BAR, CLUSTER, flags, losses, records, weights
+from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, started, wait_until
 
-FLAGS = [
-    *("--model", "benchmarks.same_curve.nets:with_both", "--image-size", "16", "--val-resize", "16"),
-    *("--augment", "pad_crop:pad=2", "--batch-size", "32", "--micro-batch", "8", "--epochs", "3"),
-    *("--max-steps", "54", "--lr", "0.01", "--threads", "1"),
-]
-CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
 CLUSTERS = {
     "two workers": CLUSTER,
     # Of four micro-batches the first has two.
@@ -37,35 +30,6 @@ OPTIMIZERS = {
     "adam": ["--optimizer", "adam"],
     "adamw": ["--optimizer", "adamw"],
 }
-BAR = 1e-5
-
-
-def flags(digits: Path, out: Path, *more: str) -> list[str]:
-    return [
-        "--train",
-        str(digits / "train.rec"),
-        "--val",
-        str(digits / "val.rec"),
-        "--out",
-        str(out),
-        *FLAGS,
-        *more,
-    ]
-
-
-def records(out: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [record for record in found if record["kind"] == kind]
-
-
-def losses(out: Path) -> np.ndarray:
-    trained = records(out, "train")
-    assert [record["step"] for record in trained] == list(range(1, 55))
-    return np.array([record["loss"] for record in trained])
-
-
-def weights(out: Path) -> bytes:
-    return (out / "checkpoints" / "step-00000054" / "weights.params").read_bytes()
 
 
 @pytest.fixture(scope="module")

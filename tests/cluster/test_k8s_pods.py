@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from mxtrain.launch import k8s
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 from tests.support.runs import has_step, wait_until
 from tests.support.short_run import FLAGS, assert_same_weights
 from tests.support.two_hosts import Host, need, two_hosts

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cluster.test_fit import BAR, FLAGS, flags, losses
-from tests.e2e.conftest import Command
 from tests.support import noting_loss
+from tests.support.cluster_run import BAR, FLAGS, flags, losses
+from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, started, wait_until
 

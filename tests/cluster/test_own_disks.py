@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.test_elastic import free_port
-from tests.cluster.test_ps_sh import ROLES, all_started
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
+from tests.support.ports import free_port
 from tests.support.processes import children
+from tests.support.ps_sh import ROLES, all_started
 from tests.support.runs import curve, newest, wait_until
 
 FLAGS = [

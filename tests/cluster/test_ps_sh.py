@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
-from tests.cluster.test_fit import flags, losses, weights
-from tests.e2e.conftest import ROOT
+from tests.support.cluster_run import flags, losses, weights
 from tests.support.processes import children
+from tests.support.ps_sh import ROLES, all_started
 from tests.support.runs import has_step, wait_until
-
-ROLES = ["scheduler", "server", "worker", "worker"]
-Run = subprocess.Popen
-
-
-@contextlib.contextmanager
-def all_started(lines: list[list[str]], environments: list[dict[str, str]]) -> Iterator[list[Run[str]]]:
-    """These commands, all at once; none outlives the block."""
-    runs: list[Run[str]] = []
-    try:
-        for line, more in zip(lines, environments):
-            environment = {**os.environ, "PYTHON": sys.executable, **more}
-            output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            runs.append(Run(line, cwd=ROOT, env=environment, text=True, **output))  # type: ignore[call-overload]
-        yield runs
-    finally:
-        for run in runs:
-            run.kill()
-            run.wait(10)
 
 
 def of_roles(port: str, fit_flags: list[str]) -> list[list[str]]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 from tests.support.processes import command_line
 from tests.support.runs import has_step
 from tests.support.short_run import ENDLESS, FLAGS, assert_same_weights

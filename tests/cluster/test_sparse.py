@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.test_fit import records
-from tests.e2e.conftest import Command
 from tests.support import table_nets
 from tests.support.cluster_jobs import ended, job
+from tests.support.cluster_run import records
+from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, started, wait_until
 

@@ -13,7 +13,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 from tests.support.processes import command_line
 from tests.support.runs import has_step, newest, records, wait_until
 from tests.support.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights

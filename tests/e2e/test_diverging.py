@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import DIVERGED, DONE
-from tests.e2e.conftest import Command
+from tests.support.commands import Command
 
 SMALL = ["--model", "small_cnn", "--image-size", "16", "--batch-size", "16", "--epochs", "2"]
 FLAGS = [*SMALL, "--log", "none", "--max-bad-steps", "2"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import ROOT
-from tests.e2e.test_fit import FLAGS
+from tests.support.commands import ROOT
+from tests.support.shapes_run import FLAGS
 
 OWN = """
 from helper_of_own import NUM_FEATURES

@@ -12,9 +12,9 @@ import pytest
 
 from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import curve, flags, records
 from tests.support.amp import needs_bf16
+from tests.support.commands import Command
+from tests.support.shapes_run import curve, flags, records
 
 CALM = ["--schedule", "constant", "--lr", "0.003", "--epochs", "30", "--early-stop", "2"]
 

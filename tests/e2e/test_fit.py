@@ -7,34 +7,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from mxtrain.core import kernels
-from tests.e2e.conftest import ROOT, Command
 from tests.support.amp import needs_bf16
+from tests.support.commands import ROOT, Command
 from tests.support.runs import has_step, started, wait_until
-
-FLAGS = [
-    *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--augment", "pad_crop:pad=2+flip"),
-    *("--batch-size", "16", "--micro-batch", "8", "--devices", "cpu:0,1"),
-    *("--optimizer", "adamw", "--lr", "0.01", "--epochs", "4", "--log", "none"),
-]
-
-
-def flags(shapes: Path, out: Path) -> list[str]:
-    return ["--train", str(shapes / "train.rec"), "--val", str(shapes / "val.rec"), "--out", str(out), *FLAGS]
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-
-def curve(out: Path) -> list[tuple[Any, ...]]:
-    return [(r["kind"], r["step"], r.get("loss"), r.get("lr"), r.get("val_loss")) for r in records(out)]
+from tests.support.shapes_run import curve, flags, records
 
 
 @pytest.fixture(scope="module")

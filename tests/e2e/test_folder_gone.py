@@ -11,8 +11,8 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import USAGE
-from tests.e2e.test_fit import flags
 from tests.support.runs import has_step, started, wait_until
+from tests.support.shapes_run import flags
 
 LONG = ["--epochs", "500", "--checkpoint-steps", "7", "--log", "none"]
 

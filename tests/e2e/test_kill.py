@@ -15,9 +15,9 @@ from typing import Any, Callable
 import pytest
 
 from mxtrain.core.errors import DATA, RESTART_ME, SIGINT, SIGTERM
-from tests.e2e.conftest import ROOT, Command
 from tests.support import damaged_data, runs
 from tests.support.amp import MIXED, needs_bf16
+from tests.support.commands import ROOT, Command
 from tests.support.runs import assert_same_end, has_step, is_writing, started, wait_until
 
 NUM_STEPS = 40

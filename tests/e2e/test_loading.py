@@ -15,9 +15,9 @@ import pytest
 from mxtrain.core.errors import DATA
 from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from tests.e2e.conftest import ROOT, Command
-from tests.e2e.test_fit import FLAGS, curve, records
+from tests.support.commands import ROOT, Command
 from tests.support.processes import children
+from tests.support.shapes_run import FLAGS, curve, records
 
 EPOCHS = ("--epochs", "2")
 

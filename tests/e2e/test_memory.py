@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 
 FLAGS = ["--model", "small_cnn", "--image-size", "256", "--batch-size", "4", "--micro-batch", "1"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import FLAGS, curve, records
+from tests.support.commands import Command
+from tests.support.shapes_run import FLAGS, curve, records
 
 OWN = "tests.support.user_data"
 FLAGS_OF_TWO_EPOCHS = [*FLAGS, "--epochs", "2", "--schedule", "constant"]

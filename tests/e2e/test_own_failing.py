@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import BUG, RESTART_ME
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import FLAGS
+from tests.support.commands import Command
+from tests.support.shapes_run import FLAGS
 
 OWN = "tests.support.user_failing"
 WORDS = 'KeyError: "the user\'s own mistake"'

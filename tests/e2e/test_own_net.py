@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import FLAGS
+from tests.support.commands import Command
+from tests.support.shapes_run import FLAGS
 
 
 def test_all_commands_warn_in_the_same_words(shapes: Path, tmp_path: Path, command: Command) -> None:

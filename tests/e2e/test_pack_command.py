@@ -13,32 +13,20 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
 from mxtrain.data.record_file import open_records
-
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_SECONDS = 60
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        **options,
-    )
-
-
-def im2rec_wrapper(*arguments, **options):
-    return run("-m", "tools.im2rec_wrapper", *arguments, **options)
+from tests.support.pack_command import (
+    ENVIRONMENT,
+    ROOT,
+    TIMEOUT_SECONDS,
+    assert_one_line,
+    im2rec_wrapper,
+    run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +49,6 @@ def some_digits(digits, tmp_path):
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def assert_one_line(done, exit_code, *words):
-    assert done.returncode == exit_code, done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    for word in words:
-        assert str(word) in done.stderr
 
 
 def test_the_digits_are_the_same_each_time(digits, tmp_path):

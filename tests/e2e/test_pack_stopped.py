@@ -11,7 +11,7 @@ import time
 import pytest
 
 from mxtrain.core import interrupts
-from tests.e2e.test_pack_command import ENVIRONMENT, ROOT, TIMEOUT_SECONDS, assert_one_line, im2rec_wrapper
+from tests.support.pack_command import ENVIRONMENT, ROOT, TIMEOUT_SECONDS, assert_one_line, im2rec_wrapper
 
 WAITING = """
 from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.optim import schedules
-from tests.e2e.conftest import Command
+from tests.support.commands import Command
 
 FLAGS = [
     *(

@@ -13,7 +13,7 @@ import pytest
 from mxtrain import fit
 from mxtrain.core import machine
 from mxtrain.core.errors import DATA, USAGE, one_line
-from tests.e2e.conftest import ROOT, Command
+from tests.support.commands import ROOT, Command
 
 Refused = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import ROOT
 from tests.support import runs
 from tests.support.amp import needs_bf16
+from tests.support.commands import ROOT
 
 BEFORE = ROOT / "tests" / "data" / "runs_before"
 RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import flags, records
+from tests.support.commands import Command
+from tests.support.shapes_run import flags, records
 
 STILL = ["--lr", "1e-12", "--weight-decay", "0", "--max-steps", "1", "--augment", "none"]
 

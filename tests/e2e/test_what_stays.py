@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Command
-from tests.e2e.test_fit import curve, flags, records
+from tests.support.commands import Command
+from tests.support.shapes_run import curve, flags, records
 
 TWO_WORKERS = ("--kvstore", "dist_sync", "--num-workers", "2", "--devices", "cpu", "--max-restarts", "0")
 

@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.models import concats, zoo
 from mxtrain.runtime import mx
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 
 CPU = [mx.cpu()]
 SIZE = 12

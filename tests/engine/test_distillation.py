@@ -17,7 +17,7 @@ from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
-from tests.engine.test_losses import log_softmax
+from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 NAMES = ["north", "east", "south", "west"]

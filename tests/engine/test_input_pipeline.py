@@ -13,7 +13,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.data import order
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.train import input_pipeline
-from tests.unit.data.test_loader import jpegs, write_records
+from tests.support.loading import jpegs, write_records
 
 NUM_SAMPLES, NUM_STEPS = 17, 7  # three steps of an epoch, the last one of three samples
 

@@ -10,17 +10,12 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.models import losses
 from mxtrain.runtime import mx
+from tests.support.reference_losses import log_softmax
 
 SAMPLES, CLASSES = 6, 5
 RNG = np.random.default_rng(0)
 OUTPUT = RNG.standard_normal((SAMPLES, CLASSES)) * 5
 LABEL = RNG.integers(0, CLASSES, SAMPLES)
-
-
-def log_softmax(output: np.ndarray) -> np.ndarray:
-    shifted = output - output.max(axis=1, keepdims=True)
-    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return result
 
 
 def smoothed(smoothing: float) -> np.ndarray:

@@ -9,7 +9,7 @@ from mxtrain import config
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from tests.engine.test_losses import log_softmax
+from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import CLASSES, SIZE, batches
 
 # Norms that compute as in evaluation: a sample's output depends on no other.

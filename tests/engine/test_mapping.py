@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +12,11 @@ from hypothesis import strategies as st
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from tests.support.amp import needs_bf16
+from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
 from tests.support.training_steps import CLASSES, arrays, batches, parts_of
 
 nn = mx.gluon.nn
 SAMPLES = 24
-AMP = os.environ.get("MXTRAIN_TEST_AMP", "off")  # set by test_the_same_in_bfloat16
 # Sums in another order differ in float32's last bits; one of those may move a bfloat16 to the next.
 TOLERANCE = 1e-5 if AMP == "off" else 3e-3
 
@@ -152,15 +147,6 @@ def test_the_same_in_bfloat16() -> None:
 @pytest.mark.timeout(900)
 def test_many_mappings_in_bfloat16() -> None:
     again_in_bfloat16(__file__, "test_many_mappings or test_fifty_steps")
-
-
-def again_in_bfloat16(file: str, names: str) -> None:
-    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", file, "-k", f"({names})"]
-    line[-1] += " and not bfloat16"
-    environment = {**os.environ, "MXTRAIN_TEST_AMP": "bf16"}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(line, cwd=str(root), env=environment, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_the_short_step_is_the_mean_of_its_samples() -> None:

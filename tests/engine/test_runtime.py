@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mxtrain.core import kernels, machine
+from tests.support.fresh_python import ROOT, answer, run
 
-ROOT = Path(__file__).resolve().parents[2]
 CORES = machine.usable_cores()
-STEERING = (
-    *("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS", "OPENBLAS_NUM_THREADS", "DMLC_ROLE"),
-    *kernels.VARIABLES,
-)
 
 # Threads that one convolution adds to a process are its OpenMP team, without the engine's own thread in it.
 TEAM = """
@@ -31,23 +25,6 @@ def team(mx):
     mx.nd.Convolution(data, weight, no_bias=True, kernel=(3, 3), num_filter=64).wait_to_read()
     return len(os.listdir("/proc/self/task")) - before + 1
 """
-
-
-def run(code: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    neutral = {name: value for name, value in os.environ.items() if name not in STEERING}
-    return subprocess.run(
-        [sys.executable, *options, "-c", code],
-        env={**neutral, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def answer(code: str, *options: str, **environment: str) -> Any:
-    done = run(f"import json\n{code}\nprint(json.dumps(answer))", *options, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler", "worker"])

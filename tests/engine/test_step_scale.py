@@ -12,8 +12,7 @@ import pytest
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from tests.engine.test_mapping import AMP, again_in_bfloat16
-from tests.support.amp import needs_bf16
+from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
 from tests.support.training_steps import CLASSES, FLAGS, arrays, batches, parts_of
 
 Scale = precision.LossScale

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.data.test_native import SAMPLINGS, assembled, encoded, picture
+from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "mxtrain" / "data" / "native"

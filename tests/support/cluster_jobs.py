@@ -19,7 +19,7 @@ from mxtrain import fit, runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
 from mxtrain.train import join, node_info
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 
 DEADLINE_SECONDS = 100
 Processes = Dict[str, "subprocess.Popen[bytes]"]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from tests.e2e.conftest import ROOT
+from tests.support.commands import ROOT
 
 DEADLINE_SECONDS = 60
 

@@ -155,3 +155,14 @@ def test_mypy_reads_every_module_that_never_reaches_mxnet() -> None:
     code = {module for module, path in modules().items() if path.stem != "__init__"}
     unread = {module for module in code - read if "runtime" not in reachable(module, graph)}
     assert not unread
+
+
+def test_no_test_imports_another_test_file() -> None:
+    """What several need is in tests/support/."""
+    wrong = [
+        f"{path.name} imports {name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in imports(path)
+        if re.match(r"tests\.(\w+\.)*(test_\w+|conftest)\b", name)
+    ]
+    assert not wrong

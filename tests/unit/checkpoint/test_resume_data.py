@@ -14,7 +14,7 @@ from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import UsageError
 from mxtrain.data.record_sets import open_set
-from tests.unit.data.test_fingerprint import packed, samples
+from tests.support.packed_samples import packed, samples
 
 
 def run(out: Path, train: Path, *flags: object) -> config.Run:

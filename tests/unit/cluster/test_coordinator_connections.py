@@ -18,12 +18,9 @@ from mxtrain.cluster.channel import HEADER, MAGIC
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core.errors import DataError
 from tests.support import control_plane
+from tests.support.coordinators import said, some
 
 SHORT = Timeouts(start=1.0, silence=5, stall=5)
-
-
-def some(folder: Path, port: int, *names: str, **common: Any) -> dict[str, control_plane.Node]:
-    return {name: control_plane.Node(folder, control_plane.place(name, port), **common) for name in names}
 
 
 def frame(message: Any) -> bytes:
@@ -62,9 +59,9 @@ def test_strangers_are_shown_out_and_the_job_goes_on(tmp_path: Path) -> None:
     job = control_plane.start(tmp_path, {"worker-0": work, "worker-1": work})
     port = job_port(job)
     lines = []
-    for said in STRANGERS.values():
+    for words in STRANGERS.values():
         line = connect(port)
-        line.sendall(said)
+        line.sendall(words)
         lines.append(line)
     flood = [connect(port) for _ in range(100)]  # more than it puts up with
     for name, line in zip(STRANGERS, lines):
@@ -249,13 +246,6 @@ def test_one_lost_in_the_roll_call_is_worth_another_life(tmp_path: Path) -> None
     assert set(found.values()) == {75}
     assert "worker-0 and worker-1 did not come" in job["server-0"].said
     assert job["server-0"].said.endswith(") died\n")
-
-
-def said(node: control_plane.Node, text: str) -> None:
-    deadline = time.monotonic() + 10
-    while text not in node.said:
-        assert time.monotonic() < deadline, node.said
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

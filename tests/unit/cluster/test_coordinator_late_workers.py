@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.cluster.agent import Agent, Timeouts
 from tests.support import control_plane
-from tests.unit.cluster.test_coordinator_connections import said, some
+from tests.support.coordinators import said, some
 
 Shorthanded = Tuple[Dict[str, control_plane.Node], Callable[..., control_plane.Node]]
 

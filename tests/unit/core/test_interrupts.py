@@ -14,8 +14,8 @@ import pytest
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core import interrupts
 from tests.support import control_plane
+from tests.support.loading import jpegs, write_records
 from tests.support.supervised_groups import until
-from tests.unit.data.test_loader import jpegs, write_records
 
 ROOT = Path(__file__).resolve().parents[3]
 # In the middle of what is imported the signal comes: right at the beginning, or where NumPy is at work.

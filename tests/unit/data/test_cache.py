@@ -18,15 +18,7 @@ from mxtrain.data import cache, images, jpeg, record_writer
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.cache import in_memory, on_disk
 from mxtrain.data.record_writer import open_alone
-from tests.unit.data.test_loader import (
-    NUM_SAMPLES,
-    SIZE,
-    jpegs,
-    opened,
-    requests,
-    with_bad_ones,
-    write_records,
-)
+from tests.support.loading import NUM_SAMPLES, SIZE, jpegs, opened, requests, with_bad_ones, write_records
 
 
 @pytest.fixture(scope="module")

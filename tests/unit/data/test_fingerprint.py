@@ -9,25 +9,11 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import pytest
 
-from mxtrain.data import fingerprint, record_writer, recordio
+from mxtrain.data import fingerprint, recordio
 from mxtrain.data.record_file import index_path, open_records
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset
-
-NUM_SAMPLES = 60
-
-
-def samples(seed: int = 0, num_bytes: int = 40) -> list[Any]:
-    rng = np.random.default_rng(seed)
-    return [(key, float(key % 3), rng.bytes(num_bytes + key % 7)) for key in range(NUM_SAMPLES)]
-
-
-def packed(path: Path, content: Sequence[Any]) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    with record_writer.RecordWriter(path) as writer:
-        for sample in content:
-            writer.write(*sample)
-    return path
+from tests.support.packed_samples import packed, samples
 
 
 def without_checksums(path: Path, content: Sequence[Any]) -> Path:

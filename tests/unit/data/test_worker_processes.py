@@ -14,16 +14,8 @@ import pytest
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions
+from tests.support.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
 from tests.support.processes import children
-from tests.unit.data.test_loader import (
-    NUM_SAMPLES,
-    TRANSFORM,
-    by_hand,
-    jpegs,
-    opened,
-    requests,
-    write_records,
-)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +200,7 @@ def test_memory_that_is_not_there_is_refused_by_its_flag(records):
 PROGRAM = """
 import sys
 from tests.unit.data.test_worker_processes import slow
-from tests.unit.data.test_loader import SHAPE, requests
+from tests.support.loading import SHAPE, requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions
 from mxtrain.data.record_file import open_records

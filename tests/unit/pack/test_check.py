@@ -10,18 +10,9 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data import recordio
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter, rebuild_index
+from tests.support.pictures import jpeg, picture
 from tools.im2rec_wrapper import check_report, findings, tokens
 from tools.im2rec_wrapper.check import check
-
-
-def picture(seed, height=60, width=80):
-    """Coarse and in colour, like nothing another seed gives."""
-    small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), np.uint8)
-    return cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
-
-
-def jpeg(pixels, *options):
-    return cv2.imencode(".jpg", pixels, options)[1].tobytes()
 
 
 def write(path, payloads, labels=None, classes=None):

@@ -11,7 +11,7 @@ import cv2
 import pytest
 
 from mxtrain.data.record_file import index_path
-from tests.unit.pack.test_check import jpeg, picture
+from tests.support.pictures import jpeg, picture
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
+from tests.support.source_files import touch, write
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.sources import kinds
 from tools.im2rec_wrapper.sources.item import BadItem
@@ -14,18 +15,8 @@ from tools.im2rec_wrapper.sources.kinds import open_source, recognise
 from tools.im2rec_wrapper.sources.labels import settle
 
 
-def touch(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(path.name.encode())
-
-
 def named(found):
     return [(item.name, item.label) for item in found.items]
-
-
-def write(path, text):
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
 
 
 # Folders

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import tarfile
 
 import cv2
 import h5py
-import lmdb
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,13 +16,20 @@ from hypothesis import strategies as st
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter
+from tests.support.binary_sources import (
+    PIXELS,
+    PNGS,
+    bytes_field,
+    datum,
+    example,
+    number_field,
+    tfrecord,
+    write_lmdb,
+)
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem
 from tools.im2rec_wrapper.sources.kinds import open_source, recognise
-
-PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), dtype=np.uint8)  # RGB
-PNGS = [cv2.imencode(".png", image[:, :, ::-1])[1].tobytes() for image in PIXELS]
 
 
 def payloads(found):
@@ -148,23 +153,6 @@ def test_bad_tars_are_named(tmp_path):
 # Protocol buffers, written by hand
 
 
-def varint(value):
-    value &= (1 << 64) - 1
-    data = b""
-    while value > 127:
-        data += bytes([value & 127 | 128])
-        value >>= 7
-    return data + bytes([value])
-
-
-def number_field(number, value):
-    return varint(number << 3) + varint(value)
-
-
-def bytes_field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
 @given(st.lists(st.tuples(st.integers(1, 1000), st.one_of(st.integers(-(2**63), 2**63 - 1), st.binary()))))
 def test_protobuf_fields(fields):
     message = b"".join(
@@ -207,34 +195,6 @@ def test_crc32c_is_the_bitwise_one(data):
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     assert crc32c(data) == crc ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def tfrecord(*examples):
-    lengths = [struct.pack("<Q", len(example)) for example in examples]
-    return b"".join(n + masked(n) + example + masked(example) for n, example in zip(lengths, examples))
-
-
-def example(image, label, text=None, packed=True):
-    ints = (
-        bytes_field(1, b"".join(map(varint, label)))
-        if packed
-        else b"".join(number_field(1, n) for n in label)
-    )
-    features = {
-        b"image/encoded": bytes_field(1, bytes_field(1, image)),
-        b"image/height": bytes_field(3, bytes_field(1, varint(6))),
-        b"image/ratio": bytes_field(2, bytes_field(1, struct.pack("<f", 1.5))),
-        b"image/class/label": bytes_field(3, ints),
-    }
-    if text:
-        features[b"image/class/text"] = bytes_field(1, bytes_field(1, text))
-    entries = (bytes_field(1, bytes_field(1, key) + bytes_field(2, value)) for key, value in features.items())
-    return bytes_field(1, b"".join(entries))
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -292,18 +252,6 @@ def test_damaged_tfrecords(tmp_path):
 
 
 # Caffe
-
-
-def datum(data, label, encoded, shape=(3, 6, 5)):
-    sizes = b"".join(number_field(1 + at, side) for at, side in enumerate(shape))
-    return sizes + bytes_field(4, data) + number_field(5, label) + (number_field(7, 1) if encoded else b"")
-
-
-def write_lmdb(path, values):
-    with lmdb.open(str(path), map_size=1 << 20) as database, database.begin(write=True) as transaction:
-        for number, value in enumerate(values):
-            transaction.put(b"%08d_x.jpg" % number, value)
-    return path
 
 
 def test_an_lmdb_of_datums(tmp_path):

@@ -1,0 +1,45 @@
+"""The run over a cluster that most tests make, on digits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FLAGS = [
+    *("--model", "benchmarks.same_curve.nets:with_both", "--image-size", "16", "--val-resize", "16"),
+    *("--augment", "pad_crop:pad=2", "--batch-size", "32", "--micro-batch", "8", "--epochs", "3"),
+    *("--max-steps", "54", "--lr", "0.01", "--threads", "1"),
+]
+CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
+BAR = 1e-5
+
+
+def flags(digits: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "--train",
+        str(digits / "train.rec"),
+        "--val",
+        str(digits / "val.rec"),
+        "--out",
+        str(out),
+        *FLAGS,
+        *more,
+    ]
+
+
+def records(out: Path, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in found if record["kind"] == kind]
+
+
+def losses(out: Path) -> np.ndarray:
+    trained = records(out, "train")
+    assert [record["step"] for record in trained] == list(range(1, 55))
+    return np.array([record["loss"] for record in trained])
+
+
+def weights(out: Path) -> bytes:
+    return (out / "checkpoints" / "step-00000054" / "weights.params").read_bytes()
