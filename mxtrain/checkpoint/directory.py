@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER
-from mxtrain.core.durable import fsync, unwritable, written
+from mxtrain.core.durable import cannot_write_run, fsync, writing
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.params_file import Arrays, Chunk, encoded
 
@@ -73,7 +73,7 @@ def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = SINGLE
     except OSError as error:
         with contextlib.suppress(OSError):
             clean(folder)
-        raise unwritable(final, error) from None
+        raise cannot_write_run(final, error) from None
     return final
 
 
@@ -93,7 +93,7 @@ def set_aside_after(folder: Path, step: int) -> None:
     for path in _steps(folder):
         if int(path.name[len("step-") :]) > step:
             target = _free(folder / f"unused-{path.name}")
-            with written(target):
+            with writing(target):
                 path.rename(target)
             logger.warning(
                 "%s is past step %d, where this run goes on: renamed to %s", path, step, target.name

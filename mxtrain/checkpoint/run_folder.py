@@ -155,7 +155,7 @@ def _git_state() -> dict[str, Any] | None:
     """Commit and cleanliness of the folder that the command was given in; None outside a checkout."""
     try:
         commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "uncommitted": plain_text.lines(_git("status", "--porcelain"))}
+        return {"commit": commit, "uncommitted": plain_text.split_lines(_git("status", "--porcelain"))}
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -17,7 +17,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.config import Output
-from mxtrain.core.durable import fsync, written
+from mxtrain.core.durable import fsync, writing
 from mxtrain.core.errors import Stop
 
 
@@ -60,7 +60,7 @@ class Saver:
 
     def _write(self, snapshot: Snapshot) -> None:
         folder = Path(self.output.out) / "checkpoints"
-        with written(folder):
+        with writing(folder):
             # Also after a power cut, the metrics are never behind the checkpoint.
             fsync(Path(self.output.out) / "metrics.jsonl")
             directory.write(folder, snapshot, self._advance)

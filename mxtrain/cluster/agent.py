@@ -37,7 +37,7 @@ from mxtrain.core.errors import (
     Stopped,
     UsageError,
     as_stop,
-    told,
+    message_of,
 )
 
 CONNECT_SECONDS = 5.0
@@ -125,7 +125,7 @@ class Agent:
         if stop is not None:
             self.fail(stop.exit_code, str(stop))
         verdicts.say("".join(traceback.format_exception(kind, error, trace)))
-        self.fail(BUG, told(error) + verdicts.place(*self._mark[:2]))
+        self.fail(BUG, message_of(error) + verdicts.place(*self._mark[:2]))
 
     def report_progress(self, phase: str, step: int) -> None:
         """Progress was made; the next beat carries it."""

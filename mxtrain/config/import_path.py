@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable
 
-from mxtrain.core.errors import UsageError, in_code_of, nearest
+from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 
 def is_import_path(text: str) -> bool:
@@ -49,7 +49,7 @@ def load_callable(flag: str, path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     search_working_folder()
     try:
-        with in_code_of(f"{flag} {path}"):
+        with in_user_code(f"{flag} {path}"):
             found = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)

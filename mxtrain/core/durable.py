@@ -1,4 +1,4 @@
-"""Files that are whole after a kill and after a power cut, and what is said where they cannot be."""
+"""Files that are complete after a kill and after a power cut, and the errors where they cannot be written."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 from typing import Iterator
 
-from mxtrain.core.errors import CURES, UsageError
+from mxtrain.core.errors import REMEDIES, OutOfResources, UsageError
 
 GONE = (errno.ENOENT, errno.ESTALE)
 
 
 def fsync(path: Path) -> None:
-    """Return when the file, or the names in the folder, are on disk."""
+    """Return when a file's content, or a folder's list of names, is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -23,7 +23,7 @@ def fsync(path: Path) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Give the file a new content, whole or not at all."""
+    """Replace a file's content; after a kill it is either the old or the new one."""
     aside = path.with_name(path.name + ".writing")
     aside.write_text(text, encoding="utf-8")
     fsync(aside)
@@ -32,20 +32,27 @@ def replace(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[None]:
-    """A block that writes to a run's folder; what the disk refuses there ends the run, with `path` or a nearer name."""
+def writing(path: Path) -> Iterator[None]:
+    """A block that writes to a run's folder: an OSError in it ends the run with a line that names the file."""
     try:
         yield
     except OSError as error:
-        raise unwritable(Path(error.filename or path), error) from None
+        raise cannot_write_run(Path(error.filename or path), error) from None
 
 
-def unwritable(path: Path, error: OSError) -> UsageError:
-    """The one line on a file of a run's folder that cannot be written."""
+def cannot_write_run(path: Path, error: OSError) -> UsageError:
+    """Return the error for a file of a run's folder that cannot be written; the run can be continued."""
+    refused = cannot_write(path, error)
     if error.errno in GONE:
-        cure = "was the run's folder removed or moved away? put it back"
+        remedy = "; was the run's folder removed or moved away? put it back"
     else:
-        cure = CURES.get(error.errno or 0, "put that right")
-    return UsageError(
-        f"{path}: cannot be written ({error.strerror or error}); {cure}, then the same command goes on"
-    )
+        remedy = "" if isinstance(refused, OutOfResources) else "; put that right"
+    return type(refused)(f"{refused}{remedy}, then the same command goes on")
+
+
+def cannot_write(path: Path, error: OSError) -> UsageError:
+    """Return the error for a file that cannot be written: OutOfResources, with a remedy, where that is why."""
+    message = f"{path}: cannot be written ({error.strerror or error})"
+    if error.errno in REMEDIES:
+        return OutOfResources(f"{message}; {REMEDIES[error.errno]}")
+    return UsageError(message)

@@ -1,9 +1,9 @@
-"""How a command ends: the exit codes, and the exceptions that carry them.
+"""The exit codes of commands, and the exceptions that carry them.
 
-Owns the contract between mxtrain and the scripts around it. Whatever a user can put right is raised as one of
-these, with one sentence that names the file, flag or node and says what to do; `one_line` prints it without a
-traceback. Anything else is our bug and keeps its traceback; what the user's own code raises keeps it too, with a
-last line that names the flag by which that code came.
+Owns the contract between mxtrain and the scripts around it. What a user can put right is raised as one of these
+exceptions, with one sentence that names the file, flag or node and says what to do; `one_line` prints it without a
+traceback. Any other exception is a bug of ours and keeps its traceback. An exception of the user's own code keeps its
+traceback too, followed by a line that names the flag through which that code came.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Callable, Iterable, Iterator
 
 DONE, BUG, USAGE, DATA, DIVERGED, RESTART_ME = 0, 1, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
-LINE = "_line_of_mxtrain"  # on an exception of the user's code
-CURES = {
+MESSAGE_ATTRIBUTE = "_mxtrain_message"  # on an exception of the user's code
+REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise ulimit -n"),
 }
@@ -37,18 +37,18 @@ class UsageError(Stop):
     exit_code = USAGE
 
 
-class Scarce(UsageError):
-    """This machine has run out of something, of room say: once there is more, the same command goes on."""
+class OutOfResources(UsageError):
+    """This machine has run out of disk space, file descriptors or the like; with more, the same command goes on."""
 
 
 class DataError(Stop):
-    """A file holds something other than what it should."""
+    """A file's content is not what it should be."""
 
     exit_code = DATA
 
 
 class Diverged(Stop):
-    """Training left the numbers behind."""
+    """The loss or the gradients have become too large or not finite."""
 
     exit_code = DIVERGED
 
@@ -60,10 +60,7 @@ class RestartMe(Stop):
 
 
 class Stopped(Stop):
-    """A signal asked the run to end, and it did so: after a checkpoint, once it had begun.
-
-    Or the disk is full, where that, too, leaves something to go on from.
-    """
+    """The run ended early and can be continued: after a signal, or because the disk is full."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -71,84 +68,86 @@ class Stopped(Stop):
 
 
 def one_line(program: str, command: Callable[[], object]) -> int:
-    """Run a command; turn a Stop into its line and its exit code."""
+    """Run a command and return its exit code; a Stop is printed as one line, after the program's name."""
     try:
         _run(command)
     except Stop as stop:
-        return _say(f"{program}: {stop}", stop.exit_code)
+        return _print_line(f"{program}: {stop}", stop.exit_code)
     except KeyboardInterrupt:
-        return _say(f"{program}: stopped by Ctrl-C", SIGINT)
+        return _print_line(f"{program}: stopped by Ctrl-C", SIGINT)
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except Exception as error:
-        scarce = as_stop(error)
-        if scarce is not None:
-            return _say(f"{program}: {scarce}", scarce.exit_code)
-        if of_user(error) is None:
+        shortage = as_stop(error)
+        if shortage is not None:
+            return _print_line(f"{program}: {shortage}", shortage.exit_code)
+        if user_message(error) is None:
             raise
         traceback.print_exc()
-        return _say(f"{program}: {told(error)}", BUG)
+        return _print_line(f"{program}: {message_of(error)}", BUG)
     return DONE
 
 
 def as_stop(error: BaseException) -> Stop | None:
-    """The Stop that an exception is, or stands for where this machine has run out of something; None for a bug."""
-    if isinstance(error, OSError) and error.errno in CURES:
-        where = error.filename or _unnamed(error)
-        return UsageError(f"{where}: {error.strerror}; {CURES[error.errno]} and give the same command again")
+    """Return the Stop that an exception is, or amounts to where this machine ran out of shortages; None for a bug."""
+    if isinstance(error, OSError) and error.errno in REMEDIES:
+        where = error.filename or _unnamed_file(error)
+        return OutOfResources(
+            f"{where}: {error.strerror}; {REMEDIES[error.errno]} and give the same command again"
+        )
     return error if isinstance(error, Stop) else None
 
 
 @contextlib.contextmanager
-def in_code_of(user: str) -> Iterator[None]:
-    """A block in which the user's code runs: what it raises is told with `user`, the flag and what was given to it."""
+def in_user_code(flag: str) -> Iterator[None]:
+    """A block that runs the user's code: its exceptions are reported with `flag`, such as `--loss own:loss`."""
     try:
         yield
     except Exception as error:
-        if not isinstance(error, Stop) and of_user(error) is None:
-            mark(error, f"{user}: {_words(error)}")
+        if not isinstance(error, Stop) and user_message(error) is None:
+            attach_user_message(error, f"{flag}: {_type_and_text(error)}")
         raise
 
 
-def naming(user: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The user's function, in such a block whenever it is called."""
-    return functools.partial(_call, user, function)  # which can be sent to a process where `function` can
+def as_user_code(flag: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the user's function, wrapped so that each call is in such a block; it pickles if `function` does."""
+    return functools.partial(_call, flag, function)
 
 
-def _call(user: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    with in_code_of(user):
+def _call(flag: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    with in_user_code(flag):
         return function(*arguments, **keywords)
 
 
-def mark(error: Exception, line: str | None) -> None:
-    """Have an error told by this line, where it stands for another one that came from the user's code."""
-    if line is not None:
-        setattr(error, LINE, line)
+def attach_user_message(error: Exception, message: str | None) -> None:
+    """Report `error` by this message, if any: for one that stands for an exception of the user's code elsewhere."""
+    if message is not None:
+        setattr(error, MESSAGE_ATTRIBUTE, message)
 
 
-def told(error: BaseException) -> str:
-    """Any error in one line, after the flag whose code of the user's it came from."""
-    return of_user(error) or _words(error)
+def message_of(error: BaseException) -> str:
+    """Return one line for any exception; it begins with the flag if the user's code raised it."""
+    return user_message(error) or _type_and_text(error)
 
 
-def of_user(error: BaseException | None) -> str | None:
-    """The line of the error itself, or of what caused it; None where it came from no code of the user's."""
+def user_message(error: BaseException | None) -> str | None:
+    """Return the message attached to an exception or to one of its causes; None if no code of the user's raised it."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
-        line: str | None = getattr(error, LINE, None)
-        if line is not None:
-            return line
+        message: str | None = getattr(error, MESSAGE_ATTRIBUTE, None)
+        if message is not None:
+            return message
         seen.append(error)
         error = error.__cause__
     return None
 
 
-def _words(error: BaseException) -> str:
+def _type_and_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _run(command: Callable[[], object]) -> None:
-    """The command with all that it prints; what fails at the interpreter's own end is no line of ours."""
+    """Run the command and flush what it printed: a failure at the interpreter's end could not be reported."""
     try:
         command()
     except SystemExit:
@@ -157,8 +156,8 @@ def _run(command: Callable[[], object]) -> None:
     print(end="", flush=True)
 
 
-def _unnamed(error: OSError) -> str:
-    """What a write failed on whose error names no file."""
+def _unnamed_file(error: OSError) -> str:
+    """Return a name for the file of an error that names none: standard output, if that is what is full."""
     try:
         print(end="", flush=True)  # what a failed write has left in the buffer fails again
         os.write(1, b"")  # where nothing is buffered: /dev/full refuses even this
@@ -169,14 +168,14 @@ def _unnamed(error: OSError) -> str:
     return "a file of this run"
 
 
-def _say(line: str, exit_code: int) -> int:
+def _print_line(line: str, exit_code: int) -> int:
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
     return exit_code
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'a' or 'b'?` for the known names close to this one, or an empty string."""
+    """Return `; did you mean 'a' or 'b'?` for the known names close to `name`, or an empty string."""
     import difflib
 
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)

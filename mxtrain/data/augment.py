@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain.config import catalogue, import_path
 from mxtrain.config.spec import Spec
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 
 if TYPE_CHECKING:
     from mxtrain.data.pixels import Transform
@@ -60,4 +60,6 @@ def eval_transform(
 def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:
     if augmentation.name in known:
         return functools.partial(known[augmentation.name], **augmentation.numbers)
-    return naming(f"--augment {augmentation.name}", import_path.load_callable("--augment", augmentation.name))
+    return as_user_code(
+        f"--augment {augmentation.name}", import_path.load_callable("--augment", augmentation.name)
+    )

@@ -14,7 +14,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from mxtrain.core.errors import CURES, DataError, Scarce, Stopped, UsageError
+from mxtrain.core import durable
+from mxtrain.core.errors import DataError, Stopped, UsageError
 from mxtrain.data import recordio
 from mxtrain.data.record_file import RecordIOFile, index_path, scan
 from mxtrain.data.recordio import Label
@@ -46,11 +47,6 @@ def open_alone(path: Path) -> BinaryIO:
             file.close()
             raise
         file.close()  # whoever had it has renamed or removed it meanwhile
-
-
-def cannot_write(path: Path, error: OSError) -> UsageError:
-    reason = f"cannot write {path}: {error.strerror}"
-    return Scarce(f"{reason}; {CURES[error.errno]}") if error.errno in CURES else UsageError(reason)
 
 
 class Replacement:
@@ -123,7 +119,7 @@ class Replacement:
             self.discard()
 
     def _cannot_write(self, error: OSError) -> UsageError:
-        return cannot_write(self.path, error)
+        return durable.cannot_write(self.path, error)
 
 
 class Written(NamedTuple):

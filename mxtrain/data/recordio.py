@@ -164,7 +164,7 @@ def format_index(keys: Ints, offsets: Ints) -> bytes:
 def parse_classes(text: bytes) -> list[str]:
     """The class names, from lines of `name<TAB>number of images` (or of the name alone)."""
     try:
-        names = [line.split("\t")[0] for line in plain_text.lines(text.decode("utf-8"))]
+        names = [line.split("\t")[0] for line in plain_text.split_lines(text.decode("utf-8"))]
     except UnicodeDecodeError:
         raise BadRecord("is not UTF-8 text") from None
     if not all(names) or len(set(names)) < len(names):

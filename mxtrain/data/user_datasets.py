@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator
 
 import numpy as np
 
-from mxtrain.core.errors import DataError, UsageError, in_code_of
+from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.assembly import Array
 from mxtrain.data.loader import Batch, Request
 from mxtrain.data.recordio import Floats, Ints
@@ -43,7 +43,7 @@ class UserDataset:
         return len(self.keys)
 
     def read(self, position: int, verify: bool = True) -> Record:
-        with self._lock, in_code_of(self._user):
+        with self._lock, in_user_code(self._user):
             picture, label = self._dataset[position]
             pixels = _to_numpy(picture)
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
@@ -97,7 +97,7 @@ class UserBatches:
             if wanted[0].epoch != epoch:
                 epoch = wanted[0].epoch
                 batches = itertools.islice(self._batches, step % len(self._batches), None)
-            with in_code_of(f"--train {self.path}"):
+            with in_user_code(f"--train {self.path}"):
                 given = next(batches, None)
             data, label = self._checked(given, num_classes)
             start = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.core.errors import Stop, mark, of_user
+from mxtrain.core.errors import Stop, attach_user_message, user_message
 from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly
 from mxtrain.data.worker_pool import BatchShape
 
@@ -53,5 +53,5 @@ def _answer(assembly: SampleAssembly, rows: BatchSlice, shape: BatchShape, memor
         return stop
     except Exception as error:
         sent = RuntimeError(f"in a loader worker:\n{traceback.format_exc()}")
-        mark(sent, of_user(error))
+        attach_user_message(sent, user_message(error))
         return sent

@@ -64,7 +64,7 @@ class HostsJob:
 def parse_host_file(text: str, path: str) -> list[Host]:
     """The hosts of a file with lines such as `user@host slots=2`; # begins a comment. `path` is for messages."""
     found: list[Host] = []
-    for number, line in enumerate(plain_text.lines(text), 1):
+    for number, line in enumerate(plain_text.split_lines(text), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

@@ -132,7 +132,7 @@ def _same_folder(out: Path | None) -> Iterator[Callable[[], bool]]:
     if out is None:
         yield lambda: True
         return
-    with durable.written(out):
+    with durable.writing(out):
         out.mkdir(parents=True, exist_ok=True)
         # As long as it is open, its inode's number is not given to another one.
         descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

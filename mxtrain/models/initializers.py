@@ -11,7 +11,7 @@ import warnings
 from typing import Any, Callable, Sequence
 
 from mxtrain.config import catalogue, import_path
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models import graph
 from mxtrain.runtime import mx
 
@@ -34,7 +34,7 @@ def build(text: str) -> Any:
         return OF_ANY_SHAPE[name](**numbers)
     if name in OF_MATRICES:
         return OfMatrices(text, OF_MATRICES[name](**numbers))
-    made = naming(f"--init {name}", import_path.load_callable("--init", name))()
+    made = as_user_code(f"--init {name}", import_path.load_callable("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
     return made

@@ -11,7 +11,7 @@ import inspect
 from typing import Any, Callable
 
 from mxtrain.config import catalogue, import_path
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
 
 Loss = Callable[[Any, Any], Any]
@@ -68,7 +68,7 @@ def _of_user(path: str, num_classes: int) -> Loss:
     """The user's function, or an instance of their class (Gluon's own losses are classes)."""
     found = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
-    loss: Loss = naming(user, naming(user, found)() if inspect.isclass(found) else found)
+    loss: Loss = as_user_code(user, as_user_code(user, found)() if inspect.isclass(found) else found)
     losses = loss(mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))
     if getattr(losses, "shape", None) != (2,):
         given = getattr(losses, "shape", f"a {type(losses).__name__}")

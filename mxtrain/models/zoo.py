@@ -12,7 +12,7 @@ from typing import Any, Sequence
 
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models import concats, prelu, small
 from mxtrain.runtime import mx
 
@@ -28,13 +28,13 @@ def build(name: str, num_classes: int) -> Any:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:
         return _of_gluoncv(name, num_classes)
-    net = naming(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
+    net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
     for parameter in net.collect_params().values():
         if parameter.grad_req == "add":  # the step sums micro-batches itself, and nobody would clear these
             parameter.grad_req = "write"
-    net.forward = naming(f"--model {name}", net.forward)  # whoever calls the net, in whatever step
+    net.forward = as_user_code(f"--model {name}", net.forward)  # whoever calls the net, in whatever step
     return net
 
 

@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 from mxtrain.config import Optim, catalogue, import_path
-from mxtrain.core.errors import UsageError, in_code_of
+from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
 
@@ -40,7 +40,7 @@ def build(optim: Optim) -> Any:
     else:
         factory = import_path.load_callable("--optimizer", name)
         numbers = _momentum(factory, optim)
-    with in_code_of(f"--optimizer {name}"):
+    with in_user_code(f"--optimizer {name}"):
         optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
     if not isinstance(optimizer, mx.optimizer.Optimizer):
         raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")

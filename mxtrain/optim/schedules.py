@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple
 
 from mxtrain.config import Optim, catalogue, import_path
 from mxtrain.config.bounds import FAR, SMALLEST
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.data import order
 
 MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of what follows, that a picture of the rate is drawn from
@@ -105,7 +105,7 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
     if name in FUNCTIONS:
         factor = functools.partial(FUNCTIONS[name], **given)
     else:
-        own: Callable[[float], Any] = naming(
+        own: Callable[[float], Any] = as_user_code(
             f"--schedule {name}", import_path.load_callable("--schedule", name)
         )
 

@@ -47,14 +47,14 @@ class JsonLines:
             for record in _whole_records(path)
             if record["step"] <= (last_evaluation if record.get("kind") == "eval" else last_step)
         ]
-        with durable.written(path):
+        with durable.writing(path):
             durable.replace(path, "".join(line + "\n" for line in kept))
             self.path, self.file = path, path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, record: Record) -> None:
         # JSON has no NaN: what is not finite is null.
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        with durable.written(self.path):
+        with durable.writing(self.path):
             if not os.fstat(self.file.fileno()).st_nlink:  # what is written to a file without a name is lost
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             self.file.write(json.dumps(finite) + "\n")
@@ -128,7 +128,7 @@ class TensorBoard:
         from tensorboardX.proto.event_pb2 import Event, SessionLog
 
         self._folder, self._event, self._scalar = folder, Event, summary.scalar
-        with durable.written(folder):
+        with durable.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._writer = event_file_writer.EventsWriter(str(folder / "events"))
         begin = Event(step=last_step + 1, session_log=SessionLog(status=SessionLog.START))
@@ -150,12 +150,12 @@ class TensorBoard:
 
     def _add(self, event: Any) -> None:
         event.wall_time = time.time()
-        with durable.written(self._folder):
+        with durable.writing(self._folder):
             self._writer.write_event(event)
 
     def _flush(self) -> None:
         self._flushed_seconds = time.monotonic()
-        with durable.written(self._folder):
+        with durable.writing(self._folder):
             self._writer.flush()
 
 

@@ -139,7 +139,7 @@ def _write(out: Path, progress: Progress, found: Origin | None, loss: float | No
         "way": found and found.way,
         **{"samples": [], "records": [], "samples_of_step": [], **samples},
     }
-    with durable.written(path):
+    with durable.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return path

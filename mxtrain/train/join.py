@@ -34,7 +34,7 @@ def told(run: Run, cluster: NodeSpec | None) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # a module of the user's may leave
-        stop = as_stop(error) or Stop(errors.told(error))
+        stop = as_stop(error) or Stop(errors.message_of(error))
         if cluster is not None:
             with contextlib.suppress(Stop):  # what comes back is the same reason
                 agent.join(cluster, {"failed": [stop.exit_code, verdicts.readable(str(stop))]}, times(run))

@@ -76,7 +76,7 @@ def _folder_id(out: Path) -> str:
     """A random name that stays with the folder: who reads the same one shares its disk."""
     path = out / FOLDER_ID
     aside = out / f"{FOLDER_ID}-{uuid.uuid4().hex}"
-    with durable.written(path):
+    with durable.writing(path):
         if not path.exists():
             aside.write_text(uuid.uuid4().hex, encoding="utf-8")
             with contextlib.suppress(FileExistsError):

@@ -8,7 +8,7 @@ from typing import Any
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Data, Run, import_path
-from mxtrain.core.errors import DataError, UsageError, in_code_of
+from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 
@@ -21,7 +21,7 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
     runtime.load(environment.workers_here(os.environ, run), run.layout.threads or None)
-    with in_code_of(f"{flag} {path}"):
+    with in_user_code(f"{flag} {path}"):
         return _judged(flag, path, import_path.load_callable(flag, path)(), run)
 
 

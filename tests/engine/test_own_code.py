@@ -1,4 +1,4 @@
-"""What fails while the user's own code is taken up is told with its flag."""
+"""What fails while the user's own code is loaded is reported with its flag."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Callable
 import pytest
 
 from mxtrain.config import Optim
-from mxtrain.core.errors import told
+from mxtrain.core.errors import message_of
 from mxtrain.models import initializers, losses, zoo
 from mxtrain.optim import optimizers, schedules
 
@@ -27,4 +27,4 @@ FAIL = "tests.support.user_failing:fail"
 def test_the_error_is_told_with_the_flag(flag: str, take_up: Callable[[], Any]) -> None:
     with pytest.raises(KeyError) as raised:
         take_up()
-    assert told(raised.value) == f'{flag} {FAIL}: KeyError: "the user\'s own mistake"'
+    assert message_of(raised.value) == f'{flag} {FAIL}: KeyError: "the user\'s own mistake"'

@@ -9,7 +9,7 @@ from mxtrain.core import plain_text
 
 
 def share(text: str) -> float:
-    number = plain_text.number(text)
+    number = plain_text.parse_number(text)
     if number is None or not 0 < number < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a share between 0 and 1, such as 0.9")
     return number
@@ -17,7 +17,7 @@ def share(text: str) -> float:
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        number = plain_text.whole(text)
+        number = plain_text.parse_whole_number(text)
         if number is None or number < least or (most is not None and number > most):
             bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number {bounds}")

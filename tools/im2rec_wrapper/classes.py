@@ -67,10 +67,10 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
         return [], [], [of_file("classes", path, f"cannot be read ({error.strerror})")]
     except BadRecord as bad:
         return [], [], [of_file("classes", path, str(bad))]
-    columns = [line.split("\t")[1:] for line in plain_text.lines(text.decode("utf-8"))]
+    columns = [line.split("\t")[1:] for line in plain_text.split_lines(text.decode("utf-8"))]
     if not any(columns):
         return names, [], []
-    counts = [plain_text.whole(column[0]) if len(column) == 1 else None for column in columns]
+    counts = [plain_text.parse_whole_number(column[0]) if len(column) == 1 else None for column in columns]
     if None in counts:
         return names, [], [of_file("classes", path, "is not lines of `name<TAB>number of images`")]
     return names, [count for count in counts if count is not None], []

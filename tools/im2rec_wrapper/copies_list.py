@@ -60,7 +60,7 @@ def refuse_other_files(flag: str, path: Path) -> None:
 
 def read(path: Path) -> list[Line]:
     try:
-        lines = plain_text.lines(regular_files.read(path).decode("utf-8"))
+        lines = plain_text.split_lines(regular_files.read(path).decode("utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -80,7 +80,7 @@ def _parse(line: str, where: str) -> Line:
     kind, *digests = columns[:3]
     pictures = []
     for digest, (path, key, _) in zip(digests, (columns[3:6], columns[6:9])) if columns[3:] else ():
-        number = plain_text.whole(key)
+        number = plain_text.parse_whole_number(key)
         if number is None:
             raise DataError(f"{where} has the key {key!r}, which is no number: mend it")
         pictures.append(Picture(digest, Path(path), number))

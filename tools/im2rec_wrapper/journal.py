@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
+from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
 from mxtrain.data.record_file import index_path
-from mxtrain.data.record_writer import aside, cannot_write, open_alone
+from mxtrain.data.record_writer import aside, open_alone
 
 Description = Dict[str, Any]  # as JSON brings it back
 
@@ -37,7 +38,7 @@ class Journal:
         except BlockingIOError:
             raise UsageError(f"another process packs into {path.with_suffix('')}: wait for it") from None
         except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}; choose another OUT") from None
+            raise UsageError(f"{durable.cannot_write(path, error)}; choose another OUT") from None
         self._num_bad = 0
 
     def checkpoint(self, description: Description) -> Checkpoint | None:
@@ -89,7 +90,7 @@ class Journal:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise cannot_write(self.path, error) from None
+            raise durable.cannot_write(self.path, error) from None
 
 
 def _are_there(folder: Path, description: Description, checkpoint: Checkpoint) -> bool:

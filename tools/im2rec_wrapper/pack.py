@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator
 
-from mxtrain.core.errors import DataError, Scarce, Stopped, UsageError
+from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data import recordio, source_names
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
@@ -68,7 +68,7 @@ def _only_packer(path: Path) -> Iterator[Journal]:
     journal = Journal(path)
     try:
         yield journal
-    except (Stopped, Scarce) as stopped:
+    except (Stopped, OutOfResources) as stopped:
         raise Stopped(f"{stopped}; the same command goes on from here", stopped.exit_code) from None
     except BaseException:
         journal.remove()
@@ -84,7 +84,7 @@ def _kept_when_full() -> Iterator[None]:
     """A full disk leaves the files within it as a signal does: what is in them took time, and room can be made."""
     try:
         yield
-    except Scarce as full:
+    except OutOfResources as full:
         raise Stopped(str(full), full.exit_code) from None
 
 

@@ -98,7 +98,7 @@ def _label_of(records: RecordFile, class_name: str) -> int:
     names = records.class_names or []
     if class_name in names:
         return names.index(class_name)
-    number = plain_text.whole(class_name)
+    number = plain_text.parse_whole_number(class_name)
     if number is not None:
         return number
     raise UsageError(f"--class: {records.path} has no class '{class_name}'{nearest(class_name, names)}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config.import_path import load_callable
-from mxtrain.core.errors import UsageError, naming
+from mxtrain.core.errors import UsageError, as_user_code
 from tools.im2rec_wrapper.images import Packed
 from tools.im2rec_wrapper.sources.item import BadItem
 
@@ -41,7 +41,7 @@ def tokenizer(name: str) -> Tokenizer:
             f"--tokenizer {name}: known is {BYTES}; another one is given as package.module:callable"
         )
     encode = load_callable("--tokenizer", name)
-    named = naming(f"--tokenizer {name}", encode)
+    named = as_user_code(f"--tokenizer {name}", encode)
     return Tokenizer(name, named, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
 
 

@@ -1,4 +1,4 @@
-"""Output that cannot be written is told in one line, like all that a user can put right; exit codes get through."""
+"""Output that cannot be written is reported in one line; exit codes get through."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.core.errors import told
+from mxtrain.core.errors import message_of
 
 FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="only Linux has it")
@@ -51,7 +51,7 @@ def test_standard_output_without_room_is_named(program: str, code: list[str], un
 def test_what_causes_itself_is_told_all_the_same() -> None:
     error = ValueError("a\nb")
     error.__cause__ = error
-    assert told(error) == "ValueError: a b"
+    assert message_of(error) == "ValueError: a b"
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

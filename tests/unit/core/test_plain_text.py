@@ -21,20 +21,20 @@ from mxtrain.core import plain_text
     ],
 )
 def test_what_is_a_number(text: str, number: float) -> None:
-    assert plain_text.number(text) == number
+    assert plain_text.parse_number(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", "1_2", "١٢", "²", "0x10", "1e", ".", "e5", "1,5", "--1", "nano", "1 2", "1e1_0"]
 )
 def test_what_is_none(text: str) -> None:
-    assert plain_text.number(text) is None
-    assert plain_text.whole(text) is None
+    assert plain_text.parse_number(text) is None
+    assert plain_text.parse_whole_number(text) is None
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "-inf", "Infinity", "1e999"])
 def test_what_says_that_it_is_not_finite(text: str) -> None:
-    number = plain_text.number(text)
+    number = plain_text.parse_number(text)
     assert number is not None and not math.isfinite(number)
 
 
@@ -42,7 +42,7 @@ def test_what_says_that_it_is_not_finite(text: str) -> None:
     ("text", "number"), [("0", 0), ("12", 12), ("-1", None), ("1.0", None), ("9" * 5000, None)]
 )
 def test_whole_numbers(text: str, number: int | None) -> None:
-    assert plain_text.whole(text) == number
+    assert plain_text.parse_whole_number(text) == number
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_whole_numbers(text: str, number: int | None) -> None:
     ],
 )
 def test_lines(text: str, lines: list[str]) -> None:
-    assert plain_text.lines(text) == lines
+    assert plain_text.split_lines(text) == lines
 
 
 @pytest.mark.parametrize(

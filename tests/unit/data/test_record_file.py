@@ -337,7 +337,7 @@ def test_a_record_too_large_for_the_format_is_refused(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match=r"nowhere/a\.rec: No such file"):
+    with pytest.raises(UsageError, match=r"nowhere/a\.rec: cannot be written \(No such file"):
         RecordWriter(tmp_path / "nowhere" / "a.rec")
     (tmp_path / "b.rec").mkdir()
     with pytest.raises(UsageError, match=r"b\.rec: Is a directory"):

@@ -51,7 +51,9 @@ def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
     """None where one of them is a word."""
     numbers: list[list[float]] = []
     for labels in given:
-        found = [plain_text.number(label) if isinstance(label, str) else _float(label) for label in labels]
+        found = [
+            plain_text.parse_number(label) if isinstance(label, str) else _float(label) for label in labels
+        ]
         numbers.append([number for number in found if number is not None])
         if None in found:
             return None

@@ -26,13 +26,13 @@ Rows = List[Tuple[str, Given]]
 
 def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
     rows: Rows = []
-    for number, line in enumerate(plain_text.lines(_text(path)), 1):
+    for number, line in enumerate(plain_text.split_lines(_text(path)), 1):
         cells = line.strip(" \t").split("\t")
         if cells == [""]:
             continue
         if len(cells) < 3:
             raise DataError(f"{path}: line {number} is not `number<TAB>label<TAB>path`: mend it")
-        labels = [plain_text.number(cell) for cell in cells[1:-1]]
+        labels = [plain_text.parse_number(cell) for cell in cells[1:-1]]
         if None in labels:
             raise DataError(f"{path}: line {number} has a label that is no number: mend it")
         rows.append((cells[-1], tuple(label for label in labels if label is not None)))
