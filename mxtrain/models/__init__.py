@@ -1,4 +1,4 @@
-"""Nets and their layers. Names are known without mxnet; layers come when they are asked for."""
+"""Nets and their layers. Importing the package does not load mxnet; importing `SparseEmbedding` from it does."""
 
 from __future__ import annotations
 

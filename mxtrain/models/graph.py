@@ -1,6 +1,6 @@
-"""A net as a list of operators, read without running it: where do its residual branches end?
+"""A net as a list of operators, read from MXNet's symbolic graph without running it.
 
-Owns reading MXNet's symbolic graph; beyond `trace` it is arithmetic on plain nodes.
+Owns finding the ends of residual branches in it. All but `trace` computes on plain nodes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from mxtrain.runtime import mx
 ADDS = ("elemwise_add", "broadcast_add")
 CONVOLUTIONS = ("Convolution", "FullyConnected", "Deconvolution")
 NORMS = ("BatchNorm", "_contrib_SyncBatchNorm", "GroupNorm", "LayerNorm", "InstanceNorm")
-# What makes zeros of zeros, so that a branch ends in its norm even where one of these comes after it. Of two factors
-# the first is the branch, the other a gate (squeeze and excitation).
+# Operators that map zero to zero: a branch ends in its norm even if one of these follows. Of two factors the first is
+# the branch, the other a gate (squeeze and excitation).
 KEEP_ZERO = ("relu", "Activation", "LeakyReLU", "Dropout", "amp_cast", "amp_multicast", "Pooling", "_copy", "clip",
              "broadcast_mul", "elemwise_mul", "_mul_scalar", "_div_scalar")  # fmt: skip
-MOVE_ZERO = ("sigmoid", "log_sigmoid", "softrelu")  # activations that do not
+NOT_ZERO_AT_ZERO = ("sigmoid", "log_sigmoid", "softrelu")  # activations that do not map zero to zero
 
 
 class Node(NamedTuple):
@@ -29,32 +29,32 @@ class Node(NamedTuple):
     attributes: dict[str, str]
 
 
-class Branches(NamedTuple):
-    """The scales of the norms that residual branches end in, and how many branches end in none."""
+class ResidualBranches(NamedTuple):
+    """The names of the scales of norms that residual branches end in, and how many branches end in none."""
 
     gammas: list[str]
     num_without: int
 
 
 def trace(block: Any) -> list[Node]:
-    """What a HybridBlock computes from one array, in an order in which it could be computed."""
+    """Return the nodes of a HybridBlock with one input, in topological order."""
     output = block(mx.sym.var("data"))
     return [
         Node(
             node["op"],
             node["name"],
-            tuple((place, which) for place, which, _ in node["inputs"]),
+            tuple((source, output) for source, output, _ in node["inputs"]),
             node.get("attrs", {}),
         )
         for node in json.loads(output.tojson())["nodes"]
     ]
 
 
-def residual_branches(nodes: Sequence[Node]) -> Branches:
-    """Where two ways from one place meet in a sum, the way with more convolutions is the branch.
+def residual_branches(nodes: Sequence[Node]) -> ResidualBranches:
+    """Return the residual branches: where a sum joins two paths from one node, the path with more convolutions.
 
-    The other is the shortcut: nothing at all, or one convolution that fits the shape. Sums of two longer ways, as where
-    HRNet exchanges resolutions, are no residual branches.
+    The other path is the shortcut: the identity, or one convolution that fits the shape. Sums of two longer paths, as
+    where HRNet exchanges resolutions, are no residual branches.
     """
     gammas, num_without = [], 0
     for node in nodes:
@@ -68,7 +68,7 @@ def residual_branches(nodes: Sequence[Node]) -> Branches:
             num_without += 1
         elif gamma not in gammas:
             gammas.append(gamma)
-    return Branches(gammas, num_without)
+    return ResidualBranches(gammas, num_without)
 
 
 def _branch(nodes: Sequence[Node], first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int] | None:
@@ -94,10 +94,10 @@ def _num_convolutions(nodes: Sequence[Node], places: set[int]) -> int:
 
 
 def _last_gamma(nodes: Sequence[Node], place: tuple[int, int]) -> str | None:
-    """The scale of the norm that this output ends in, as a parameter's name."""
+    """Return the name of the scale of the norm that this output ends in; None if it does not end in one."""
     at, which = place
     while nodes[at].operator in KEEP_ZERO:
-        if nodes[at].attributes.get("act_type") in MOVE_ZERO:
+        if nodes[at].attributes.get("act_type") in NOT_ZERO_AT_ZERO:
             return None
         at, which = nodes[at].inputs[which if nodes[at].operator == "amp_multicast" else 0]
     node = nodes[at]

@@ -1,7 +1,7 @@
-"""Random weights: `--init`, and `--zero-gamma` for residual nets.
+"""Random initial weights: `--init`, and `--zero-gamma` for residual nets.
 
-Owns what a name of `--init` means in MXNet's terms. Where a layer brings an initialiser of its own (biases, norms),
-that one stays.
+Owns what a name of `--init` means in MXNet's terms. A layer's own initialiser (biases, norms) has precedence. Weights
+from files are `pretrained.py`'s.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ logger = logging.getLogger(__name__)
 
 
 def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
-    """Random weights from `seed`, the same on every context."""
+    """Initialise the net as `text`, the value of `--init`, says: from `seed`, the same on every context."""
     mx.random.seed(seed)
     with warnings.catch_warnings():
-        # Nets that bring an initialiser of their own for some layers make Gluon warn about each.
+        # Gluon warns about each layer that has an initialiser of its own.
         warnings.simplefilter("ignore")
         net.initialize(build(text), ctx=list(contexts))
 
 
 def build(text: str) -> Any:
-    """The MXNet initialiser that `--init` describes."""
+    """Return the MXNet initialiser that `--init` describes."""
     name, numbers = catalogue.initializer(text)
-    if name in OF_ANY_SHAPE:
-        return OF_ANY_SHAPE[name](**numbers)
-    if name in OF_MATRICES:
-        return OfMatrices(text, OF_MATRICES[name](**numbers))
+    if name in ANY_SHAPE_INITIALIZERS:
+        return ANY_SHAPE_INITIALIZERS[name](**numbers)
+    if name in MATRIX_INITIALIZERS:
+        return MatrixInitializer(text, MATRIX_INITIALIZERS[name](**numbers))
     made = as_user_code(f"--init {name}", import_path.load_callable("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")
     return made
 
 
-class OfMatrices(mx.init.Initializer):  # type: ignore[misc]
-    """An initialiser that counts what goes in and comes out, and names the parameter that has no two dimensions."""
+class MatrixInitializer(mx.init.Initializer):  # type: ignore[misc]
+    """An initialiser by a weight's numbers of inputs and outputs; UsageError for weights of one dimension."""
 
     def __init__(self, text: str, inner: Any):
         super().__init__()
@@ -57,27 +57,27 @@ class OfMatrices(mx.init.Initializer):  # type: ignore[misc]
 
 
 def _msra(factor_type: str, slope: float) -> Any:
-    """He's: a ReLU halves the variance, a leaky one with this slope takes less."""
+    """Return He's initialiser: a ReLU halves the variance, a leaky one with this slope takes less."""
     return mx.init.Xavier("gaussian", factor_type, magnitude=2 / (1 + slope**2))
 
 
-OF_MATRICES: dict[str, Callable[..., Any]] = {
+MATRIX_INITIALIZERS: dict[str, Callable[..., Any]] = {
     "msra": lambda slope: _msra("in", slope),
     "msra_out": lambda slope: _msra("out", slope),
     "xavier": lambda magnitude: mx.init.Xavier("uniform", "avg", magnitude),
     "xavier_normal": lambda magnitude: mx.init.Xavier("gaussian", "avg", magnitude),
     "orthogonal": lambda scale: mx.init.Orthogonal(scale),
 }
-OF_ANY_SHAPE: dict[str, Callable[..., Any]] = {
+ANY_SHAPE_INITIALIZERS: dict[str, Callable[..., Any]] = {
     "normal": lambda sigma: mx.init.Normal(sigma),
     "uniform": lambda scale: mx.init.Uniform(scale),
 }
 
 
 def zero_gamma(net: Any, name: str) -> None:
-    """Let every residual branch that ends in a norm begin as zero, so that the net begins as its shortcuts.
+    """Give the last norm of each residual branch a scale of zero, so that the net starts as its shortcuts.
 
-    Comes before `initialize`, which then draws the rest.
+    Call it before `initialize`, which then draws the other parameters. UsageError if there is no such norm.
     """
     try:
         branches = graph.residual_branches(graph.trace(net))

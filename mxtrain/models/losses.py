@@ -1,7 +1,7 @@
-"""From what a net gives to the loss of every sample: `--loss`, `--label-smoothing` and a teacher's share.
+"""Losses: `--loss`, `--label-smoothing` and the distillation loss.
 
-A loss is a function `(output, label) -> losses`: `output` float32 (samples, classes), one float32 loss for each sample.
-Who sums them, weighs them and mixes them is the step's business.
+A loss is a function `(output, label) -> losses`: from `output`, float32 (samples, classes), to one float32 loss for
+each sample. Does not own how they are weighted, mixed and summed (`train/step.py`).
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ Loss = Callable[[Any, Any], Any]
 
 
 def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
-    """The loss that `--loss` describes, tried once on zeros where it is the user's own."""
+    """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
     name, numbers = catalogue.loss(text)
     if name not in BY_NAME:
-        return _of_user(name, num_classes)
+        return _user_loss(name, num_classes)
     smoothing = {"smoothing": label_smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
     return functools.partial(BY_NAME[name], **numbers, **smoothing)
 
 
 def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
-    """Of the softmax of `output`, against the label's class and, with smoothing, a little of every class."""
+    """Return the cross-entropy of softmax with the label's class, which smoothing mixes with all classes."""
     log_probabilities = output.log_softmax(axis=1)
     losses = -log_probabilities.pick(label, axis=1)
     return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probabilities.mean(axis=1)
 
 
 def focal(output: Any, label: Any, gamma: float) -> Any:
-    """Cross-entropy that counts a sample less the more certain the net is of its label (Lin and others, 2017)."""
+    """Return the focal loss (Lin et al., 2017): less for samples whose label the net is certain of."""
     losses = cross_entropy(output, label)
     return (1 - (-losses).exp()) ** gamma * losses
 
 
 def binary_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
-    """Every class a yes-or-no question of its own; the mean over the classes."""
+    """Return the mean over classes of the sigmoid cross-entropy, each class being a decision of its own."""
     num_classes = output.shape[1]
     target = (1 - smoothing) * label.one_hot(num_classes) + smoothing / num_classes
     return (output.relu() - output * target + mx.nd.Activation(-output.abs(), "softrelu")).mean(axis=1)
 
 
-def distillation(output: Any, taught: Any, temperature: float) -> Any:
-    """How far the net is from a teacher's `taught`, both softened by the temperature (Hinton and others, 2015).
+def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
+    """Return the distance from a teacher's output, both softened by the temperature (Hinton et al., 2015).
 
-    The Kullback-Leibler divergence, which has the gradient of their cross-entropy and is 0 where both agree. The
-    softened gradient is smaller by the temperature squared; that factor makes up for it.
+    This is the Kullback-Leibler divergence, which has the gradient of cross-entropy and is 0 where both agree, times
+    the temperature squared, by which softening shrinks the gradient.
     """
     log_own = (output / temperature).log_softmax(axis=1)
-    log_taught = (taught / temperature).log_softmax(axis=1)
-    return temperature**2 * (log_taught.exp() * (log_taught - log_own)).sum(axis=1)
+    log_teacher = (teacher_output / temperature).log_softmax(axis=1)
+    return temperature**2 * (log_teacher.exp() * (log_teacher - log_own)).sum(axis=1)
 
 
 BY_NAME: dict[str, Any] = {
@@ -64,8 +64,8 @@ BY_NAME: dict[str, Any] = {
 }
 
 
-def _of_user(path: str, num_classes: int) -> Loss:
-    """The user's function, or an instance of their class (Gluon's own losses are classes)."""
+def _user_loss(path: str, num_classes: int) -> Loss:
+    """Return the user's function, or an instance of their class, as Gluon's losses are classes."""
     found = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
     loss: Loss = as_user_code(user, as_user_code(user, found)() if inspect.isclass(found) else found)

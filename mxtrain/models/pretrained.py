@@ -1,7 +1,8 @@
-"""Weights from a file as a starting point: `--pretrained`, and the report of what was taken.
+"""Initial weights from a file: `--pretrained`, and the report of what was loaded.
 
-Reads what Gluon's save_parameters writes (GluonCV's files too), what net.export writes (`arg:` and `aux:`), files with
-the long names of collect_params().save(), and checkpoints of ours. Whatever does not fit is left out and named.
+Owns the matching of names. Reads what Gluon's save_parameters writes (GluonCV's files too), what net.export writes
+(`arg:` and `aux:`), files with the long names of collect_params().save(), and checkpoints of ours. What does not fit is
+left out and reported. Finding the file is `checkpoint/initial_weights.py`'s.
 """
 
 from __future__ import annotations
@@ -21,56 +22,59 @@ Shape = Tuple[int, ...]
 NAMES_IN_LINE = 6
 
 
-class Match(NamedTuple):
-    """How a file and a net fit each other, by the net's names where it has them."""
+class NameMatch(NamedTuple):
+    """The parameters of a net matched with the arrays of a file."""
 
-    taken: dict[str, str]  # the net's name -> the file's
-    missing: list[str]  # in the net alone
-    extra: list[str]  # in the file alone
-    misshapen: dict[str, tuple[Shape, Shape]]  # in the file, in the net
+    loaded: dict[str, str]  # the net's name -> the file's
+    missing: list[str]  # in the net alone, by its names
+    unexpected: list[str]  # in the file alone, by its names
+    mismatched: dict[str, tuple[Shape, Shape]]  # by the net's name, the shape in the file and in the net
 
-    def lines(self) -> list[str]:
-        """What a person wants to know: how much came, and what did not come why."""
-        num_wanted = len(self.taken) + len(self.missing) + len(self.misshapen)
-        told = [f"{len(self.taken)} of {num_wanted} parameters taken"]
-        shapes = [f"{name} ({theirs} there, {ours} here)" for name, (theirs, ours) in self.misshapen.items()]
+    def report(self) -> list[str]:
+        """Return lines that say how many parameters are loaded, and which are left out and why."""
+        num_wanted = len(self.loaded) + len(self.missing) + len(self.mismatched)
+        lines = [f"{len(self.loaded)} of {num_wanted} parameters taken"]
+        shapes = [f"{name} ({theirs} there, {ours} here)" for name, (theirs, ours) in self.mismatched.items()]
         for why, names in (
             ("of another shape", shapes),
             ("not in the file", self.missing),
-            ("not in the net", self.extra),
+            ("not in the net", self.unexpected),
         ):
             if names:
-                told.append(f"left out, {why}: {_listed(names)}")
-        return told
+                lines.append(f"left out, {why}: {_listed(names)}")
+        return lines
 
 
 def load(net: Any, path: Path) -> Collection[str]:
-    """Give the net what the file has for it, say so, and name what has been taken."""
+    """Load what fits the net from the file, log a report, and return the names of the loaded parameters.
+
+    DataError if nothing fits or an array is not finite.
+    """
     arrays, named = _read(path), weights.named_parameters(net)
-    found = match(
+    found = match_names(
         {name: array.shape for name, array in arrays.items()},
         {name: parameter.shape for name, parameter in named.items()},
         {name: parameter.name for name, parameter in named.items()},
     )
-    if not found.taken:
+    if not found.loaded:
         theirs, ours = (
             ", ".join(f"{name} {each.shape}" for name, each in list(of.items())[:3]) for of in (arrays, named)
         )
         raise DataError(f"--pretrained {path}: fits nothing of this net: it has {theirs}, the net {ours}")
-    for name, theirs in found.taken.items():
+    for name, theirs in found.loaded.items():
         array = arrays[theirs].astype(named[name].dtype)
         if not mx.nd.contrib.isfinite(array).min().asscalar():
             raise DataError(
                 f"--pretrained {path}: '{theirs}' holds numbers that are not finite; give another file"
             )
         named[name].set_data(array)
-    for line in found.lines():
+    for line in found.report():
         logger.info("--pretrained %s: %s", path, line)
-    return found.taken
+    return found.loaded
 
 
 def warn_of_untrained(patterns: str, untrained: Sequence[str], source: str) -> None:
-    """Tell of what `--freeze` holds where it began, as no weights came for it from the source, if there is one."""
+    """Warn of parameters that `--freeze` keeps at random values, as `source`, the file if there is one, lacks them."""
     if untrained:
         none = f"--pretrained {source} has nothing that fits them" if source else "no --pretrained is given"
         logger.warning(
@@ -84,10 +88,14 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_IN_LINE]) + more
 
 
-def match(theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Mapping[str, str]) -> Match:
-    """Pair names: by place in the net (`features.0.weight`), or else by the long ones that `long_names` maps to.
+def match_names(
+    theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Mapping[str, str]
+) -> NameMatch:
+    """Match the names of a file with a net's, given the shapes `theirs` and `ours` by name.
 
-    Each also without the prefix that all names on its side share (`resnetv1b0_`, `net.`). The way that pairs most wins.
+    They are matched by place in the net (`features.0.weight`), or by the long names that `long_names` maps to; each
+    with and without the prefix that all names on its side share (`resnetv1b0_`, `net.`). The way that matches most
+    is taken.
     """
     pairings = [
         {known[short]: there[short] for short in there if short in known}
@@ -97,13 +105,13 @@ def match(theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Ma
     ]
     best = max(pairings, key=len)
     fitting = {name: place for name, place in best.items() if theirs[place] == ours[name]}
-    misshapen = {name: (theirs[place], ours[name]) for name, place in best.items() if name not in fitting}
+    mismatched = {name: (theirs[place], ours[name]) for name, place in best.items() if name not in fitting}
     missing = [name for name in ours if name not in best]
-    return Match(fitting, missing, sorted(set(theirs) - set(best.values())), misshapen)
+    return NameMatch(fitting, missing, sorted(set(theirs) - set(best.values())), mismatched)
 
 
 def _with_and_without_prefix(by_name: dict[str, str]) -> list[dict[str, str]]:
-    """As it is, and with the whole words that all names begin with taken off."""
+    """Return the dict twice: as it is, and with keys without the whole words that all of them start with."""
     ends = zip(min(by_name, default=""), max(by_name, default=""))  # what these share, all share
     shared = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], ends))
     length = max(shared.rfind("."), shared.rfind("_")) + 1
@@ -111,7 +119,7 @@ def _with_and_without_prefix(by_name: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The file's arrays, without the marks of net.export."""
+    """Return the file's arrays by name, without the prefixes of net.export."""
     try:
         arrays = mx.nd.load(str(path))
     except mx.base.MXNetError:

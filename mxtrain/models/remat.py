@@ -1,8 +1,8 @@
-"""Less memory for more time: activations are computed again in the backward pass (`--remat`).
+"""Activation recomputation (`--remat`): less memory for more time.
 
-The net is cut into segments (`segments.py`). The forward pass keeps only what goes from one to the next; the backward
-pass computes each segment once more, the last one first, and goes through it. MXNet has nothing that does this: its
-MXNET_BACKWARD_DO_MIRROR and MXNET_MEMORY_OPT change nothing.
+Owns the two passes. The net is cut into segments (`segments.py`). The forward pass keeps only what one segment passes
+to the next; the backward pass computes each segment once more, the last one first, and goes through it. MXNet has
+nothing that does this: its MXNET_BACKWARD_DO_MIRROR and MXNET_MEMORY_OPT change nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)
 M_MMAP_THRESHOLD, HALF_A_MEGABYTE = -3, 1 << 19  # mallopt's
 
 
-class Kept(NamedTuple):
-    """What a segment needs to compute again what it computed: its input, and the seed of its random numbers."""
+class SegmentInput(NamedTuple):
+    """A segment's input and the seed of its random numbers, from which it can be computed again."""
 
-    start: Any
+    data: Any
     seed: int | None
 
 
 class Cast(mx.gluon.HybridBlock):
-    """To another type, within a graph."""
+    """A cast to another type within a graph."""
 
     def __init__(self, dtype: Any):
         super().__init__(prefix="")
@@ -40,13 +40,13 @@ class Cast(mx.gluon.HybridBlock):
         return F.cast(x, dtype=self._dtype)
 
 
-class Recomputed(mx.gluon.Block):
-    """A net in segments. Its parameters have the names that they have without."""
+class RecomputedNet(mx.gluon.Block):
+    """A net computed in segments. Its parameters have the same names as the net's."""
 
     def __init__(self, net: Any, parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]):
         super().__init__(prefix="")
         self.net = net
-        # MXNet's bfloat16 arrays do not survive from one graph to another: float32 is what goes between.
+        # MXNet cannot pass bfloat16 arrays from one graph to another: segments pass float32.
         types = [*_types_between(parts, picture_shape), None]
         self._segments = [
             _segment(of_segment, *between) for of_segment, *between in zip(parts, [None, *types], types)
@@ -54,8 +54,8 @@ class Recomputed(mx.gluon.Block):
         self._draws = [_draws(segment) for segment in self._segments]
         self._running = [running_statistics(segment) for segment in self._segments]
         self._first = _first_trained(self._segments)
-        self._whole = False
-        self._under_way: dict[Any, list[Kept]] = {}
+        self._is_plain = False
+        self._pending: dict[Any, list[SegmentInput]] = {}
 
     def collect_params(self, select: str | None = None) -> Any:
         return self.net.collect_params(select)
@@ -65,13 +65,13 @@ class Recomputed(mx.gluon.Block):
         return named
 
     def hybridize(self, active: bool = True, **_: Any) -> None:
-        """Inactive it is the plain net, from end to end, for who wants to look into it."""
-        self._whole = not active
+        """Compute in segments if active; otherwise by the plain net, whose layers a diagnosis can then observe."""
+        self._is_plain = not active
         self.net.hybridize(active=False)
 
     def forward(self, data: Any) -> Any:
-        """Recorded is only the last segment: nothing comes between its two passes, so it is not computed again."""
-        if self._whole:
+        """Compute the net, recording only the last segment: its backward pass follows, so it is not computed again."""
+        if self._is_plain:
             return self.net(data)
         if not mx.autograd.is_recording():
             return segments.chain(self._segments, data)
@@ -79,44 +79,44 @@ class Recomputed(mx.gluon.Block):
         with mx.autograd.pause(train_mode=True):
             for segment, draws, running in zip(self._segments[:-1], self._draws, self._running):
                 seed = _draw_seed(data.context) if draws else None
-                kept.append(Kept(data, seed))
+                kept.append(SegmentInput(data, seed))
                 _seed(seed, data.context)
-                # On a GPU a BatchNorm moves its running statistics here, on a CPU in the backward pass; put back
-                # what was, and both move them once, in the second computation.
+                # On a GPU a BatchNorm moves its running statistics here, on a CPU in the backward pass. They are
+                # restored, so that both move them once, in the second computation.
                 before = [parameter.data(data.context).copy() for parameter in running]
                 data = segment(data)
-                # MXNet gives memory to operators as they are called, so without this to all segments at once.
+                # MXNet allocates memory when operators are called: without waiting, for all segments at once.
                 data.wait_to_read()
                 for parameter, value in zip(running, before):
                     parameter.data(data.context)[:] = value
         data.attach_grad()
-        self._under_way[data.context] = [*kept, Kept(data, None)]
+        self._pending[data.context] = [*kept, SegmentInput(data, None)]
         return self._segments[-1](data)
 
     def finish_backward(self, context: Any) -> None:
-        """After `backward` has gone through the loss and the last segment: through the others that it concerns."""
-        kept = self._under_way.pop(context)
-        gradient = kept.pop().start.grad
-        # What comes before all that trains matters only to who wants the gradient of the pictures.
-        first = self._first if kept[0].start.grad is None else 0
+        """Continue `backward`, which has gone through the loss and the last segment, through the other segments."""
+        kept = self._pending.pop(context)
+        gradient = kept.pop().data.grad
+        # Segments before all that trains matter only if the gradient of the pictures is wanted.
+        first = self._first if kept[0].data.grad is None else 0
         for place in reversed(range(first, len(self._segments) - 1)):
             mx.nd.waitall()
-            segment, (start, seed) = self._segments[place], kept.pop()
+            segment, (data, seed) = self._segments[place], kept.pop()
             if place > first:
-                start.attach_grad()
+                data.attach_grad()
             _seed(seed, context)
             with mx.autograd.record():
-                output = segment(start)
+                output = segment(data)
             output.backward(gradient)
-            gradient = start.grad
-            del output, start
+            gradient = data.grad
+            del output, data
 
 
-def recomputed(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed:
-    """The net, computed in segments from now on; UsageError, by `name`, where it cannot be cut."""
+def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> RecomputedNet:
+    """Return the net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
     net.hybridize(active=False)
-    cut = Recomputed(net, segments.split(net, name, picture_shape), picture_shape)
-    # glibc keeps freed blocks below its threshold, which grows up to 32 MB: that would be most of what is saved.
+    cut = RecomputedNet(net, segments.split(net, name, picture_shape), picture_shape)
+    # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
@@ -124,29 +124,29 @@ def recomputed(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recompute
 
 
 def finish_backward(net: Any, context: Any) -> None:
-    """Nothing, for a net that is not recomputed."""
-    if isinstance(net, Recomputed):
+    """Complete a backward pass on `context`; does nothing for a net that is not recomputed."""
+    if isinstance(net, RecomputedNet):
         net.finish_backward(context)
 
 
-def plain(net: Any) -> Any:
-    """The net itself, whether or not it is recomputed."""
-    return net.net if isinstance(net, Recomputed) else net
+def unwrapped(net: Any) -> Any:
+    """Return the net itself, whether or not it is recomputed."""
+    return net.net if isinstance(net, RecomputedNet) else net
 
 
-def _segment(parts: Sequence[Any], takes: Any, gives: Any) -> Any:
-    """The parts as one graph between float32 arrays, though inside they take and give other types."""
+def _segment(parts: Sequence[Any], input_type: Any, output_type: Any) -> Any:
+    """Return the parts as one graph from float32 to float32, though inside they take and give other types."""
     segment = mx.gluon.nn.HybridSequential(prefix="")
-    before = [] if takes in (None, np.float32) else [Cast(takes)]
-    after = [] if gives in (None, np.float32) else [Cast("float32")]
+    before = [] if input_type in (None, np.float32) else [Cast(input_type)]
+    after = [] if output_type in (None, np.float32) else [Cast("float32")]
     segment.add(*before, *parts, *after)
-    # A static graph would hold on to its memory between the passes.
+    # A static graph would hold its memory between the passes.
     segment.hybridize()
     return segment
 
 
 def _types_between(parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]) -> list[Any]:
-    """What type each segment but the last gives, seen on a picture."""
+    """Return the output type of each segment but the last, found by running one picture."""
     parameter = next(iter(parts[0][0].collect_params().values()), None)
     data = mx.nd.zeros(picture_shape, ctx=parameter.list_ctx()[0] if parameter else mx.cpu())
     types = []
@@ -157,7 +157,7 @@ def _types_between(parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...
 
 
 def _first_trained(parts: Sequence[Any]) -> int:
-    """The first segment that has a parameter which trains."""
+    """Return the position of the first segment that has a parameter which trains."""
     return next(
         place
         for place, segment in enumerate(parts)
@@ -166,12 +166,12 @@ def _first_trained(parts: Sequence[Any]) -> int:
 
 
 def _draws(segment: Any) -> bool:
-    """Whether a segment draws random numbers."""
+    """Return whether a segment draws random numbers."""
     return any(RANDOM.search(node.operator + str(node.attributes)) for node in graph.trace(segment))
 
 
 def _draw_seed(context: Any) -> int:
-    """From the stream that the step has seeded; MXNet cannot tell where in it the segment begins."""
+    """Draw a seed from the stream that the step has seeded, as MXNet cannot return to a position in a stream."""
     return int(mx.nd.random.randint(0, LARGEST_SEED, shape=(1,), ctx=context).asscalar())
 
 

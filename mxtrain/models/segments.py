@@ -1,7 +1,7 @@
-"""Where a net may be cut: its parts in the order of computation, and the cuts that save the most memory.
+"""Cutting a net into segments for recomputation: its parts in order of computation, and the cuts that save most.
 
-A net is taken apart as far as its children, and the children of its sequences, simply follow each other; that they do
-is held against the net's own graph.
+Owns the choice of cuts; `remat.py` computes with them. A net is taken apart as long as its children, and those of its
+sequences, are computed one after the other, which is checked against the net's own graph.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mxtrain.runtime import mx
 
 
 def split(net: Any, name: str, picture_shape: tuple[int, ...]) -> list[list[Any]]:
-    """The net's parts in as many segments as are best; UsageError, by `name`, where it cannot be cut."""
+    """Return the net's parts by segment, with the lowest peak memory; UsageError if `name` cannot be cut."""
     parts = _parts(net)
     if not _follow_each_other(parts, net, name):
         raise UsageError(
             f"--remat: {name} does more than its children in turn, so it cannot be cut; leave it out"
         )
-    kept, handed_on = _sizes(parts, picture_shape)
-    ends = cuts(kept, handed_on)
+    computed, outputs = _sizes(parts, picture_shape)
+    ends = cuts(computed, outputs)
     segments = [parts[start:end] for start, end in zip([0, *ends], [*ends, len(parts)])]
     if len(segments) == 1:
         raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
@@ -32,23 +32,24 @@ def split(net: Any, name: str, picture_shape: tuple[int, ...]) -> list[list[Any]
 
 
 def chain(parts: Sequence[Any], data: Any) -> Any:
+    """Return the output of the last part, each part taking the output of the one before."""
     return functools.reduce(lambda passed, part: part(passed), parts, data)
 
 
-def cuts(kept: Sequence[int], handed_on: Sequence[int]) -> list[int]:
-    """Where to cut so that the peak is lowest: what all segments are handed, and the largest one's inside.
+def cuts(computed: Sequence[int], outputs: Sequence[int]) -> list[int]:
+    """Return the cuts with the lowest peak: the inputs of all segments plus all that the largest one computes.
 
-    `kept` is what each part computes, `handed_on` the last of it. A cut at n comes before part n. For every size that
-    a segment may have, segments are filled as far as that allows.
+    `computed` has the size of all arrays that each part computes, `outputs` of the last one. A cut at n comes before
+    part n. For every size that a segment may have, segments are filled up to it.
     """
-    largest = {sum(kept[start:end]) for start, end in itertools.combinations(range(len(kept) + 1), 2)}
-    found = (_filled(kept, size) for size in sorted(largest))
-    return min(found, key=lambda ends: _peak(kept, handed_on, ends))
+    largest = {sum(computed[start:end]) for start, end in itertools.combinations(range(len(computed) + 1), 2)}
+    found = (_filled(computed, size) for size in sorted(largest))
+    return min(found, key=lambda ends: _peak(computed, outputs, ends))
 
 
-def _filled(kept: Sequence[int], size: int) -> list[int]:
+def _filled(computed: Sequence[int], size: int) -> list[int]:
     ends, inside = [], 0
-    for place, amount in enumerate(kept):
+    for place, amount in enumerate(computed):
         if inside and inside + amount > size:
             ends.append(place)
             inside = 0
@@ -56,13 +57,13 @@ def _filled(kept: Sequence[int], size: int) -> list[int]:
     return ends
 
 
-def _peak(kept: Sequence[int], handed_on: Sequence[int], ends: Sequence[int]) -> int:
-    inside = [sum(kept[start:end]) for start, end in zip([0, *ends], [*ends, len(kept)])]
-    return sum(handed_on[end - 1] for end in ends) + max(inside)
+def _peak(computed: Sequence[int], outputs: Sequence[int], ends: Sequence[int]) -> int:
+    inside = [sum(computed[start:end]) for start, end in zip([0, *ends], [*ends, len(computed)])]
+    return sum(outputs[end - 1] for end in ends) + max(inside)
 
 
 def _parts(net: Any) -> list[Any]:
-    """The children that follow each other; only plain sequences are opened."""
+    """Return the children in order; those that are plain sequences are replaced by their own children."""
     opened = type(net) is mx.gluon.nn.HybridSequential
     children = list(net._children.values())
     return [
@@ -73,7 +74,7 @@ def _parts(net: Any) -> list[Any]:
 
 
 def _follow_each_other(parts: Sequence[Any], net: Any, name: str) -> bool:
-    """Whether the net is its parts in turn."""
+    """Return whether the net computes its parts one after the other."""
     try:
         whole = graph.trace(net)
     except Exception as error:
@@ -87,7 +88,7 @@ def _follow_each_other(parts: Sequence[Any], net: Any, name: str) -> bool:
 
 
 def _essence(nodes: Sequence[graph.Node]) -> list[Any]:
-    """What a graph computes: operators are numbered anew at each trace, parameters are not."""
+    """Return what a graph computes, without operators' names, which are numbered anew at each trace."""
     return [
         (node.operator, node.inputs, node.attributes, node.name if node.operator == "null" else "")
         for node in nodes
@@ -95,25 +96,25 @@ def _essence(nodes: Sequence[graph.Node]) -> list[Any]:
 
 
 def _sizes(parts: Sequence[Any], shape: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """How many numbers each part computes for one picture, and how many of them it hands on."""
-    kept, handed_on = [], []
+    """Return the sizes of what each part computes for one picture of `shape`, and of its output."""
+    computed, outputs = [], []
     for part in parts:
         inside = part(mx.sym.var("data")).get_internals()
         _, shapes, _ = inside.infer_shape(data=shape)
-        outputs = [
+        computed_shapes = [
             each
             for name, each in zip(inside.list_outputs(), shapes)
             if name.endswith(("_output", "_output0"))
         ]
-        numbers = [functools.reduce(int.__mul__, each, 1) for each in outputs]
-        shape = outputs[-1]
-        kept.append(sum(numbers))
-        handed_on.append(numbers[-1])
-    return kept, handed_on
+        sizes = [functools.reduce(int.__mul__, each, 1) for each in computed_shapes]
+        shape = computed_shapes[-1]
+        computed.append(sum(sizes))
+        outputs.append(sizes[-1])
+    return computed, outputs
 
 
 def _refuse_shared(segments: Sequence[Sequence[Any]], name: str) -> None:
-    """Each segment's backward pass writes its parameters' gradients, so none may be in two."""
+    """Refuse a parameter in two segments: each segment's backward pass writes its gradient."""
     seen: set[str] = set()
     for segment in segments:
         names = {parameter for part in segment for parameter in part.collect_params()}

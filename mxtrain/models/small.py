@@ -1,4 +1,4 @@
-"""Small nets of our own: they train on a laptop and are what the demo and the tests use."""
+"""Small nets that train on a laptop, for the demo and the tests. Other nets are GluonCV's (`zoo.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ nn = mx.gluon.nn
 
 
 def small_cnn(num_classes: int) -> Any:
-    """Three stages of convolutions, from 16x16 pixels on: 0.1 M parameters."""
+    """Return a net of three stages of convolutions, for 16x16 pixels and more: 0.1 M parameters."""
     net = nn.HybridSequential(prefix="smallcnn_")
     with net.name_scope():
         for channels in (16, 32, 64):
@@ -46,7 +46,7 @@ class Residual(mx.gluon.HybridBlock):
 
 
 def small_resnet(num_classes: int) -> Any:
-    """Three stages of two residual blocks, for pictures of 32 to 96 pixels: 0.7 M parameters."""
+    """Return a net of three stages of two residual blocks, for 32 to 96 pixels: 0.7 M parameters."""
     net = nn.HybridSequential(prefix="smallresnet_")
     with net.name_scope():
         net.add(nn.Conv2D(32, 3, 1, 1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))

@@ -1,8 +1,8 @@
-"""An embedding table of which a step moves only the rows that its batch used.
+"""An embedding layer of which a step updates only the rows that its batch used.
 
-Each worker has a copy of the table, and a gradient of those rows alone. Where the table lives on servers, a forward
-pass in training first brings the rows that it needs up to date; evaluations and checkpoints begin with all rows
-brought (`kvstore/server_client.py`).
+Owns the layer. Each worker has a copy of the table, and a gradient of those rows alone. Where the table lives on
+servers, a forward pass in training first pulls the rows that it uses, and evaluations and checkpoints start with all
+rows pulled (`kvstore/server_client.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ LARGEST_IN_FLOAT32 = 1 << 24
 
 
 class SparseEmbedding(mx.gluon.Block):
-    """Rows of `width` numbers for ids from 0 to `num_rows` - 1, of any shape; other ids end the run.
+    """A table of `num_rows` rows of `width` numbers, for ids from 0 on in an array of any shape.
 
-    No HybridBlock, so a net with it is a Block; the parts around it can be hybridized.
+    Another id raises DataError. It is no HybridBlock, so a net with it is a Block; the parts around it can be
+    hybridized.
     """
 
     def __init__(self, num_rows: int, width: int, init: Any = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_rows, self.width = num_rows, width
         self.weight = self.params.get("weight", shape=(num_rows, width), init=init, grad_stype="row_sparse")
-        self.weight.pull_rows = None  # who has the newest ones gives a function of ids that brings them
+        self.weight.pull_rows = (
+            None  # a function of ids that pulls their rows, set where servers hold the table
+        )
 
     def forward(self, ids: Any) -> Any:
         self._refuse_unknown(ids)
@@ -38,7 +41,7 @@ class SparseEmbedding(mx.gluon.Block):
         return mx.nd.Embedding(ids, weight, input_dim=self.num_rows, output_dim=self.width, sparse_grad=True)
 
     def _refuse_unknown(self, ids: Any) -> None:
-        """MXNet takes the nearest row without a word."""
+        """Refuse ids without a row, for which MXNet silently takes the nearest one."""
         if ids.dtype == np.float32 and self.num_rows > LARGEST_IN_FLOAT32:
             raise UsageError(f"{self.name}: float32 cannot tell ids above {LARGEST_IN_FLOAT32}; give int32")
         known = ids.asnumpy()

@@ -1,7 +1,7 @@
-"""From a model's name to a net of known shapes, compiled.
+"""Nets by name: built, then compiled with known shapes.
 
-Owns building by name, and the choice between a symbolic graph and imperative execution. Known names
-are listed in `config/gluoncv_names.py`, which needs no mxnet.
+Owns building a net for `--model`, and the choice between a symbolic graph and imperative execution. Does not own the
+list of names (`config/gluoncv_names.py`, which needs no mxnet) or the weights (`initializers.py`, `pretrained.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Sequence
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import concats, prelu, small
+from mxtrain.models import operator_patches, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
@@ -22,24 +22,26 @@ CHANNELS = 3
 
 
 def build(name: str, num_classes: int) -> Any:
-    """The net of that name with `num_classes` outputs, not initialised yet."""
-    prelu.patch()
+    """Return the net called `name` with `num_classes` outputs, not initialised yet."""
+    operator_patches.patch_prelu()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:
-        return _of_gluoncv(name, num_classes)
+        return _gluoncv_net(name, num_classes)
     net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
     for parameter in net.collect_params().values():
-        if parameter.grad_req == "add":  # the step sums micro-batches itself, and nobody would clear these
+        if parameter.grad_req == "add":  # the step sums micro-batches itself, and nothing would clear these
             parameter.grad_req = "write"
-    net.forward = as_user_code(f"--model {name}", net.forward)  # whoever calls the net, in whatever step
+    net.forward = as_user_code(
+        f"--model {name}", net.forward
+    )  # errors name the flag, wherever the net is called
     return net
 
 
-def _of_gluoncv(name: str, num_classes: int) -> Any:
-    """GluonCV's net of that name; not all of its families take the number of classes the same way."""
+def _gluoncv_net(name: str, num_classes: int) -> Any:
+    """Return GluonCV's net; its families take the number of classes in different ways."""
     from mxtrain.runtime import gluoncv
 
     keywords = {"classes": num_classes}
@@ -55,7 +57,7 @@ def _of_gluoncv(name: str, num_classes: int) -> Any:
 
 
 def check_sizes(net: Any, name: str, num_classes: int) -> None:
-    """Refuse what MXNet would answer with a stack of C++ when it makes the arrays."""
+    """Refuse parameters that are too large for MXNet, which would print a C++ stack when it makes the arrays."""
     for parameter in net.collect_params().values():
         if math.prod(parameter.shape or ()) > LARGEST_ARRAY:
             raise UsageError(
@@ -65,7 +67,10 @@ def check_sizes(net: Any, name: str, num_classes: int) -> None:
 
 
 def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_classes: int) -> None:
-    """Fix all shapes and turn the net into a symbolic graph where it can be one."""
+    """Fix all shapes by running one picture, and turn the net into a symbolic graph if it can be one.
+
+    UsageError if it does not take pictures of `image_size`, or does not give `num_classes` scores for each.
+    """
     picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
     try:
         output = net(picture)
@@ -81,7 +86,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
         return
-    concats.route_around()
+    operator_patches.patch_concat()
     net.hybridize(static_alloc=True, static_shape=True)
     try:
         net(picture).wait_to_read()
@@ -91,7 +96,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
 
 
 def _check_output(name: str, output: Any, num_classes: int) -> None:
-    """MXNet clips labels to the outputs there are, so a net with too few would train without a word."""
+    """Refuse a wrong number of outputs: MXNet clips labels to the outputs there are, so too few train silently."""
     shape = getattr(output, "shape", f"a {type(output).__name__}")
     if shape != (1, num_classes):
         raise UsageError(
@@ -101,7 +106,7 @@ def _check_output(name: str, output: Any, num_classes: int) -> None:
 
 
 def _refuse_unused(name: str, net: Any) -> None:
-    """A layer that has not been called does not know the shape of its parameters."""
+    """Refuse a layer that was not called: the shape of its parameters is unknown."""
     unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
     if unknown:
         raise UsageError(
@@ -111,8 +116,8 @@ def _refuse_unused(name: str, net: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The sentence inside an MXNet error, which may carry a C++ stack around it."""
+    """Return the sentence of an MXNet error, without the C++ stack around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Check failed" in line or "Error in operator" in line]
-    line = (telling or lines or [type(error).__name__])[-1]
+    causes = [line for line in lines if "Check failed" in line or "Error in operator" in line]
+    line = (causes or lines or [type(error).__name__])[-1]
     return line.split("Error: ")[-1][:200]

@@ -36,7 +36,7 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool =
     if not model.remat:
         return net
     size = run.data.image_size
-    return remat.recomputed(net, model.model, (1, zoo.CHANNELS, size, size))
+    return remat.recompute(net, model.model, (1, zoo.CHANNELS, size, size))
 
 
 def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:

@@ -112,7 +112,7 @@ def diverged_in_evaluation(
 
 def lost_weights(parts: Parts, progress: Progress, out: Path) -> Diverged:
     """How to end a run whose last update left weights that nothing can go on from: the first layer that has such."""
-    context, blocks = parts.contexts[0], list(_blocks(remat.plain(parts.net), ""))
+    context, blocks = parts.contexts[0], list(_blocks(remat.unwrapped(parts.net), ""))
     lost = [(name, block) for name, block in blocks if not all(map(_is_finite, _own(block, context)))]
     if lost:
         layer, what = _described(Event(*lost[0], [], []), context), "not finite"
@@ -176,7 +176,7 @@ def _shown(samples: list[int]) -> str:
 def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
     """Where one micro-batch stops being finite, None where it is finite from end to end."""
     size, context = len(batch.label), parts.contexts[0]
-    with _cut_up(remat.plain(parts.net), context) as events:
+    with _cut_up(remat.unwrapped(parts.net), context) as events:
         scaled, (loss, _) = forward(parts, batch, context, step, scale)
     for event in events:
         for array in event.arrays:
@@ -189,7 +189,7 @@ def origin(parts: Parts, batch: Any, step: int, scale: float) -> Origin | None:
 
 def _origin_in_evaluation(parts: Parts, batch: Any) -> Origin | None:
     """Where a micro-batch that is judged stops being finite."""
-    size, context, net = len(batch.label), parts.contexts[0], remat.plain(parts.net)
+    size, context, net = len(batch.label), parts.contexts[0], remat.unwrapped(parts.net)
     found: list[Origin] = []
 
     def note(name: str, block: Any, value: Any) -> None:

@@ -190,7 +190,7 @@ class Ways(mx.gluon.HybridBlock):
 def test_only_residual_branches_count(caplog: pytest.LogCaptureFixture) -> None:
     net = Ways()
     found = graph.residual_branches(graph.trace(net))
-    assert found == graph.Branches([net.branch[3].gamma.name], num_without=1)
+    assert found == graph.ResidualBranches([net.branch[3].gamma.name], num_without=1)
     with caplog.at_level(logging.INFO):
         initializers.zero_gamma(net, "ways")
     assert "1 residual branches begin as zero; 1 others end in no norm" in caplog.text

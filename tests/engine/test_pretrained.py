@@ -106,7 +106,7 @@ def test_the_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    found = pretrained.match({"a": (1,), "0": (2,)}, {str(n): (2,) for n in range(10)}, {})
+    found = pretrained.match_names({"a": (1,), "0": (2,)}, {str(n): (2,) for n in range(10)}, {})
     assert found.lines()[1] == "left out, not in the file: 1, 2, 3, 4, 5, 6 and 3 more"
 
 
@@ -121,9 +121,9 @@ def test_prefixes_on_one_side_and_on_both() -> None:
         ("net0_conv0_weight", "net0_conv1_weight"),
         ("conv0_weight", "conv1_weight"),
     ]:
-        found = pretrained.match({first: (1,), second: (2,)}, ours, long_names)
-        assert found.taken == {"body.0.weight": first, "body.1.weight": second}, first
-        assert not (found.missing or found.extra or found.misshapen)
+        found = pretrained.match_names({first: (1,), second: (2,)}, ours, long_names)
+        assert found.loaded == {"body.0.weight": first, "body.1.weight": second}, first
+        assert not (found.missing or found.unexpected or found.mismatched)
 
 
 def not_arrays(path: Path) -> None:

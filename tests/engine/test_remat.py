@@ -81,7 +81,7 @@ def test_dropout_is_the_same_in_both_computations() -> None:
     net.initialize()
     for dense in (first, last):
         dense.weight.set_data(mx.nd.eye(size))
-    cut = remat.Recomputed(net, [[first, drop], [last]], (1, size))
+    cut = remat.RecomputedNet(net, [[first, drop], [last]], (1, size))
     mx.random.seed(7)
     passed = []
     for _ in range(2):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models import concats, zoo
+from mxtrain.models import operator_patches, zoo
 from mxtrain.runtime import mx
 from tests.support.commands import ROOT
 
@@ -63,7 +63,7 @@ def test_parts_may_come_from_operators_with_hidden_outputs() -> None:
     halves = mx.sym.SliceChannel(normed, num_outputs=2, name="halves")
     joined = mx.sym.concat(halves[1], normed, dim=1, name="joined")
     _, shapes = shapes_of(joined, [], x=(2, 24, 5, 5))
-    assert len(concats.unaligned(json.loads(joined.tojson()), shapes)) == 1
+    assert len(operator_patches.unaligned_concats(json.loads(joined.tojson()), shapes)) == 1
 
 
 def check(*parts: int, dim: int = 1) -> None:
@@ -80,7 +80,7 @@ def check(*parts: int, dim: int = 1) -> None:
 @pytest.mark.parametrize("parts", [(8, 8), (24, 24), (44, 44, 44, 44), (3, 13), (16, 16), (40, 24)])
 @pytest.mark.parametrize("dim", [1, -3])
 def test_every_number_of_channels_trains(parts: tuple[int, ...], dim: int) -> None:
-    code = f"from tests.engine.test_concats import check; check(*{parts}, dim={dim})"
+    code = f"from tests.engine.test_operator_patches import check; check(*{parts}, dim={dim})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
 
@@ -115,7 +115,7 @@ def test_only_pictures_channels_in_parts_of_blocks_are_joined_otherwise(
     symbol = graph_of(channels, dim)
     _, shapes = shapes_of(symbol, channels, ndim)
     graph = json.loads(symbol.tojson())
-    found = concats.unaligned(graph, shapes)
+    found = operator_patches.unaligned_concats(graph, shapes)
     assert [graph["nodes"][place]["name"] for place in found] == ["joined"] * breaks
 
 
@@ -124,7 +124,11 @@ def test_the_new_graph_computes_the_same_under_the_same_names() -> None:
     symbol = graph_of(channels)
     shapes, of_outputs = shapes_of(symbol, channels)
     graph = json.loads(symbol.tojson())
-    new = mx.sym.load_json(json.dumps(concats.with_new_axis(graph, concats.unaligned(graph, of_outputs))))
+    new = mx.sym.load_json(
+        json.dumps(
+            operator_patches.with_new_axis(graph, operator_patches.unaligned_concats(graph, of_outputs))
+        )
+    )
     assert new.list_arguments() == symbol.list_arguments()
     values = {name: mx.nd.random.normal(shape=shape) for name, shape in shapes.items()}
     (ours,), (right,) = (each.bind(mx.cpu(), values).forward() for each in (new, symbol))
