@@ -91,13 +91,13 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
 
     def work() -> None:
         run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), output=Output(out=os.environ["OUT"]))
-        place = environment.of_environment(os.environ, run)
-        assert place is not None
-        if place.role != "worker":
-            fit.serve(run, place)
+        node = environment.node_spec(os.environ, run)
+        assert node is not None
+        if node.role != "worker":
+            fit.serve(run, node)
             return
         runtime.load(threads=1)
-        with join.joined(run, place, {"versions": node_info.versions()}) as (_, group):
+        with join.as_worker(run, node, {"versions": node_info.versions()}) as (_, group):
             found = steps(group, num_rows, width, num_ids)
             if group.rank == 0:
                 (Path(os.environ["OUT"]) / "found.json").write_text(json.dumps(found))

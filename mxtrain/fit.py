@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
 
 from mxtrain import config
-from mxtrain.cluster import environment as clusters
+from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import batch_plan, bounds, names
 from mxtrain.core.die_with_parent import die_with_parent
@@ -56,18 +56,18 @@ def command(argv: Sequence[str] | None) -> None:
     if run.output.dry_run:
         dry_run(run)
         return
-    cluster = clusters.of_environment(os.environ, run) if run.layout.kvstore in names.DIST_STORES else None
-    if run.layout.kvstore in names.DIST_STORES and cluster is None:
+    node = environment.node_spec(os.environ, run) if run.layout.kvstore in names.DIST_STORES else None
+    if run.layout.kvstore in names.DIST_STORES and node is None:
         from mxtrain.launch import local
 
         raise SystemExit(local.launch(run, sys.argv[1:] if argv is None else argv))
-    if cluster is not None:
-        run = cluster.place(run)
-    if cluster is None or cluster.role == "worker":
+    if node is not None:
+        run = node.with_counts(run)
+    if node is None or node.role == "worker":
         with signals.stop_requests() as stop_requests:
-            fit(run, stop_requests, cluster)
+            fit(run, stop_requests, node)
     else:
-        serve(run, cluster)
+        serve(run, node)
 
 
 def _as_node(command: Callable[[], None]) -> NoReturn:
@@ -153,27 +153,29 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     ]
 
 
-def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = None) -> None:
-    """Train `run`, as a worker of `cluster` if there is one; a signal that asks for the end fills `stop_requests`."""
+def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None) -> None:
+    """Train `run`, as the worker `node` of a cluster if it is not None; a signal adds to `stop_requests`."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.data import cache, sample_requests
     from mxtrain.train import join, node_info
 
-    with join.told(run, cluster):
-        inputs = open_inputs(run, begins=cluster is None or not cluster.is_restart)
-        words = node_info.of_worker(run, *inputs) if cluster else {}
+    with join.reporting_failure(run, node):
+        inputs = open_inputs(run, begins=node is None or not node.is_restart)
+        info = node_info.collect(run, *inputs) if node else {}
     train, val, identity = inputs
-    joined = join.joined(run, cluster, words, stop_requests)
-    with joined as (settled, group), run_folder.locked(settled, group) as out:
-        resume_point = resume.find(settled, identity)
-        if resume_point is None and cluster is not None and cluster.is_restart:
+    worker = join.as_worker(run, node, info, stop_requests)
+    with worker as (assigned, group), run_folder.locked(assigned, group) as out:
+        resume_point = resume.find(assigned, identity)
+        if resume_point is None and node is not None and node.is_restart:
             logger.warning(
-                "--out %s: holds no checkpoint of this job's earlier lives; it begins at step 1 again", out
+                "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
             )
         run_start = run_folder.RunStart(run, resume_point, group)
-        for line in plan_lines(settled, inputs):
+        for line in plan_lines(assigned, inputs):
             logger.info("%s", line)
-        cached = functools.partial(cache.kept, run.data, out=out, look=signals.heeding(group, stop_requests))
+        cached = functools.partial(
+            cache.kept, run.data, out=out, look=signals.progress_callback(group, stop_requests)
+        )
         train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
         val = val and cached(val)
         if run.optim.overfit:
@@ -186,7 +188,7 @@ def fit(run: config.Run, stop_requests: list[Stop], cluster: NodeSpec | None = N
         from mxtrain.train import loop
 
         checkpoint = resume_point and resume_point.checkpoint
-        loop.run(settled, train, val, identity, checkpoint, stop_requests, group, run_start)
+        loop.run(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
         if group.rank == 0:
             print(end_line(out) if run_start.has_happened else nothing_done_line(checkpoint), flush=True)
 
@@ -220,19 +222,19 @@ def score_text(evaluations: Sequence[dict[str, Any]]) -> str:
     return f"val accuracy {last['val_accuracy']:.4f}, val loss {last['val_loss']:.4f} at step {last['step']}, {is_best}"
 
 
-def serve(run: config.Run, cluster: NodeSpec) -> None:
-    """Be the scheduler or a server of `cluster`, until its workers have ended."""
+def serve(run: config.Run, node: NodeSpec) -> None:
+    """Be the scheduler or a server `node` of a cluster, until its workers have ended."""
     from mxtrain.checkpoint import run_folder
     from mxtrain.train import join
 
     run_folder.start_log(run.output.log_level)
-    with join.helping(run, cluster) as member:
+    with join.as_server(run, node) as agent:
         from mxtrain import runtime
 
         runtime.load(threads=1)
         from mxtrain.kvstore import server
 
-        server.serve(member)
+        server.serve(agent)
 
 
 def dry_run(run: config.Run) -> None:

@@ -89,14 +89,14 @@ def main(name: str, core: int) -> None:
     runtime.load(threads=1)
     with tempfile.TemporaryDirectory() as out:
         run = config.parse([*net.flags(1), *CLUSTER, "--out", out])
-        place = environment.of_environment(os.environ, run)
-        if place is None:
+        node = environment.node_spec(os.environ, run)
+        if node is None:
             run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
         else:
-            run = place.place(config.parse([*net.flags(place.num_workers), *CLUSTER, "--out", out]))
-        with join.joined(run, place, {"versions": node_info.versions()}) as (settled, group):
-            take_turns(settled, group, net)
-    if place is not None:
+            run = node.with_counts(config.parse([*net.flags(node.num_workers), *CLUSTER, "--out", out]))
+        with join.as_worker(run, node, {"versions": node_info.versions()}) as (assigned, group):
+            take_turns(assigned, group, net)
+    if node is not None:
         os._exit(0)  # ps-lite's own end waits for the scheduler
 
 

@@ -48,7 +48,9 @@ class Snapshot:
     state: dict[str, Any]
 
 
-def write(folder: Path, snapshot: Snapshot, advance: Callable[[], None] = SINGLE_WORKER.heartbeat) -> Path:
+def write(
+    folder: Path, snapshot: Snapshot, advance: Callable[[], None] = SINGLE_WORKER.report_progress
+) -> Path:
     """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there.
 
     `advance` is called with every piece that has come to disk.
@@ -225,7 +227,7 @@ def _json_text(content: Any) -> list[Chunk]:
 
 
 def _write_file(
-    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = SINGLE_WORKER.heartbeat
+    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = SINGLE_WORKER.report_progress
 ) -> dict[str, Any]:
     """Bring a file to disk; its length and checksum, of what was meant rather than of what arrived."""
     num_bytes, checksum, synced = 0, 0, 0

@@ -27,7 +27,7 @@ class Saver:
     The thread that writes calls `advance` with every piece that has come to disk.
     """
 
-    def __init__(self, output: Output, advance: Callable[[], None] = SINGLE_WORKER.heartbeat):
+    def __init__(self, output: Output, advance: Callable[[], None] = SINGLE_WORKER.report_progress):
         self.output, self._advance = output, advance
         self.thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self.under_way: concurrent.futures.Future[None] | None = None

@@ -1,11 +1,12 @@
-"""A control line: messages with bounded lengths over a TCP connection that never blocks.
+"""Control channel: messages of bounded length over a TCP connection that never blocks, and its timeouts.
 
-A message is one JSON object and raw bytes behind it. Owns the bytes only; what messages mean is said in `member`
-and `watch`, which are the two ends.
+A message is one JSON object followed by raw bytes. Owns the framing only; the meaning of the messages belongs to the
+two ends, `agent.py` and `coordinator.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import select
 import socket
@@ -22,15 +23,29 @@ Message = Tuple[Dict[str, Any], bytes]
 
 
 class Closed(Exception):
-    """The other end has gone, or the network said so."""
+    """The other end has closed the connection, or the network has."""
 
 
 class Malformed(Exception):
-    """What arrived is no message of a control line."""
+    """The bytes that arrived are no message of a control channel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeouts:
+    """Limits in seconds: until all processes have come, without a heartbeat, without progress."""
+
+    start: float
+    silence: float
+    stall: float
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between two heartbeats."""
+        return min(1.0, self.silence / 5, self.stall / 5)
 
 
 class Channel:
-    """One end; `max_raw_bytes` is what a message may carry behind its JSON."""
+    """One end of a connection; accepts up to `max_raw_bytes` behind a message's JSON."""
 
     def __init__(self, connection: socket.socket, max_raw_bytes: int = 0):
         connection.setblocking(False)
@@ -44,25 +59,26 @@ class Channel:
         return self._connection.fileno()
 
     @property
-    def unsent(self) -> bool:
-        """Whether `flush` is due when the network takes more."""
+    def has_unsent(self) -> bool:
+        """True while a message waits for the network; `flush` sends more of it."""
         return bool(self._unsent)
 
-    def wait(self, seconds: float) -> bool:
-        """Whether there is something to read within so many seconds."""
+    def wait_readable(self, seconds: float) -> bool:
+        """Wait up to `seconds` for something to read; return whether there is."""
         return self._poll(select.POLLIN, seconds)
 
-    def wait_for_room(self, seconds: float) -> bool:
-        """Whether the network takes more within so many seconds."""
+    def wait_writable(self, seconds: float) -> bool:
+        """Wait up to `seconds` until the network takes more; return whether it does."""
         return self._poll(select.POLLOUT, seconds)
 
     def send(self, message: dict[str, Any], raw: bytes = b"") -> None:
-        """Queue a message, and hand over what the network takes at once."""
+        """Queue a message, and send as much as the network takes at once."""
         text = json.dumps(message).encode()
         self._unsent += HEADER.pack(MAGIC, len(text), len(raw)) + text + raw
         self.flush()
 
     def flush(self) -> None:
+        """Send as much of the queued messages as the network takes; raises Closed."""
         try:
             while self._unsent:
                 del self._unsent[: self._connection.send(self._unsent)]
@@ -72,7 +88,7 @@ class Channel:
             raise Closed(str(error)) from None
 
     def receive(self) -> list[Message]:
-        """The messages that are complete; call it when there is something to read."""
+        """Return the messages that are complete; raises Closed or Malformed."""
         try:
             block = self._connection.recv(READ_BYTES)
         except BlockingIOError:
@@ -83,23 +99,23 @@ class Channel:
             raise Closed("closed by the other end")
         self._arrived += block
         messages: list[Message] = []
-        while self._first_is_complete():
-            messages.append(self._take_first())
+        while self._has_complete_message():
+            messages.append(self._pop_message())
         return messages
 
     def close(self) -> None:
         self._connection.close()
 
     def _poll(self, event: int, seconds: float) -> bool:
-        poll = select.poll()  # select() knows no handle above 1023
+        poll = select.poll()  # select() refuses handles above 1023
         poll.register(self._connection, event)
         return bool(poll.poll(max(0.0, seconds) * 1000))
 
-    def _first_is_complete(self) -> bool:
-        """Judges a header as soon as it is there, so that nothing is stored for a liar."""
+    def _has_complete_message(self) -> bool:
+        """Check the header as soon as it is there, so that nothing is stored for a sender of garbage."""
         start = bytes(self._arrived[: len(MAGIC)])
         if not MAGIC.startswith(start):
-            raise Malformed("not a control line of mxtrain")
+            raise Malformed("not a control channel of mxtrain")
         if len(self._arrived) < HEADER.size:
             return False
         _, json_bytes, raw_bytes = HEADER.unpack_from(self._arrived)
@@ -107,7 +123,7 @@ class Channel:
             raise Malformed(f"a message of {json_bytes} + {raw_bytes} bytes")
         return bool(len(self._arrived) >= HEADER.size + json_bytes + raw_bytes)
 
-    def _take_first(self) -> Message:
+    def _pop_message(self) -> Message:
         _, json_bytes, raw_bytes = HEADER.unpack_from(self._arrived)
         raw_begin = HEADER.size + json_bytes
         text = bytes(self._arrived[HEADER.size : raw_begin])
@@ -118,5 +134,5 @@ class Channel:
         except (ValueError, RecursionError):
             raise Malformed("a message that is not JSON") from None
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
-            raise Malformed("a message of no kind")
+            raise Malformed("a message without a kind")
         return message, raw

@@ -1,7 +1,7 @@
-"""The scheduler's end of all control lines: the roll call, who is alive, sums, and the verdict that ends the job.
+"""The scheduler's end of all control channels: rendezvous, failure detection, sums, and the verdict that ends the job.
 
-One thread of the scheduler's process does it all, and ends that process too. Connections are `guests`' business;
-who may come and who gets which number is `rollcall`'s judgement.
+One thread of the scheduler's process does all of it, and ends that process too. Owns the course of an attempt; does not
+own sockets (`connections.py`), admission and ranks (`rendezvous.py`) nor the choice of a checkpoint (`resume_step.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import time
 from collections import deque
 from typing import Any
 
-from mxtrain.cluster import rendezvous, verdicts
-from mxtrain.cluster.agent import Timeouts
-from mxtrain.cluster.channel import Malformed, Message
-from mxtrain.cluster.connections import STRANGER_SECONDS, Connection, Connections, hold_port
+from mxtrain.cluster import ports, rendezvous, resume_step, verdicts
+from mxtrain.cluster.channel import Malformed, Message, Timeouts
+from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.cluster.sums import Sums
@@ -27,216 +26,247 @@ from mxtrain.core.errors import RESTART_ME, USAGE
 
 logger = logging.getLogger(__name__)
 
-SPREAD_SECONDS = 0.4
+BROADCAST_SECONDS = 0.4
 DONE = Verdict(0, "")
-# What a message of a wrong shape comes to.
+# Exceptions that a message of a wrong shape leads to.
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
 
 
-def oversee(cluster: NodeSpec, times: Timeouts, min_workers: int = 0) -> None:
-    """Open the port, and from a thread of this process take the roll and watch; that thread ends the process."""
-    watch = Coordinator(cluster, times, min_workers)
-    threading.Thread(target=watch.run, name="watch", daemon=True).start()
+def start(node: NodeSpec, timeouts: Timeouts, min_workers: int = 0) -> None:
+    """Open the port, and coordinate the job from a thread of this process; that thread ends the process.
+
+    After `timeouts.start` the job starts with `min_workers` workers or more; 0 waits for all of them.
+    """
+    coordinator = Coordinator(node, timeouts, min_workers)
+    threading.Thread(target=coordinator.run, name="coordinator", daemon=True).start()
 
 
 class Coordinator:
-    """The state of one job in one life."""
+    """The state of a job in one attempt."""
 
-    def __init__(self, cluster: NodeSpec, times: Timeouts, min_workers: int):
-        self._cluster, self._times, self._min_workers = cluster, times, min_workers
-        self._guests = Connections(cluster)
+    def __init__(self, node: NodeSpec, timeouts: Timeouts, min_workers: int):
+        self._node, self._timeouts, self._min_workers = node, timeouts, min_workers
+        self._connections = Connections(node)
         self._opened = time.monotonic()
-        self._incidents: deque[str] = deque(maxlen=3)  # of the roll call: who was refused or lost
-        self._lost_one = False
-        self._engine_port: socket.socket | None = None
-        self._sums: Sums | None = None  # there from the end of the roll call on
+        self._incidents: deque[str] = deque(maxlen=3)  # of the rendezvous: refused or lost processes
+        self._has_lost_one = False
+        self._ps_port: socket.socket | None = None
+        self._sums: Sums | None = None  # None until the end of the rendezvous
         self._verdict: Verdict | None = None
 
     def run(self) -> None:
+        """Coordinate until there is a verdict, and end this process with it."""
         try:
             self._serve()
         except Exception as error:
-            logger.exception("the watch broke")
-            self._verdict = Verdict(RESTART_ME, f"scheduler: the watch broke ({error!r})")
+            logger.exception("the coordinator broke")
+            self._verdict = Verdict(RESTART_ME, f"scheduler: the coordinator broke ({error!r})")
         verdict = self._verdict or DONE
         with contextlib.suppress(Exception):
-            self._spread(verdict)
-        verdicts.leave(verdict, self._cluster.name)
+            self._broadcast(verdict)
+        verdicts.exit_process(verdict, self._node.name)
 
     def _serve(self) -> None:
-        """Until there is a verdict."""
-        beaten, looked = 0.0, time.monotonic()
+        last_sent, last_turn = 0.0, time.monotonic()
         while self._verdict is None:
-            # Taken before the network is looked at: a scheduler that was frozen first hears what it missed.
+            # Read before the network: a scheduler that was frozen first receives what it missed.
             now = time.monotonic()
-            if now - looked > self._times.silence / 2:
-                self._excuse(now)
-            looked = now
-            for guest, messages, lost in self._guests.hear(max(0.0, beaten + self._times.beat - now)):
-                self._attend(guest, messages, lost)
-            if now - beaten >= self._times.beat:
-                beaten = now
-                self._guests.tell(self._guests.known, {"kind": "beat"})
-                self._look_for_silence(now)
-                self._look_for_stall()
+            if now - last_turn > self._timeouts.silence / 2:
+                self._forgive_own_freeze(now)
+            last_turn = now
+            seconds = max(0.0, last_sent + self._timeouts.heartbeat - now)
+            for connection, messages, lost in self._connections.receive(seconds):
+                self._handle_all(connection, messages, lost)
+            if now - last_sent >= self._timeouts.heartbeat:
+                last_sent = now
+                self._connections.send(self._connections.authenticated, {"kind": "heartbeat"})
+                self._check_silence(now)
+                self._check_stalls()
             if self._sums is None:
-                self._take_roll(now)
+                self._check_rendezvous(now)
 
-    def _attend(self, guest: Connection, messages: list[Message], lost: str) -> None:
+    def _handle_all(self, connection: Connection, messages: list[Message], lost: str) -> None:
         try:
             for message, raw in messages:
-                self._hear(guest, message, raw)
+                self._handle(connection, message, raw)
         except WRONG_SHAPE as problem:
             lost = f"sent what nobody understands ({problem})"
         if lost:
-            self._lose(guest, lost)
+            self._lose(connection, lost)
 
-    def _hear(self, guest: Connection, message: dict[str, Any], raw: bytes) -> None:
+    def _handle(self, connection: Connection, message: dict[str, Any], raw: bytes) -> None:
         kind = message["kind"]
-        if guest.refused or guest.late:
+        if connection.is_refused or connection.is_late:
             return
-        if guest.card is None:
-            self._read_card(guest, message)
-        elif kind == "beat":
-            guest.phase, guest.step = str(message["phase"]), int(message["step"])
-            guest.idle_seconds = float(message["idle"])
+        if connection.info is None:
+            self._authenticate(connection, message)
+        elif kind == "heartbeat":
+            connection.phase, connection.step = str(message["phase"]), int(message["step"])
+            connection.idle_seconds = float(message["idle"])
         elif kind == "fail":
-            self._end(Verdict(int(message["exit_code"]) or 1, f"{guest.card.node}: {message['reason']}"))
-        elif self._sums is None or guest.rank < 0:
+            self._decide(
+                Verdict(int(message["exit_code"]) or 1, f"{connection.info.node}: {message['reason']}")
+            )
+        elif self._sums is None or connection.rank < 0:
             raise Malformed(f"a {kind} at the wrong time")
         elif kind == "sum":
-            total = self._sums.add(guest.rank, int(message["number"]), raw)
+            total = self._sums.add(connection.rank, int(message["sequence"]), raw)
             if total is not None:
-                self._guests.tell(self._workers(), {"kind": "total"}, total)
+                self._connections.send(self._workers(), {"kind": "total"}, total)
         elif kind == "finish":
-            guest.finished = True
-            if all(worker.finished for worker in self._workers()):
-                self._end(Verdict(int(message["exit_code"]), str(message["reason"])))
+            connection.has_finished = True
+            if all(worker.has_finished for worker in self._workers()):
+                self._decide(Verdict(int(message["exit_code"]), str(message["reason"])))
         else:
             raise Malformed(f"a {kind}")
 
-    def _read_card(self, guest: Connection, message: dict[str, Any]) -> None:
-        if message["kind"] != "hello":
-            raise Malformed("no hello")
-        card = rendezvous.card_of(message["card"])
-        refusal = rendezvous.refusal(message, card, self._cluster, self._cards())
+    def _authenticate(self, connection: Connection, message: dict[str, Any]) -> None:
+        """Admit the process that sent a join message, now or for the next attempt, or refuse it."""
+        if message["kind"] != "join":
+            raise Malformed("no join message")
+        info = rendezvous.parse_node_info(message["node_info"])
+        refusal = rendezvous.refusal(message, info, self._node, self._infos())
         is_late = self._sums is not None
         if refusal is None and is_late:
-            refusal = rendezvous.failure([card])  # its own, for which it need not wait
-        if refusal is None:
-            logger.info("here: %s%s", card, ", too late for this life" if is_late else "")
-            (self._guests.keep_waiting if is_late else self._guests.accept)(guest, card)
-            self._guests.tell([guest], {"kind": "late" if is_late else "beat"})
+            refusal = rendezvous.failure([info])  # its own, for which it need not wait
+        if refusal is not None:
+            logger.warning("refused: %s", refusal.reason)
+            self._incidents.append(refusal.reason)
+            connection.is_refused = True
+            self._connections.send([connection], refusal.as_message())
             return
-        logger.warning("refused: %s", refusal.reason)
-        self._incidents.append(refusal.reason)
-        guest.refused = True
-        self._guests.tell([guest], refusal.as_message())
+        logger.info("here: %s%s", info, ", too late for this attempt" if is_late else "")
+        if is_late:
+            self._connections.admit_late(connection, info)
+            self._connections.send([connection], {"kind": "late", "reason": "comes too late"})
+        else:
+            self._connections.admit(connection, info)
+            self._connections.send([connection], {"kind": "heartbeat"})
 
-    def _take_roll(self, now: float) -> None:
-        """End the roll call when all are here, or the time is over."""
-        cards = self._cards()
-        missing = rendezvous.missing(self._cluster, cards)
-        if missing and now - self._opened < self._times.start:
+    def _check_rendezvous(self, now: float) -> None:
+        """End the rendezvous when all processes are here, or the time is over."""
+        infos = self._infos()
+        missing = rendezvous.missing(self._node, infos)
+        if missing and now - self._opened < self._timeouts.start:
             return
-        verdict = rendezvous.failure(cards)
-        if verdict is None and missing and not rendezvous.enough(cards, self._min_workers):
-            where = f"{self._cluster.root}:{self._cluster.port}"
-            here = ", ".join(str(card) for card in cards)
-            reason = (
-                f"{' and '.join(missing)} did not come to {where} in {self._times.start:g} s; here are {here}"
-            )
-            # Who has been here once may come again; one that never was is more likely a mistake.
-            code = RESTART_ME if self._cluster.is_restart or self._lost_one else USAGE
-            verdict = Verdict(code, "; ".join([reason, *self._incidents]))
+        verdict = rendezvous.failure(infos)
+        if verdict is None and missing and not rendezvous.is_enough(infos, self._min_workers):
+            verdict = self._incomplete(missing, infos)
         if verdict is None:
-            problem = rendezvous.disagreement(cards)
-            step = rendezvous.resume_step(rendezvous.in_order(cards), self._cluster)
-            if problem is None and isinstance(step, int):
+            workers = rendezvous.workers_in_order(infos)
+            problem = rendezvous.disagreement(infos)
+            choice = problem or resume_step.choose(workers, self._node, self._min_workers)
+            if not isinstance(choice, str):
                 if missing:
                     logger.warning("going on without %s", " and ".join(missing))
-                self._go(step)
+                self._leave_out(choice)
+                self._assign(choice.step)
                 return
-            verdict = Verdict(USAGE, str(problem or step))
-        self._end(verdict)
+            verdict = Verdict(USAGE, choice)
+        self._decide(verdict)
 
-    def _go(self, step: int) -> None:
-        self._engine_port = hold_port(self._cluster.root)
-        port = self._engine_port.getsockname()[1]
-        told = rendezvous.divide(self._cards(), port, step, self._cluster.job)
-        self._sums = Sums(told[0].num_workers)
-        for guest, go in zip(self._guests.members, told):
-            guest.rank = go.rank
-            self._guests.tell([guest], {"kind": "go", "go": dataclasses.asdict(go)})
+    def _incomplete(self, missing: list[str], infos: list[NodeInfo]) -> Verdict:
+        address = f"{self._node.root}:{self._node.port}"
+        here = ", ".join(str(info) for info in infos)
+        reason = f"{' and '.join(missing)} did not come to {address} in {self._timeouts.start:g} s; here are {here}"
+        # A process that has been here may come again; one that never was is more likely a mistake.
+        code = RESTART_ME if self._node.is_restart or self._has_lost_one else USAGE
+        return Verdict(code, "; ".join([reason, *self._incidents]))
 
-    def _excuse(self, now: float) -> None:
-        """This process was frozen itself, perhaps with all others: nobody is to blame for that time."""
-        for member in self._guests.known:
-            member.heard, member.idle_seconds = now, 0.0
+    def _leave_out(self, choice: resume_step.Choice) -> None:
+        """Let the workers that lack the chosen checkpoint wait, as those that come too late do."""
+        for connection in self._connections.members:
+            if connection.info in choice.left_out:
+                connection.is_late = True
+                lacks = f"lacks checkpoints/step-{choice.step:08d}, from which the others resume"
+                logger.warning("going on without %s, which %s; copy it to that --out", connection, lacks)
+                self._connections.send([connection], {"kind": "late", "reason": f"{lacks},"})
 
-    def _look_for_silence(self, now: float) -> None:
-        for stranger in self._guests.strangers:
-            if now - stranger.heard > STRANGER_SECONDS:
-                self._guests.drop(stranger)
-        for member in self._guests.known:
-            if now - member.heard > self._times.silence:
-                self._lose(member, f"is silent for {now - member.heard:.1f} s, frozen or cut off")
+    def _assign(self, step: int) -> None:
+        self._ps_port = ports.hold(self._node.root)
+        port = self._ps_port.getsockname()[1]
+        assignments = rendezvous.assign_ranks(self._infos(), port, step, self._node.job)
+        self._sums = Sums(assignments[0].num_workers)
+        for connection, assignment in zip(self._connections.members, assignments):
+            connection.rank = assignment.rank
+            content = dataclasses.asdict(assignment)
+            self._connections.send([connection], {"kind": "assignment", "assignment": content})
 
-    def _look_for_stall(self) -> None:
+    def _forgive_own_freeze(self, now: float) -> None:
+        """Restart all limits: this process was frozen itself, perhaps with all others."""
+        for connection in self._connections.authenticated:
+            connection.last_heard, connection.idle_seconds = now, 0.0
+
+    def _check_silence(self, now: float) -> None:
+        for connection in self._connections.unauthenticated:
+            if now - connection.last_heard > UNAUTHENTICATED_SECONDS:
+                self._connections.drop(connection)
+        for connection in self._connections.authenticated:
+            if now - connection.last_heard > self._timeouts.silence:
+                seconds = now - connection.last_heard
+                self._lose(connection, f"is silent for {seconds:.1f} s, frozen or cut off")
+
+    def _check_stalls(self) -> None:
         if self._sums is None:
             return
-        waiting = [worker for worker in self._workers() if worker.rank in self._sums.numbers]
+        waiting = [worker for worker in self._workers() if worker.rank in self._sums.waiting]
         absent = [worker for worker in self._workers() if worker not in waiting]
-        busy = [worker for worker in absent if not worker.finished]
+        busy = [worker for worker in absent if not worker.has_finished]
         if waiting and len(busy) < len(absent):
-            gone = [worker for worker in absent if worker.finished]
-            self._end(Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum"))
+            gone = [worker for worker in absent if worker.has_finished]
+            self._decide(
+                Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum")
+            )
         elif busy:
-            self._judge_idleness(max(busy, key=lambda worker: worker.idle_seconds - self._patience(worker)))
+            self._check_idleness(
+                max(busy, key=lambda worker: worker.idle_seconds - self._stall_limit(worker))
+            )
 
-    def _judge_idleness(self, slowest: Connection) -> None:
-        """One that makes progress is waited for, however slow it is: what it does comes to an end."""
-        if slowest.idle_seconds > self._patience(slowest) and slowest.card is not None:
-            reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.where}"
-            self._end(Verdict(RESTART_ME, reason, (slowest.card.node,)))
+    def _check_idleness(self, slowest: Connection) -> None:
+        """End the job if the slowest worker makes no progress; a slow one that does is waited for."""
+        if slowest.idle_seconds > self._stall_limit(slowest) and slowest.info is not None:
+            reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.last_progress}"
+            self._decide(Verdict(RESTART_ME, reason, (slowest.info.node,)))
 
-    def _patience(self, worker: Connection) -> float:
-        """Before its first step it imports, builds and meets the others: how long that takes is up to the machine."""
-        return self._times.stall if worker.step >= 0 else max(self._times.stall, self._times.start)
+    def _stall_limit(self, worker: Connection) -> float:
+        """Before its first step a worker imports, builds and connects: the machine decides how long that takes."""
+        return self._timeouts.stall if worker.step >= 0 else max(self._timeouts.stall, self._timeouts.start)
 
-    def _lose(self, guest: Connection, how: str) -> None:
-        """A member's end is everybody's end, once the job runs; before that its place is free again."""
-        self._guests.drop(guest)
-        if guest.card is None or guest.late:
-            logger.debug("%s %s", guest, how)  # as many as like to come
+    def _lose(self, connection: Connection, how: str) -> None:
+        """Drop a connection; a member's loss ends the running job, and before that frees its place."""
+        self._connections.drop(connection)
+        if connection.info is None or connection.is_late:
+            logger.debug("%s %s", connection, how)  # there may be any number of them
         elif self._sums is None:
-            logger.warning("%s %s in the roll call", guest, how)
-            self._incidents.append(f"{guest} {how}")
-            self._lost_one = True
+            logger.warning("%s %s in the rendezvous", connection, how)
+            self._incidents.append(f"{connection} {how}")
+            self._has_lost_one = True
         else:
-            self._end(Verdict(RESTART_ME, f"{guest} {how}{guest.where}"))
+            self._decide(Verdict(RESTART_ME, f"{connection} {how}{connection.last_progress}"))
 
-    def _end(self, verdict: Verdict) -> None:
-        """The first verdict stands."""
+    def _decide(self, verdict: Verdict) -> None:
+        """End the job with this verdict, unless there is an earlier one."""
         self._verdict = self._verdict or verdict
 
-    def _spread(self, verdict: Verdict) -> None:
-        """Tell everybody, and stay until all have left or the time is over."""
-        self._guests.close_port()  # who comes now comes for the next life, which may open it already
-        others = [guest for guest in self._guests.known if guest.card and guest.card.role != "scheduler"]
-        self._guests.tell(others, verdict.as_message())
-        deadline = time.monotonic() + SPREAD_SECONDS
-        while any(map(self._guests.here, others)) and time.monotonic() < deadline:
-            for guest, _, lost in self._guests.hear(0.05):
+    def _broadcast(self, verdict: Verdict) -> None:
+        """Send the verdict to all, and wait until they have left or the time is over."""
+        self._connections.close_port()  # the next attempt may open it already
+        others = [
+            each for each in self._connections.authenticated if each.info and each.info.role != "scheduler"
+        ]
+        self._connections.send(others, verdict.as_message())
+        deadline = time.monotonic() + BROADCAST_SECONDS
+        while any(map(self._connections.is_open, others)) and time.monotonic() < deadline:
+            for connection, _, lost in self._connections.receive(0.05):
                 if lost:
-                    self._guests.drop(guest)
+                    self._connections.drop(connection)
 
-    def _cards(self) -> list[NodeInfo]:
-        return [guest.card for guest in self._guests.members if guest.card is not None]
+    def _infos(self) -> list[NodeInfo]:
+        return [each.info for each in self._connections.members if each.info is not None]
 
     def _workers(self) -> list[Connection]:
-        return [guest for guest in self._guests.members if guest.rank >= 0]
+        return [each for each in self._connections.members if each.rank >= 0]
 
 
-def _names(guests: list[Connection]) -> str:
-    return " and ".join(str(guest) for guest in guests)
+def _names(connections: list[Connection]) -> str:
+    return " and ".join(str(each) for each in connections)

@@ -1,7 +1,7 @@
-"""Which part of which cluster this process is: the DMLC_* environment, read and judged before mxnet loads.
+"""This process's place in its cluster, read from the DMLC_* and MXTRAIN_* variables and checked before mxnet loads.
 
-Owns the variables: what they may hold, the addresses that names in them mean, and what ps-lite finds in their
-place. MXNet itself answers a wrong one with a silent hang.
+Owns the variables' allowed values and the addresses that names in them resolve to; MXNet itself answers a wrong value
+with a silent hang. Does not own the variables that ps-lite reads (`ps_lite.py`) nor the flags (`config/checks.py`).
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ import re
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 from mxtrain.config import Run
 from mxtrain.core import interrupts
 from mxtrain.core.errors import RestartMe, Stop, UsageError, nearest
-
-if TYPE_CHECKING:
-    from mxtrain.cluster.rendezvous import Assignment
 
 logger = logging.getLogger(__name__)
 
 ROLES = ("scheduler", "server", "worker")
 REQUIRED = ("DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER")
 LOOPBACK = "127.0.0.1"
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
-class GivenAs(NamedTuple):
-    """By what name the user knows where the scheduler is: these variables, or a launcher's flag in their place."""
+class RootNames(NamedTuple):
+    """Names under which the user gave the scheduler's address and port: these variables, or a launcher's flag."""
 
     address: str = "DMLC_PS_ROOT_URI"
     port: str = "DMLC_PS_ROOT_PORT"
@@ -44,34 +41,37 @@ class GivenAs(NamedTuple):
         return self.address if self.address == self.port else f"{self.address} and {self.port}"
 
 
-BY_VARIABLES = GivenAs()
+ROOT_VARIABLES = RootNames()
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeSpec:
-    """One process's place in its job."""
+    """The place of one process in its job."""
 
     role: str
     root: str  # numeric address of the scheduler
     port: int
     num_workers: int
     num_servers: int
-    node_host: str  # numeric address that this process binds, and by which others reach it
-    name: str  # "worker-1", or "worker" where nobody gave it a slot
-    token: str
-    generation: int
-    is_restart: bool = False  # this is not its job's first life
-    job: str = ""  # what the job's checkpoints are known by; no secret
-    given_as: GivenAs = BY_VARIABLES
+    node_host: str  # numeric address that this process binds, and at which others reach it
+    name: str  # "worker-1", or "worker" if the launcher gave no index
+    token: str  # shared by the processes of this job only
+    attempt: int  # number of restarts of the whole job so far
+    is_restart: bool = False  # this is not the job's first attempt
+    job: str = ""  # identifies the job in its checkpoints; no secret
+    root_names: RootNames = ROOT_VARIABLES
 
-    def place(self, run: Run) -> Run:
-        """The run with this cluster's counts, whoever gave them."""
+    def with_counts(self, run: Run) -> Run:
+        """Return `run` with this cluster's numbers of workers and servers, whichever way these were given."""
         layout = dataclasses.replace(run.layout, num_workers=self.num_workers, num_servers=self.num_servers)
         return dataclasses.replace(run, layout=layout)
 
 
-def of_environment(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
-    """This process's place; None where no DMLC_* variable gives it one."""
+def node_spec(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
+    """Return this process's place as `environ` describes it; None if no DMLC_* variable does.
+
+    Raises UsageError for a variable that is missing, impossible or in contradiction to a flag of `run`.
+    """
     missing = [name for name in REQUIRED if not environ.get(name)]
     if len(missing) == len(REQUIRED):
         return None
@@ -92,12 +92,12 @@ def of_environment(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
         raise UsageError(
             f"--min-workers {run.layout.min_workers} is above DMLC_NUM_WORKER={num_workers}; lower it"
         )
-    generation = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
-    # Where each host starts its own processes again, their lives have no common number.
-    is_restart = generation > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
+    attempt = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
+    # If each host restarts its own processes, their attempts have no common number.
+    is_restart = attempt > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0
     seconds = run.layout.start_timeout
-    given_as = _given_as(environ)
-    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, is_restart, given_as.address)
+    root_names = _root_names(environ)
+    root = _resolve(environ, "DMLC_PS_ROOT_URI", seconds, is_restart, root_names.address)
     token = environ.get("MXTRAIN_JOB") or _token_of(root, port, num_workers, num_servers)
     return NodeSpec(
         role=role,
@@ -108,45 +108,29 @@ def of_environment(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
         node_host=_node_host(environ, root, port, seconds, is_restart),
         name=_name(environ, role),
         token=token,
-        generation=generation,
+        attempt=attempt,
         is_restart=is_restart,
         job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
-        given_as=given_as,
+        root_names=root_names,
     )
 
 
-def workers_here(environ: Mapping[str, str], run: Run) -> int:
-    """How many workers share this host, as far as that can be told before the roll call: behind a loopback, all."""
+def workers_on_host(environ: Mapping[str, str], run: Run) -> int:
+    """Return the number of workers on this host, as far as is known before the rendezvous.
+
+    All of them behind a loopback address, else 1.
+    """
     root = environ.get("DMLC_PS_ROOT_URI", "")
     return run.layout.num_workers if root == "localhost" or root.startswith("127.") else 1
 
 
-def engine_environment(cluster: NodeSpec, go: Assignment, number: int | None = None) -> dict[str, str | None]:
-    """What ps-lite must find in os.environ; None stands for a variable that must be gone.
-
-    `number` names this process's unix socket, where these are what its processes meet at.
-    """
-    return {
-        "DMLC_ROLE": cluster.role,
-        "DMLC_PS_ROOT_URI": cluster.root,
-        "DMLC_PS_ROOT_PORT": str(go.engine_port),
-        "DMLC_NUM_WORKER": str(go.num_workers),
-        "DMLC_NUM_SERVER": str(go.num_servers),
-        "DMLC_NODE_HOST": cluster.node_host,
-        # With these ps-lite would bind elsewhere, or have an opinion of its own about who is alive.
-        "DMLC_INTERFACE": None,
-        "PORT": None if number is None else str(number),
-        "DMLC_LOCAL": None if number is None else "1",
-        "PS_HEARTBEAT_INTERVAL": None,
-        "PS_HEARTBEAT_TIMEOUT": None,
-    }
-
-
-def is_name(name: str, role: str) -> bool:
+def is_node_name(name: str, role: str) -> bool:
+    """Return whether `name` is "ROLE" or "ROLE-INDEX"."""
     return role in ROLES and re.fullmatch(role + r"(-\d{1,6})?", name, re.ASCII) is not None
 
 
 def is_loopback(address: str) -> bool:
+    """Return whether this numeric address never leaves the host."""
     return ipaddress.ip_address(address).is_loopback
 
 
@@ -160,35 +144,35 @@ def _number(
 
 
 def _compare(flag: str, given: int, variable: str, count: int) -> None:
-    """A flag that was left out is 1, which says nothing."""
+    """Refuse a flag that contradicts its variable; 1 is also the flag's default, so it contradicts nothing."""
     if given not in (1, count):
         raise UsageError(f"{flag} {given} contradicts {variable}={count}; leave {flag} out or give {count}")
 
 
 def _name(environ: Mapping[str, str], role: str) -> str:
     name = environ.get("MXTRAIN_NODE") or role
-    if not is_name(name, role):
+    if not is_node_name(name, role):
         raise UsageError(f"MXTRAIN_NODE={name}: the name of a {role} is {role}-0, {role}-1 and so on")
     return name
 
 
 def _token_of(root: str, port: int, num_workers: int, num_servers: int) -> str:
-    """Where nobody made a secret: what at least only this job's processes agree on."""
+    """Return a substitute for a secret: a hash of what at least the processes of this job agree on."""
     return hashlib.sha256(f"{root}:{port} {num_workers} {num_servers}".encode()).hexdigest()
 
 
-def _given_as(environ: Mapping[str, str]) -> GivenAs:
-    """`--root` of launch/ps.sh is both, `--port` of launch/ssh the port alone."""
-    flag, default = environ.get("MXTRAIN_ROOT_FLAG", ""), BY_VARIABLES
-    return GivenAs(flag if flag == "--root" else default.address, flag or default.port)
+def _root_names(environ: Mapping[str, str]) -> RootNames:
+    """`--root` of launch/ps.sh gives address and port, `--port` of launch/ssh the port alone."""
+    flag, default = environ.get("MXTRAIN_ROOT_FLAG", ""), ROOT_VARIABLES
+    return RootNames(flag if flag == "--root" else default.address, flag or default.port)
 
 
 def _resolve(
-    environ: Mapping[str, str], variable: str, seconds: float, is_restart: bool, given_as: str = ""
+    environ: Mapping[str, str], variable: str, seconds: float, is_restart: bool, flag: str = ""
 ) -> str:
-    """The IPv4 address that a variable names; on Kubernetes a name appears only with its pod."""
-    name, deadline, told = environ[variable], time.monotonic() + seconds, False
-    described = f"{given_as} {name}" if given_as.startswith("--") else f"{variable}={name}"
+    """Return the IPv4 address that a variable names; on Kubernetes a name resolves only once its pod runs."""
+    name, deadline, has_warned = environ[variable], time.monotonic() + seconds, False
+    described = f"{flag} {name}" if flag.startswith("--") else f"{variable}={name}"
     while True:
         try:
             address = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
@@ -199,45 +183,47 @@ def _resolve(
                 raise UsageError(f"{described}: stands for every address; give one, as in 10.0.0.5")
             return address
         if time.monotonic() > deadline:
-            raise _gone(is_restart)(f"{described}: no IPv4 address ({problem}); give one, as in 10.0.0.5")
-        if not told:
+            raise _unreachable(is_restart)(
+                f"{described}: no IPv4 address ({problem}); give one, as in 10.0.0.5"
+            )
+        if not has_warned:
             logger.warning("%s has no address yet (%s); trying for %g s", described, problem, seconds)
-            told = True
+            has_warned = True
         interrupts.exit_if_deferred("mxtrain.fit")
-        time.sleep(min(seconds, AGAIN_SECONDS))
+        time.sleep(min(seconds, RETRY_SECONDS))
 
 
-def _gone(is_restart: bool) -> type[Stop]:
-    """What was there in an earlier life may come back for a later one; what never was is a mistake."""
+def _unreachable(is_restart: bool) -> type[Stop]:
+    """Return the error for an unreachable scheduler: of an earlier attempt's it may come back, else it is a mistake."""
     return RestartMe if is_restart else UsageError
 
 
 def _node_host(environ: Mapping[str, str], root: str, port: int, seconds: float, is_restart: bool) -> str:
     if is_loopback(root):
         return LOOPBACK
-    given = environ.get("DMLC_NODE_HOST")
-    if given:
+    host = environ.get("DMLC_NODE_HOST")
+    if host:
         address = _resolve(environ, "DMLC_NODE_HOST", seconds, is_restart)
-        # Debian gives a host's own name to 127.0.1.1, which nobody else reaches.
-        if address == given or not is_loopback(address):
+        # Debian resolves a host's own name to 127.0.1.1, which no other host reaches.
+        if address == host or not is_loopback(address):
             return address
     elif environ.get("DMLC_INTERFACE"):
         return _address_of_interface(environ["DMLC_INTERFACE"])
-    deadline = time.monotonic() + (seconds if is_restart else 0)  # a cut network comes back
+    deadline = time.monotonic() + (seconds if is_restart else 0)  # a network that was cut may come back
     while True:
         with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
             try:
-                probe.connect((root, port))  # sends nothing: it asks for the route
+                probe.connect((root, port))  # sends nothing, only looks up the route
                 return str(probe.getsockname()[0])
             except OSError as error:
                 problem = error.strerror
         if time.monotonic() > deadline:
-            raise _gone(is_restart)(
-                f"{_given_as(environ).address} {environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
+            raise _unreachable(is_restart)(
+                f"{_root_names(environ).address} {environ['DMLC_PS_ROOT_URI']}: no route to it ({problem}); "
                 "check the address and this host's network"
             )
         interrupts.exit_if_deferred("mxtrain.fit")
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(RETRY_SECONDS)
 
 
 def _address_of_interface(interface: str) -> str:

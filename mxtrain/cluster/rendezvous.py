@@ -1,6 +1,7 @@
-"""The roll call: who may come, who is missing, whether all describe the same run, and who computes what.
+"""Rendezvous: admission of processes, comparison of their descriptions of the run, and assignment of ranks.
 
-Pure judgement over the cards that processes show when they come; sockets and clocks are `watch`'s business.
+Owns the rules, as functions of the NodeInfo that each process sends; does not own sockets and clocks
+(`coordinator.py`) nor the choice of a checkpoint (`resume_step.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hmac
 import re
 from typing import Any, Iterable, Sequence
 
-from mxtrain.cluster.environment import ROLES, NodeSpec, is_name
+from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
 
@@ -19,12 +20,14 @@ CURES = {
     "config": "give all the same flags",
     "data": "give all the same data",
 }
-FRESH = -1  # resume_step where there is none to go on from
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeInfo:
-    """What a process tells of itself; all but the first five may be empty for servers and the scheduler."""
+    """A process as it describes itself to the scheduler.
+
+    Servers and the scheduler may leave all but the first five fields empty.
+    """
 
     role: str
     node: str
@@ -34,12 +37,12 @@ class NodeInfo:
     versions: dict[str, Any] = dataclasses.field(default_factory=dict)
     config: dict[str, Any] = dataclasses.field(default_factory=dict)  # flags that must be equal
     data: dict[str, Any] = dataclasses.field(default_factory=dict)  # fingerprints that must be equal
-    folder: str = ""  # what the run folder's disk is known by; equal on a shared disk
-    checkpoints: tuple[int, ...] = ()  # steps of the whole ones
+    folder: str = ""  # identifies the run folder's disk; equal on a shared disk
+    checkpoints: tuple[int, ...] = ()  # steps of the complete ones
     savers: tuple[str, ...] = ()  # the job that wrote each of them
     threads: int = 0
-    sockets: str = ""  # where its unix sockets are, by which those on the same host meet
-    failed: tuple[Any, ...] = ()  # exit code and reason of one that comes only to say why it cannot
+    socket_namespace: str = ""  # equal for processes that can use the same unix sockets
+    failed: tuple[Any, ...] = ()  # exit code and reason, if it joins only to report its failure
 
     def __str__(self) -> str:
         return f"{self.node} ({self.host}, pid {self.pid})"
@@ -47,216 +50,177 @@ class NodeInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-    """What a process is told at the end of the roll call."""
+    """The place and the common settings that a process receives at the end of the rendezvous."""
 
-    engine_port: int
+    ps_port: int
     num_workers: int
     num_servers: int
-    rank: int  # 0.. among the workers, -1 for others
+    rank: int  # from 0 among the workers, -1 for others
     resume_step: int
     is_writer: bool
     local_workers: int
-    over_sockets: bool = False  # ps-lite's processes meet at unix sockets
+    uses_unix_sockets: bool = False
     several_disks: bool = False  # of the workers' run folders
-    job: str = ""  # by which it knows its own checkpoints again
+    job: str = ""  # identifies the job in its checkpoints
 
 
-def card_of(content: Any) -> NodeInfo:
-    """The card in a message; ValueError where it is none."""
+def join_message(node: NodeSpec, info: NodeInfo) -> dict[str, Any]:
+    """Return the first message on a control channel."""
+    return {
+        "kind": "join",
+        "token": node.token,
+        "attempt": node.attempt,
+        "counts": [node.num_workers, node.num_servers],
+        "is_restart": node.is_restart,
+        "node_info": dataclasses.asdict(info),
+    }
+
+
+def parse_node_info(content: Any) -> NodeInfo:
+    """Return the NodeInfo that a message holds; ValueError if it is none."""
     try:
         lists = {name: tuple(content.get(name, ())) for name in ("checkpoints", "savers", "failed")}
-        card = NodeInfo(**{**content, **lists})
+        info = NodeInfo(**{**content, **lists})
     except (TypeError, AttributeError) as error:
-        raise ValueError(f"a card that is none: {error}") from None
+        raise ValueError(f"not a node's description: {error}") from None
     for field in dataclasses.fields(NodeInfo):
         kind = {"int": int, "str": str, "tup": tuple, "dic": dict}[str(field.type)[:3]]
-        if type(getattr(card, field.name)) is not kind:
-            raise ValueError(f"a card whose {field.name} is of the wrong kind")
-    if not is_name(card.node, card.role) or not (card.host.isprintable() and len(card.host) < 256):
-        raise ValueError("a card of nobody")
-    if not all(type(step) is int and step >= 0 for step in card.checkpoints):
-        raise ValueError("a card with odd checkpoints")
-    if not all(type(job) is str for job in card.savers):
-        raise ValueError("a card with odd savers")
-    if card.failed and [type(each) for each in card.failed] != [int, str]:
-        raise ValueError("a card with an odd failure")
-    return card
-
-
-def hello(cluster: NodeSpec, card: NodeInfo) -> dict[str, Any]:
-    """The first message on a control line."""
-    return {
-        "kind": "hello",
-        "token": cluster.token,
-        "generation": cluster.generation,
-        "world": [cluster.num_workers, cluster.num_servers],
-        "is_restart": cluster.is_restart,
-        "card": dataclasses.asdict(card),
-    }
+        if type(getattr(info, field.name)) is not kind:
+            raise ValueError(f"a node's {field.name} of the wrong type")
+    if not is_node_name(info.node, info.role) or not (info.host.isprintable() and len(info.host) < 256):
+        raise ValueError("a node without a valid name or host")
+    if not all(type(step) is int and step >= 0 for step in info.checkpoints):
+        raise ValueError("a node's checkpoints that are no steps")
+    if not all(type(job) is str for job in info.savers):
+        raise ValueError("a node's savers that are no jobs")
+    if info.failed and [type(each) for each in info.failed] != [int, str]:
+        raise ValueError("a node's failure without code and reason")
+    return info
 
 
 def refusal(
-    message: dict[str, Any], card: NodeInfo, cluster: NodeSpec, seated: Sequence[NodeInfo]
+    message: dict[str, Any], info: NodeInfo, node: NodeSpec, members: Sequence[NodeInfo]
 ) -> Verdict | None:
-    """Why this one may not come, though others may; None where it is welcome."""
-    world, told = [cluster.num_workers, cluster.num_servers], message.get("world")
-    if not isinstance(told, list) or [type(count) for count in told] != [int, int]:
-        raise ValueError("a world that is none")
-    # Who was at the right place in an earlier life finds another job's scheduler here for a while, not by mistake.
-    wrong_place = RESTART_ME if message.get("is_restart") is True else USAGE
-    if told != world:
-        wrong = f"is told of {told} workers and servers, the scheduler of {world}"
-        return Verdict(wrong_place, f"{card} {wrong}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
-    if not hmac.compare_digest(str(message.get("token")).encode(), cluster.token.encode()):
-        where = f"{cluster.root}:{cluster.port}"
+    """Return why the process that sent this join message must leave, though others may stay; None to admit it.
+
+    `node` is the scheduler's own place, `members` are the processes admitted before.
+    """
+    counts, theirs = [node.num_workers, node.num_servers], message.get("counts")
+    if not isinstance(theirs, list) or [type(count) for count in theirs] != [int, int]:
+        raise ValueError("counts that are no two numbers")
+    # A restarted process may find another job's scheduler at its port for a while, without anybody's mistake.
+    mismatch = RESTART_ME if message.get("is_restart") is True else USAGE
+    if theirs != counts:
+        differs = f"is told of {theirs} workers and servers, the scheduler of {counts}"
+        return Verdict(mismatch, f"{info} {differs}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
+    if not hmac.compare_digest(str(message.get("token")).encode(), node.token.encode()):
+        where = f"{node.root}:{node.port}"
         return Verdict(
-            wrong_place, f"{card} is of another job than the scheduler at {where}; give each job its own port"
+            mismatch, f"{info} is of another job than the scheduler at {where}; give each job its own port"
         )
-    if message.get("generation") != cluster.generation:
-        lives = f"life {message.get('generation')} of the job, the scheduler of life {cluster.generation}"
-        return Verdict(RESTART_ME, f"{card} is of {lives}; what is left of the older one has to go")
-    twin = next((other for other in seated if other.node == card.node and card.node != card.role), None)
+    if message.get("attempt") != node.attempt:
+        attempts = f"attempt {message.get('attempt')} of the job, the scheduler of attempt {node.attempt}"
+        return Verdict(RESTART_ME, f"{info} is of {attempts}; what is left of the older one has to go")
+    twin = next((other for other in members if other.node == info.node and info.node != info.role), None)
     if twin is not None:
-        return Verdict(RESTART_ME, f"{card} comes as a second {card.node}; {twin} is here already")
-    if len(of_role(seated, card.role)) >= num_wanted(cluster, card.role):
-        here = ", ".join(str(other) for other in of_role(seated, card.role))
-        return Verdict(USAGE, f"{card} is one too many, {here} came before; start one {card.role} less")
+        return Verdict(RESTART_ME, f"{info} comes as a second {info.node}; {twin} is here already")
+    if len(of_role(members, info.role)) >= num_expected(node, info.role):
+        here = ", ".join(str(other) for other in of_role(members, info.role))
+        return Verdict(USAGE, f"{info} is one too many, {here} came before; start one {info.role} less")
     return None
 
 
-def num_wanted(cluster: NodeSpec, role: str) -> int:
-    return {"scheduler": 1, "server": cluster.num_servers, "worker": cluster.num_workers}[role]
+def num_expected(node: NodeSpec, role: str) -> int:
+    """Return how many processes of a role the job has."""
+    return {"scheduler": 1, "server": node.num_servers, "worker": node.num_workers}[role]
 
 
-def of_role(cards: Iterable[NodeInfo], role: str) -> list[NodeInfo]:
-    return [card for card in cards if card.role == role]
+def of_role(infos: Iterable[NodeInfo], role: str) -> list[NodeInfo]:
+    return [info for info in infos if info.role == role]
 
 
-def missing(cluster: NodeSpec, cards: Sequence[NodeInfo]) -> list[str]:
-    """The names of those who have not come, as far as those who have were given names."""
-    found: list[str] = []
+def missing(node: NodeSpec, infos: Sequence[NodeInfo]) -> list[str]:
+    """Return the names of the processes that have not come, or their number if those that came have no index."""
+    names: list[str] = []
     for role in ROLES:
-        num_missing = num_wanted(cluster, role) - len(of_role(cards, role))
-        slots = [role] if role == "scheduler" else [f"{role}-{n}" for n in range(num_wanted(cluster, role))]
-        empty = [slot for slot in slots if slot not in {card.node for card in cards}]
-        if len(empty) == num_missing:
-            found += empty
+        expected = num_expected(node, role)
+        num_missing = expected - len(of_role(infos, role))
+        indexed = [role] if role == "scheduler" else [f"{role}-{index}" for index in range(expected)]
+        absent = [name for name in indexed if name not in {info.node for info in infos}]
+        if len(absent) == num_missing:
+            names += absent
         elif num_missing:
-            found.append(f"{num_missing} more {role}" + "s" * (num_missing > 1))
-    return found
+            names.append(f"{num_missing} more {role}" + "s" * (num_missing > 1))
+    return names
 
 
-def enough(cards: Sequence[NodeInfo], min_workers: int) -> bool:
-    """Whether the job may begin though not all have come."""
-    few = len(of_role(cards, "worker"))
-    roles = {card.role for card in cards}
-    return bool(min_workers) and few >= min_workers and {"server", "scheduler"} <= roles
+def is_enough(infos: Sequence[NodeInfo], min_workers: int) -> bool:
+    """Return whether the job may start without those that are missing; never if `min_workers` is 0."""
+    roles = {info.role for info in infos}
+    num_workers = len(of_role(infos, "worker"))
+    return bool(min_workers) and num_workers >= min_workers and {"server", "scheduler"} <= roles
 
 
-def failure(cards: Sequence[NodeInfo]) -> Verdict | None:
-    """Why one of those who came cannot take part."""
-    for card in cards:
-        if card.failed:
-            return Verdict(card.failed[0] or 1, f"{card.node}: {card.failed[1]}")
+def failure(infos: Sequence[NodeInfo]) -> Verdict | None:
+    """Return the verdict of the first process that joined to report its failure; None if there is none."""
+    for info in infos:
+        if info.failed:
+            return Verdict(info.failed[0] or 1, f"{info.node}: {info.failed[1]}")
     return None
 
 
-def disagreement(cards: Sequence[NodeInfo]) -> str | None:
-    """The first thing in which two processes describe different runs."""
-    first, *others = [*in_order(cards), *(card for card in cards if card.role != "worker")]
-    for card in others:
+def disagreement(infos: Sequence[NodeInfo]) -> str | None:
+    """Return the first difference between two processes' descriptions of the run, as a sentence; None if they agree."""
+    first, *others = [*workers_in_order(infos), *(info for info in infos if info.role != "worker")]
+    for info in others:
         for what, cure in CURES.items():
-            mine, firsts = getattr(card, what), getattr(first, what)
+            mine, firsts = getattr(info, what), getattr(first, what)
             # Servers and the scheduler do without some packages, and without data.
-            keys = {*mine, *firsts} if card.role == "worker" else {*mine} & {*firsts}
+            keys = {*mine, *firsts} if info.role == "worker" else {*mine} & {*firsts}
             for key in sorted(key for key in keys if mine.get(key) != firsts.get(key)):
                 name = key if what == "versions" else "--" + key.replace("_", "-")
-                return f"{card} has {name} {mine.get(key)}, but {first} has {firsts.get(key)}; {cure}"
+                return f"{info} has {name} {mine.get(key)}, but {first} has {firsts.get(key)}; {cure}"
     return None
 
 
-def resume_step(workers: Sequence[NodeInfo], cluster: NodeSpec) -> int | str:
-    """The newest step that every disk holds; FRESH where the job begins once more, or why it cannot go on."""
-    disks: dict[str, list[NodeInfo]] = {}
-    for card in workers:
-        disks.setdefault(card.folder, []).append(card)
-    steps = {
-        folder: set.intersection(*(_eligible(card, cluster) for card in on)) for folder, on in disks.items()
-    }
-    full = [folder for folder in disks if steps[folder]]
-    bare = [folder for folder in disks if not steps[folder]]
-    if not full:
-        return FRESH
-    rich = disks[full[0]][0]
-    # Something died while this job's first checkpoint was written. Before its second all disks have the first.
-    if bare and all(
-        len(steps[folder]) == 1 and steps[folder] <= _own(disks[folder][0], cluster) for folder in full
-    ):
-        return FRESH
-    if bare:
-        newest = max(steps[full[0]])
-        return (
-            f"{disks[bare[0]][0]} has no checkpoint in its --out, {rich} has step {newest}; copy "
-            f"checkpoints/step-{newest:08d} there, or give all --resume never or another --out"
-        )
-    common = set.intersection(*(steps[folder] for folder in full))
-    if not common:
-        poor = next(disks[folder][0] for folder in full if not steps[folder] & steps[full[0]])
-        return (
-            f"{rich} has checkpoints of steps {_listed(rich.checkpoints)}, {poor} of {_listed(poor.checkpoints)}, "
-            "and none in common; copy one over, or give all --resume never or another --out"
-        )
-    return max(common)
+def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
+    """Return the workers in the order of their ranks: by index, whichever came first."""
+    return sorted(of_role(infos, "worker"), key=lambda info: (_index(info.node), info.host, info.pid))
 
 
-def _eligible(card: NodeInfo, cluster: NodeSpec) -> set[int]:
-    """--resume never or PATH is said of a job's beginning, not of what it has saved itself."""
-    return set(card.checkpoints) if card.config.get("resume", "auto") == "auto" else _own(card, cluster)
+def assign_ranks(
+    infos: Sequence[NodeInfo], ps_port: int, resume_step: int, job: str = ""
+) -> list[Assignment]:
+    """Return the assignment of each process in `infos`, in their order.
 
-
-def _own(card: NodeInfo, cluster: NodeSpec) -> set[int]:
-    """Steps that an earlier life of this job has saved."""
-    saved = zip(card.checkpoints, card.savers)
-    return {step for step, job in saved if job == cluster.job} if cluster.is_restart else set()
-
-
-def in_order(cards: Iterable[NodeInfo]) -> list[NodeInfo]:
-    """The workers by their numbers: slots count, whoever came first."""
-    return sorted(of_role(cards, "worker"), key=lambda card: (_slot(card.node), card.host, card.pid))
-
-
-def divide(cards: Sequence[NodeInfo], engine_port: int, step: int, job: str = "") -> list[Assignment]:
-    """What each of `cards` is told, in their order."""
-    workers = in_order(cards)
-    places = {(card.host, card.boot_id, card.sockets) for card in cards}
-    over_sockets = len(places) == 1 and cards[0].sockets != ""
-    several_disks = len({card.folder for card in workers}) > 1
-    told = []
-    for card in cards:
-        rank = workers.index(card) if card.role == "worker" else -1
-        first_on_disk = next((each for each in workers if each.folder == card.folder), None)
-        here = [each for each in workers if (each.host, each.boot_id) == (card.host, card.boot_id)]
-        told.append(
+    `ps_port` is where ps-lite's scheduler will listen, `resume_step` the step that all workers resume from, `job`
+    the identifier that goes into checkpoints.
+    """
+    workers = workers_in_order(infos)
+    namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
+    uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
+    several_disks = len({info.folder for info in workers}) > 1
+    assignments = []
+    for info in infos:
+        first_on_disk = next((each for each in workers if each.folder == info.folder), None)
+        on_host = [each for each in workers if (each.host, each.boot_id) == (info.host, info.boot_id)]
+        assignments.append(
             Assignment(
-                engine_port=engine_port,
+                ps_port=ps_port,
                 num_workers=len(workers),
-                num_servers=len(of_role(cards, "server")),
-                rank=rank,
-                resume_step=step,
-                is_writer=card is first_on_disk,
-                local_workers=len(here),
-                over_sockets=over_sockets,
+                num_servers=len(of_role(infos, "server")),
+                rank=workers.index(info) if info.role == "worker" else -1,
+                resume_step=resume_step,
+                is_writer=info is first_on_disk,
+                local_workers=len(on_host),
+                uses_unix_sockets=uses_unix_sockets,
                 several_disks=several_disks,
                 job=job,
             )
         )
-    return told
+    return assignments
 
 
-def _slot(node: str) -> tuple[int, str]:
+def _index(node: str) -> tuple[int, str]:
     digits = re.search(r"\d+$", node)
     return (int(digits.group()) if digits else -1, node)
-
-
-def _listed(steps: Sequence[int]) -> str:
-    return ", ".join(str(step) for step in sorted(steps)[-3:])

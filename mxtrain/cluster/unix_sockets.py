@@ -1,8 +1,8 @@
-"""The unix sockets over which ps-lite's processes meet where all of them are on one host: half again as fast as TCP.
+"""Unix sockets that ps-lite's processes use if all of them are on one host: half again as fast as TCP.
 
-ps-lite calls them /tmp/NUMBER and takes over whatever is there, another job's too. So a number is only used while the
-TCP port of that number is held, by a socket that does nothing else. Whether it is held also tells what the dead
-have left. Nothing here knows mxnet.
+ps-lite names them /tmp/NUMBER and takes over whatever has that name, another job's socket too. So a process uses a
+number only while it holds the TCP port of the same number with a socket that does nothing else; a port that nobody
+holds marks a socket as left by a dead process. Owns these files and numbers; knows nothing of mxnet.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ HOST = "127.0.0.1"
 _held: list[socket.socket] = []
 
 
-def place(environ: Mapping[str, str]) -> str:
-    """What is equal for two processes that can meet there; nothing where DMLC_LOCAL=0 asks for TCP."""
+def namespace(environ: Mapping[str, str]) -> str:
+    """Return a text that is equal for two processes that share FOLDER; empty if DMLC_LOCAL=0 asks for TCP."""
     if environ.get("DMLC_LOCAL") == "0":
         return ""
     folder = FOLDER.stat()
@@ -28,7 +28,7 @@ def place(environ: Mapping[str, str]) -> str:
 
 
 def reserve() -> int:
-    """A number for this process, as long as it lives."""
+    """Return a number that is this process's as long as it lives."""
     holder = socket.socket()
     holder.bind((HOST, 0))
     _held.append(holder)
@@ -46,11 +46,11 @@ def private() -> Iterator[None]:
 
 
 def sweep() -> None:
-    """Delete this user's sockets that nobody holds and nobody answers at: a killed process cannot."""
+    """Delete this user's sockets that nobody holds and nobody answers at, since a killed process cannot."""
     for path in FOLDER.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found = path.lstat()
-            ours = stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid() and path.name.isdecimal()
+            status = path.lstat()
+            ours = stat.S_ISSOCK(status.st_mode) and status.st_uid == os.getuid() and path.name.isdecimal()
             if ours and int(path.name) < 1 << 16 and not _is_held(int(path.name)) and not _answers(path):
                 path.unlink()
 
@@ -66,7 +66,7 @@ def _is_held(number: int) -> bool:
 
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)  # one whose owner takes nobody in any more is not waited for
+        probe.setblocking(False)  # do not wait for an owner that accepts no connection any more
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:

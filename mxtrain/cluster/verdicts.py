@@ -1,6 +1,7 @@
-"""How a process of a cluster leaves: at once, with the group's verdict, whatever its main thread hangs in.
+"""The verdict that ends a job, and a process's immediate exit with it, whatever its main thread is blocked in.
 
-Everything here is bounded: stderr may be a pipe whose reader is frozen.
+Owns how a process of a cluster writes its reason and exits. Every step is bounded in time: stderr may be a pipe whose
+reader is frozen. Does not own who decides on a verdict (`coordinator.py`, `agent.py`).
 """
 
 from __future__ import annotations
@@ -26,65 +27,68 @@ from mxtrain.core.errors import (
     UsageError,
 )
 
-SAY_SECONDS = 0.4
-REASON_LENGTH = 4000
+STDERR_SECONDS = 0.4
+MAX_REASON_LENGTH = 4000
 STOPS = {USAGE: UsageError, DATA: DataError, DIVERGED: Diverged, RESTART_ME: RestartMe}
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How all processes of the job end; `stuck` are those of whom the stacks are wanted."""
+    """Exit code and reason with which all processes of the job end; `stuck` nodes print their stacks."""
 
     exit_code: int
     reason: str
     stuck: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", readable(self.reason))
+        object.__setattr__(self, "reason", as_one_line(self.reason))
 
     def as_message(self) -> dict[str, Any]:
+        """Return the message that carries it to the other processes."""
         return {"kind": "verdict", **dataclasses.asdict(self)}
 
     def as_stop(self) -> Stop:
+        """Return the exception that ends a command the same way."""
         if self.exit_code in STOPS:
             return STOPS[self.exit_code](self.reason)
         return Stopped(self.reason, self.exit_code)
 
 
-def of_message(message: dict[str, Any]) -> Verdict:
+def from_message(message: dict[str, Any]) -> Verdict:
+    """Return the verdict that a message carries."""
     return Verdict(int(message["exit_code"]), str(message["reason"]), tuple(message["stuck"]))
 
 
-def leave(verdict: Verdict, name: str) -> NoReturn:
-    """End this process, whose name is `name`; the reason comes last, where a supervisor looks for it."""
+def exit_process(verdict: Verdict, name: str) -> NoReturn:
+    """End this process, the node `name`; the reason is written last, where a supervisor looks for it."""
     try:
         if name in verdict.stuck:
-            say(_stacks())
+            write_stderr(_stacks())
         if verdict.reason:
-            say(f"mxtrain.fit: {verdict.reason}\n")
+            write_stderr(f"mxtrain.fit: {verdict.reason}\n")
     finally:
         os._exit(verdict.exit_code & 0xFF)
 
 
-def say(text: str) -> None:
-    """Write to stderr, past all buffers, as long as it takes something."""
-    left, deadline = text.encode(errors="replace"), time.monotonic() + SAY_SECONDS
-    # A pipe that selects as writable has room for this much.
+def write_stderr(text: str) -> None:
+    """Write to stderr past all buffers, for STDERR_SECONDS at most."""
+    left, deadline = text.encode(errors="replace"), time.monotonic() + STDERR_SECONDS
+    # A pipe that selects as writable has room for PIPE_BUF bytes.
     while left and select.select([], [2], [], max(0.0, deadline - time.monotonic()))[1]:
         left = left[os.write(2, left[: select.PIPE_BUF]) :]
 
 
-def place(phase: str, step: int) -> str:
-    """The end of a sentence: what a process was at."""
+def describe_progress(phase: str, step: int) -> str:
+    """Return the end of a sentence that tells how far a process came."""
     if step >= 0:
         return f", at step {step} ({phase})"
     return ", before its first step" if phase else ""
 
 
-def readable(reason: str) -> str:
-    """One line of bounded length for terminals and logs, whoever wrote it."""
+def as_one_line(reason: str) -> str:
+    """Return `reason` as one printable line of bounded length, whatever a remote process put in it."""
     line = "".join(letter if letter.isprintable() else " " for letter in " ".join(reason.split()))
-    return line if len(line) <= REASON_LENGTH else line[:REASON_LENGTH] + "..."
+    return line if len(line) <= MAX_REASON_LENGTH else line[:MAX_REASON_LENGTH] + "..."
 
 
 def _stacks() -> str:

@@ -1,6 +1,7 @@
-"""The workers of a run as its code sees them, and a run without others.
+"""The workers of a run as training code sees them, and a run of one worker.
 
-Owns the face that `watch.Member` and `Alone` share. Nothing here knows how workers reach each other.
+Owns the interface that `agent.Agent` and `SingleWorker` implement, and collectives made of its `sum`. Does not own how
+workers reach each other.
 """
 
 from __future__ import annotations
@@ -17,62 +18,67 @@ if TYPE_CHECKING:
 
 
 class WorkerGroup(Protocol):
-    """This worker is `number` of `count`; of those that share its disk the one that writes to it, if it `writes`."""
+    """This worker among all workers of the run."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """This worker's index, from 0 to world_size - 1."""
+        ...
 
     @property
-    def world_size(self) -> int: ...
+    def world_size(self) -> int:
+        """Number of workers."""
+        ...
 
     @property
-    def is_writer(self) -> bool: ...
+    def is_writer(self) -> bool:
+        """True for one of the workers that share a disk: only this one writes the run folder there."""
+        ...
 
     @property
     def local_workers(self) -> int:
-        """How many share this host's cores."""
+        """Number of workers that share this host's cores."""
         ...
 
     @property
     def job(self) -> str:
-        """By which the job knows its own checkpoints again."""
+        """Identifier by which the job recognizes its own checkpoints."""
         ...
 
     def sum(self, values: Any) -> Doubles:
-        """Numbers added up over all workers, float64, the same to the bit everywhere; every worker must call it."""
+        """Return the sum of all workers' `values`, an array of one shape everywhere, in float64.
+
+        A collective: every worker must call it. The result has the same bits on all of them.
+        """
         ...
 
-    def report_progress(self, phase: str, step: int) -> None:
-        """This worker is getting on."""
+    def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
+        """Report that this worker makes progress, or else it counts as stalled after --stall-timeout.
+
+        `phase` and `step` tell where it is, for messages; None keeps what was reported last.
+        """
         ...
 
-    def heartbeat(self) -> None:
-        """It is, within what it told last."""
-        ...
 
-
-class SingleWorker:
-    """One worker."""
+class SingleWorker(WorkerGroup):
+    """The only worker of a run."""
 
     rank, world_size, is_writer, local_workers, job = 0, 1, True, 1, ""
 
     def sum(self, values: Any) -> Doubles:
-        import numpy as np  # --help does without
+        import numpy as np  # not needed by --help
 
         return np.asarray(values, np.float64)
 
-    def report_progress(self, phase: str, step: int) -> None:
-        """Nobody listens."""
-
-    def heartbeat(self) -> None:
-        """Nobody listens."""
+    def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
+        """Do nothing: nobody watches."""
 
 
 SINGLE_WORKER = SingleWorker()
 
 
 def sum_arrays(group: WorkerGroup, arrays: Sequence[Any]) -> list[Doubles]:
-    """Each added up over all workers, in one message; the shapes are everywhere the same."""
+    """Return the sum over all workers of each array, in one message; a collective like `sum`."""
     import numpy as np
 
     flat = np.concatenate([np.ravel(array) for array in arrays])
@@ -81,16 +87,16 @@ def sum_arrays(group: WorkerGroup, arrays: Sequence[Any]) -> list[Doubles]:
     return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
 
-def gather(group: WorkerGroup, mine: Sequence[float]) -> Doubles:
-    """The numbers of all workers, one's after the other's; each may have as many as it likes."""
+def gather(group: WorkerGroup, values: Sequence[float]) -> Doubles:
+    """Return the values of all workers, concatenated in the order of ranks; each may give any number of them."""
     import numpy as np
 
     counts = np.zeros(group.world_size)
-    counts[group.rank] = len(mine)
+    counts[group.rank] = len(values)
     ends = np.cumsum(group.sum(counts)).astype(int)
-    numbers = np.zeros(ends[-1])
-    numbers[ends[group.rank] - len(mine) : ends[group.rank]] = mine
-    return group.sum(numbers) if len(numbers) else numbers
+    gathered = np.zeros(ends[-1])
+    gathered[ends[group.rank] - len(values) : ends[group.rank]] = values
+    return group.sum(gathered) if len(gathered) else gathered
 
 
 def step_group(group: WorkerGroup, kvstore: str) -> WorkerGroup:

@@ -31,7 +31,7 @@ def serve(agent: Agent) -> NoReturn:
     try:
         store = mx.kv.create("dist")
         controller = CONTROLLER(Controller(store, agent))
-        with agent.over_engine(), unix_sockets.private():
+        with agent.watching_ps_lite(), unix_sockets.private():
             mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]

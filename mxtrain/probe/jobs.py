@@ -1,7 +1,7 @@
-"""What sums cost on this machine: a socket alone, then short jobs of two workers over each kind of cluster.
+"""Cost of sums on this machine: a socket alone, then short jobs of two workers over each kind of cluster.
 
-Owns the jobs and their end, within seconds that the caller gives. What their workers do is `worker.py`'s, what
-follows from the numbers `advice.py`'s. No mxnet here.
+Owns the jobs and their end, within the seconds that the caller gives. Does not own what their workers measure
+(`worker.py`) nor the conclusions (`advice.py`). Never loads mxnet.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.launch import plan
 
 SECONDS = 55.0
-LEAST_SECONDS = 3.0
-KINDS = ((1, True), (1, False), (2, True))  # number of servers, whether over unix sockets
+MIN_SECONDS = 3.0
+KINDS = ((1, True), (1, False), (2, True))  # number of servers, True for unix sockets
 WORKERS = 2
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
 SOCKET_BYTES, CHUNK = 256 << 20, 1 << 20
-STEERING = ("DMLC_", "PS_", "MXTRAIN_")
+NOT_INHERITED = ("DMLC_", "PS_", "MXTRAIN_")
 
 
 def measure(seconds: float = SECONDS) -> dict[str, Any]:
-    """Milliseconds in which two workers get the sum of MEGABYTES, as plain JSON values; jobs may hold an error."""
+    """Return the milliseconds in which two workers sum MEGABYTES, as plain JSON values; a job may hold an error.
+
+    `seconds` bound the whole measurement.
+    """
     deadline = time.monotonic() + seconds
     return {
         "workers": WORKERS,
@@ -44,7 +47,7 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
 
 
 def socket_rate(family: int) -> float:
-    """GB/s that one thread hands another over this kind of socket."""
+    """Return the GB/s that one thread sends to another over a socket of this family."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(family) as listener:
         listener.bind((plan.LOOPBACK, 0) if family == socket.AF_INET else f"{folder}/socket")
         listener.listen(1)
@@ -63,11 +66,11 @@ def socket_rate(family: int) -> float:
 
 
 def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
-    """One cluster of the real roles, from its start to its end."""
-    found: dict[str, Any] = {"servers": num_servers, "unix_sockets": unix, "milliseconds": {}, "error": None}
+    """Run one cluster of the real roles until `deadline` at most; return its measurements or its error."""
+    result: dict[str, Any] = {"servers": num_servers, "unix_sockets": unix, "milliseconds": {}, "error": None}
     left = deadline - time.monotonic()
-    if left < LEAST_SECONDS:
-        return {**found, "error": "no time was left for it; the machine is busy"}
+    if left < MIN_SECONDS:
+        return {**result, "error": "no time was left for it; the machine is busy"}
     with tempfile.TemporaryDirectory() as folder:
         group = processes(num_servers, unix, Path(folder), left)
         try:
@@ -81,11 +84,12 @@ def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
             error = str(problem)
         printed = Path(folder, "worker-0.log").read_text(errors="replace").splitlines()
     if error is not None:
-        return {**found, "error": error}
-    return {**found, "milliseconds": json.loads(next(line for line in printed if line.startswith("{")))}
+        return {**result, "error": error}
+    return {**result, "milliseconds": json.loads(next(line for line in printed if line.startswith("{")))}
 
 
 def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.ProcessSpec]:
+    """Return the processes of such a cluster, which log to `folder`."""
     spec = plan.JobSpec(plan.LOOPBACK, _free_port(), WORKERS, num_servers)
     flags = ("--kvstore", "dist_sync", "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
     roles = plan.local_processes(spec, plan.fit_command(flags), folder, secrets.token_hex(16), attempt=0)
@@ -101,8 +105,8 @@ def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> lis
 
 
 def environment(process: plan.ProcessSpec) -> dict[str, str]:
-    """Its own, and what of ours does not steer a cluster; it dies with us."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(STEERING) and k != "PORT"}
+    """Return the process's own variables, and this one's but for those of a cluster; it dies with this one."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED) and k != "PORT"}
     return {**inherited, **process.environment, SUPERVISOR_PID: str(os.getpid())}
 
 
@@ -120,7 +124,7 @@ def _start(process: plan.ProcessSpec) -> subprocess.Popen[bytes]:
 def _wait(
     group: list[plan.ProcessSpec], children: list[subprocess.Popen[bytes]], deadline: float
 ) -> str | None:
-    """Until all have ended, one has failed or the time is over; what went wrong."""
+    """Wait until all have ended, one has failed or the time is over; return the error, None for a good end."""
     while True:
         codes = [child.poll() for child in children]
         failed = [(process, code) for process, code in zip(group, codes) if code]

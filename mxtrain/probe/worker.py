@@ -1,6 +1,6 @@
-"""A worker of a probe: sums the same bytes again and again, in buckets of several sizes, and prints what that takes.
+"""A worker of a probe: sums the same bytes repeatedly, in buckets of several sizes, and prints the times.
 
-`jobs.py` starts it among a scheduler and servers of `fit`; its flags are fit's.
+`jobs.py` starts it among a scheduler and servers of `fit`, with the flags of `fit`. Owns the measurement in one job.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import jobs
 from mxtrain.train import join, node_info
 
-SECONDS, MOST_ROUNDS = 3.0, 9
+SECONDS, MAX_ROUNDS = 3.0, 9
 ARRAYS = 64
 
 
 def main() -> None:
+    """Join the cluster that the environment names, measure, and print the result on the first worker."""
     die_with_parent()
     logging.basicConfig(level=logging.WARNING)
     run = config.parse(sys.argv[1:])
-    place = environment.of_environment(os.environ, run)
-    if place is None:
+    node = environment.node_spec(os.environ, run)
+    if node is None:
         raise UsageError("this is a part of python -m mxtrain.doctor --comm, which starts it")
-    with join.joined(place.place(run), place, {"versions": node_info.versions()}) as (_, group):
+    with join.as_worker(node.with_counts(run), node, {"versions": node_info.versions()}) as (_, group):
         from mxtrain import runtime
 
         runtime.load(group.local_workers)
-        found = measure(group)
+        times = measure(group)
         if group.rank == 0:
-            print(json.dumps(found), flush=True)
+            print(json.dumps(times), flush=True)
 
 
 def measure(group: WorkerGroup) -> dict[str, float]:
-    """Milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
+    """Return the milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
     from mxtrain.kvstore.buckets import BYTES_OF_FLOAT, Buckets
     from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
@@ -60,9 +61,9 @@ def measure(group: WorkerGroup) -> dict[str, float]:
     }
     mx.nd.waitall()
     first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]
-    # The sum is the same for all, so all do as many rounds.
+    # A sum, so that all workers do the same number of rounds.
     of_round = group.sum([sum(first)])[0] / group.world_size
-    rounds = max(1, min(MOST_ROUNDS, int(SECONDS / of_round)))
+    rounds = max(1, min(MAX_ROUNDS, int(SECONDS / of_round)))
     taken: dict[str, list[float]] = {size: [] for size in sides}
     for _ in range(rounds):
         for size, buckets in sides.items():

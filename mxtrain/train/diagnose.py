@@ -96,7 +96,7 @@ def diverged_in_evaluation(
                 samples = batch.request.samples[found.rows].tolist()
                 break
             loader.release(batch)
-            parts.group.heartbeat()
+            parts.group.report_progress()
     _wait_unless_speaker(parts.group, found is not None)
     path = _write(out, progress, found, loss, samples=samples, records=[val.where(each) for each in samples])
     where = (

@@ -58,7 +58,7 @@ def evaluate(
                 sums += _collect(loader, *under_way.popleft())
         while under_way:
             sums += _collect(loader, *under_way.popleft())
-            group.heartbeat()
+            group.report_progress()
     *sums, num_wishes = group.sum([*sums, len(stop_requests)])
     if num_wishes:
         return None

@@ -1,7 +1,7 @@
-"""A worker's way into its cluster and out of it.
+"""A process's entry into its cluster, and what it reports to the others when it ends.
 
-Owns what becomes of a `Run` at the roll call, and what the other nodes are told when this one ends. Whatever goes
-wrong here ends everybody: `cluster/coordinator.py` sees to that.
+Owns the changes that the rendezvous makes to a `Run` and to the environment. Does not own the end of the whole job
+after a failure (`cluster/coordinator.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from mxtrain.checkpoint import directory
-from mxtrain.cluster import agent, coordinator, unix_sockets, verdicts
-from mxtrain.cluster.agent import Agent, Timeouts
-from mxtrain.cluster.environment import NodeSpec, engine_environment
+from mxtrain.cluster import agent, coordinator, ps_lite, unix_sockets, verdicts
+from mxtrain.cluster.agent import Agent
+from mxtrain.cluster.channel import Timeouts
+from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, batch_plan
@@ -24,76 +25,82 @@ from mxtrain.core.errors import Stop, as_stop
 from mxtrain.train import node_info, signals
 
 
-def times(run: Run) -> Timeouts:
+def timeouts(run: Run) -> Timeouts:
+    """Return the limits that the flags of `run` set."""
     return Timeouts(run.layout.start_timeout, run.layout.silence_timeout, run.layout.stall_timeout)
 
 
 @contextlib.contextmanager
-def told(run: Run, cluster: NodeSpec | None) -> Iterator[None]:
-    """A block before the roll call: that this node cannot take part, and why, is for all of them to know."""
+def reporting_failure(run: Run, node: NodeSpec | None) -> Iterator[None]:
+    """A block before the rendezvous; an exception in it joins the rendezvous only to report this node's failure.
+
+    Without a cluster, `node` is None, and nothing is reported.
+    """
     try:
         yield
-    except (Exception, SystemExit) as error:  # a module of the user's may leave
+    except (Exception, SystemExit) as error:  # a module of the user's may exit
         stop = as_stop(error) or Stop(errors.message_of(error))
-        if cluster is not None:
-            with contextlib.suppress(Stop):  # what comes back is the same reason
-                agent.join(cluster, {"failed": [stop.exit_code, verdicts.readable(str(stop))]}, times(run))
+        if node is not None:
+            failed = [stop.exit_code, verdicts.as_one_line(str(stop))]
+            with contextlib.suppress(Stop):  # the verdict that comes back has the same reason
+                agent.join(node, {"failed": failed}, timeouts(run))
         raise
 
 
 @contextlib.contextmanager
-def joined(
-    run: Run, cluster: NodeSpec | None, words: dict[str, Any], stop_requests: Sequence[Stop] = ()
+def as_worker(
+    run: Run, node: NodeSpec | None, info: dict[str, Any], stop_requests: Sequence[Stop] = ()
 ) -> Iterator[tuple[Run, WorkerGroup]]:
-    """The run as the roll call has settled it, and its workers, while the block lasts; alone where `cluster` is None.
+    """A block in which this process is a worker; yields the run as the rendezvous has changed it, and the workers.
 
-    `words` are what the others have to know of this worker, as `card.of_worker` puts it; `wishes` end its waiting.
+    `info` holds fields of NodeInfo (`node_info.collect`); the first of `stop_requests` ends the rendezvous. Without a
+    cluster, `node` is None, and the run stays as it is. An exception in the block ends all other processes too.
     """
-    if cluster is None:
+    if node is None:
         yield run, SINGLE_WORKER
         return
-    with agent.join(
-        cluster, words, times(run), stop_requests
-    ) as worker:  # what is raised in here ends all others too
-        take_part(cluster, worker.go)
+    with agent.join(node, info, timeouts(run), stop_requests) as worker:
+        export_ps_environment(node, worker.assignment)
         try:
-            yield settled(run, worker.go), worker
+            yield apply_assignment(run, worker.assignment), worker
         except Stop as stop:
-            if stop in signals.MEANING.values():  # all workers have agreed on it, and have saved
+            if stop in signals.STOPS.values():  # all workers have agreed on it, and have saved
                 worker.finish(stop.exit_code, str(stop))
             raise
         worker.finish()
 
 
 @contextlib.contextmanager
-def helping(run: Run, cluster: NodeSpec) -> Iterator[Agent]:
-    """A scheduler or server among the others; the scheduler also holds their control lines."""
-    if cluster.role == "scheduler":
-        coordinator.oversee(cluster, times(run), run.layout.min_workers)
-    with agent.join(cluster, {"versions": node_info.versions()}, times(run)) as helper:
-        take_part(cluster, helper.go)
-        yield helper
+def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
+    """A block in which this process is a server or the scheduler; the scheduler also coordinates the job."""
+    if node.role == "scheduler":
+        coordinator.start(node, timeouts(run), run.layout.min_workers)
+    with agent.join(node, {"versions": node_info.versions()}, timeouts(run)) as server:
+        export_ps_environment(node, server.assignment)
+        yield server
 
 
-def take_part(cluster: NodeSpec, go: Assignment) -> None:
-    """Leave in the environment what ps-lite looks for there."""
-    number = unix_sockets.reserve() if go.over_sockets else None
-    for name, value in engine_environment(cluster, go, number).items():
+def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
+    """Set the variables that ps-lite reads in this process's environment."""
+    socket_number = unix_sockets.reserve() if assignment.uses_unix_sockets else None
+    for name, value in ps_lite.environment(node, assignment, socket_number).items():
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
 
 
-def settled(run: Run, go: Assignment) -> Run:
-    """With as many workers as came, the same micro-batches nevertheless, and from where all of them begin."""
+def apply_assignment(run: Run, assignment: Assignment) -> Run:
+    """Return `run` with the workers that came, the same micro-batches nevertheless, and the common resume step."""
     optim = dataclasses.replace(run.optim, micro_batch=batch_plan.of_run(run).micro_batch, accumulate=0)
-    placed = dataclasses.replace(run.layout, num_workers=go.num_workers, num_servers=go.num_servers)
+    placed = dataclasses.replace(
+        run.layout, num_workers=assignment.num_workers, num_servers=assignment.num_servers
+    )
     output = run.output
-    if go.resume_step >= 0:
-        path = directory.path_of(Path(output.out) / "checkpoints", go.resume_step)
+    if assignment.resume_step >= 0:
+        path = directory.path_of(Path(output.out) / "checkpoints", assignment.resume_step)
         output = dataclasses.replace(output, resume=str(path))
-    elif output.resume == "auto":  # what this disk may have, others have not
+    elif output.resume == "auto":  # other disks lack the checkpoints that this one may have
         output = dataclasses.replace(output, resume="never")
-    if go.several_disks:  # while one disk has the newest, another may still have only the one before
+    if assignment.several_disks:  # while one disk has the newest, another may still have only the one before
         output = dataclasses.replace(output, keep_last=max(output.keep_last, 2))
     return dataclasses.replace(run, optim=optim, layout=placed, output=output)

@@ -62,7 +62,7 @@ def run(
     feeding = input_pipeline.opened(
         run, train, num_classes, progress.step, num_steps, group, progress.bad_records
     )
-    with sinks as write, Saver(run.output, group.heartbeat) as saver, feeding as fed:
+    with sinks as write, Saver(run.output, group.report_progress) as saver, feeding as fed:
         saved, alarm = progress, Alarm()
         while True:
             # Between two steps, in this order: save, end, evaluate.
@@ -70,7 +70,9 @@ def run(
             epoch = math.ceil(progress.step / steps_per_epoch)
             ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
             looks = ended or not parts.is_async or progress.step % STEPS_APART == 0
-            wish, is_time = signals.agreed(group, stop_requests, saver.is_time()) if looks else (None, False)
+            wish, is_time = (
+                signals.agree_on_stop(group, stop_requests, saver.is_time()) if looks else (None, False)
+            )
             if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
                 state.meet(parts, progress.step)
                 saver.save(_snapshot(run, parts, progress, identity) if group.is_writer else None)

@@ -1,6 +1,6 @@
-"""What a worker says of itself when a cluster's roll is called: what has to be equal everywhere, and what its disk has.
+"""A worker's description of itself for the rendezvous: what must be equal on all workers, and what its disk holds.
 
-Owns which flags and files the workers of one run may not differ in. Who compares them is `cluster/rendezvous.py`.
+Owns which flags and files the workers of one run must agree on. Does not own the comparison (`cluster/rendezvous.py`).
 """
 
 from __future__ import annotations
@@ -21,59 +21,54 @@ from mxtrain.core.errors import Stop
 from mxtrain.data import fingerprint
 from mxtrain.data.records import Dataset
 
-# Where a worker finds things, and how it makes its batches, is its own affair.
+# Flags that each worker may have its own way: where its files are, how it makes its batches.
 OWN_FLAGS = {
     *("train", "val", "out", "cache", "cache_dir", "loader", "loader_workers", "prefetch_mb", "threads"),
-    *(
-        "pretrained",
-        "teacher",
-        "log",
-        "log_level",
-        "max_restarts",
-        "num_workers",
-        "min_workers",
-        "start_timeout",
-    ),
+    *("pretrained", "teacher", "log", "log_level", "max_restarts", "num_workers", "min_workers"),
+    "start_timeout",
 }
 FOLDER_ID = ".folder"
 
 
-def of_worker(run: Run, train: Dataset, val: Dataset | None, identity: InputIdentity) -> dict[str, Any]:
-    """Return this worker's node information; every host that reads the same inputs has the same `identity`."""
+def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdentity) -> dict[str, Any]:
+    """Return the fields of NodeInfo that describe this worker.
+
+    `train` and `val` are the open data sets; every host that reads the same inputs has the same `identity`.
+    """
     out = Path(run.output.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
     sets = {
         "train": fingerprint.short(train, identity.training_set or {}),
         "val": val and fingerprint.short(val, identity.validation_set or {}),
     }
-    whole = _checkpoints(run.output)
+    checkpoints = _checkpoints(run.output)
     return {
         "versions": versions(),
         "config": flags,
         "data": {**sets, "pretrained": identity.pretrained, "teacher": identity.teacher},
         "folder": _folder_id(out),
-        "checkpoints": list(whole),
-        "savers": list(whole.values()),
+        "checkpoints": list(checkpoints),
+        "savers": list(checkpoints.values()),
     }
 
 
 def _checkpoints(output: config.Output) -> dict[int, str]:
-    """Steps of the whole ones, and the job that wrote each."""
+    """Return the steps of the complete checkpoints, each with the job that wrote it."""
     try:
         return directory.whole_steps(Path(output.out) / "checkpoints")
     except Stop:
         if output.resume == "auto":
             raise
-        return {}  # where --resume says where to begin, nothing has to be there
+        return {}  # a --resume that names its start needs none of them
 
 
 def versions() -> dict[str, Any]:
-    """All that servers and the scheduler have to tell. Another OpenCV gives other pixels, so wheels count."""
+    """Return the versions of mxtrain and of installed wheels: another OpenCV, for instance, gives other pixels."""
     return {"mxtrain": mxtrain.__version__, **machine.installed_wheels()}
 
 
 def _folder_id(out: Path) -> str:
-    """A random name that stays with the folder: who reads the same one shares its disk."""
+    """Return a random name that stays in the folder: processes that read the same one share its disk."""
     path = out / FOLDER_ID
     aside = out / f"{FOLDER_ID}-{uuid.uuid4().hex}"
     with durable.writing(path):
@@ -82,6 +77,6 @@ def _folder_id(out: Path) -> str:
             with contextlib.suppress(FileExistsError):
                 os.link(
                     aside, path
-                )  # unlike a rename it does not replace what another worker was faster with
+                )  # unlike a rename it never replaces the name that another worker wrote first
             aside.unlink()
         return path.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 
 def _open_given(flag: str, path: str, run: Run) -> Any:
     """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
-    runtime.load(environment.workers_here(os.environ, run), run.layout.threads or None)
+    runtime.load(environment.workers_on_host(os.environ, run), run.layout.threads or None)
     with in_user_code(f"{flag} {path}"):
         return _judged(flag, path, import_path.load_callable(flag, path)(), run)
 

@@ -1,7 +1,7 @@
-"""Signals as a wish that the loop reads between two steps.
+"""Signals as stop requests that the training loop reads between two steps.
 
-The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once. A worker's
-may have come while it was still importing (`interrupts.defer_signal`).
+The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once. Owns their
+handling from the start of the command on; a worker's earlier one is deferred by `core/interrupts.py`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from mxtrain.core import interrupts
 from mxtrain.core.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 
-GOES_ON = "the same command, with --resume auto, goes on from the newest checkpoint"
-MEANING: dict[int, Stop] = {
-    signal.SIGTERM: Stopped(f"stopped by SIGTERM; {GOES_ON}", SIGTERM),
-    signal.SIGINT: Stopped(f"stopped by Ctrl-C; {GOES_ON}", SIGINT),
-    signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {GOES_ON}"),
+RESUME_HINT = "the same command, with --resume auto, goes on from the newest checkpoint"
+STOPS: dict[int, Stop] = {
+    signal.SIGTERM: Stopped(f"stopped by SIGTERM; {RESUME_HINT}", SIGTERM),
+    signal.SIGINT: Stopped(f"stopped by Ctrl-C; {RESUME_HINT}", SIGINT),
+    signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {RESUME_HINT}"),
 }
 
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[list[Stop]]:
-    """A list that stays empty until a signal arrives and then holds how to end."""
+    """A block in which signals are stop requests; yields a list that stays empty until the first one arrives."""
     received: list[Stop] = []
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     wakeup = signal.set_wakeup_fd(writing)  # first, or a signal would be lost between this and the handlers
-    handlers = {number: signal.signal(number, _nothing) for number in MEANING}
-    received += [MEANING[number] for number, _ in interrupts.deferred]
+    handlers = {number: signal.signal(number, _nothing) for number in STOPS}
+    received += [STOPS[number] for number, _ in interrupts.deferred]
     first_seconds = interrupts.deferred[0][1] if interrupts.deferred else 0.0
     arguments = reading, received, first_seconds
-    threading.Thread(target=_watch, args=arguments, name="signals", daemon=True).start()
+    threading.Thread(target=_read_signals, args=arguments, name="signals", daemon=True).start()
     try:
         yield received
     finally:
@@ -48,48 +48,52 @@ def stop_requests() -> Iterator[list[Stop]]:
         os.close(writing)
 
 
-def agreed(group: WorkerGroup, stop_requests: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
-    """The wish that any worker has, and whether it is time for any: all of them learn the same at the same step."""
-    first = stop_requests[0] if stop_requests else None  # once: a signal may come between two looks
-    known = list(MEANING.values())
-    *wished, times = group.sum([*(stop is first for stop in known), is_time])
-    return next((stop for stop, num_workers in zip(known, wished) if num_workers), None), bool(times)
+def agree_on_stop(group: WorkerGroup, stop_requests: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
+    """Return a stop request that any worker has received, and whether `is_time` is true on any worker.
+
+    A collective: all workers get the same answer at the same step.
+    """
+    first = stop_requests[0] if stop_requests else None  # read once: a signal may come between two reads
+    known = list(STOPS.values())
+    *requested, times = group.sum([*(stop is first for stop in known), is_time])
+    return next((stop for stop, num_workers in zip(known, requested) if num_workers), None), bool(times)
 
 
-def heeding(group: WorkerGroup, stop_requests: list[Stop]) -> Callable[[bool], None]:
-    """For a worker's own long work before the first step: called with whether it has got on, it raises a wish.
+def progress_callback(group: WorkerGroup, stop_requests: list[Stop]) -> Callable[[bool], None]:
+    """Return a callback for a worker's own long work before the first step.
 
-    Not the wish that all have agreed on and saved by: it is this worker's alone, and ends the others like a failure.
+    Called with whether the work has moved on, it reports progress, and raises Stopped after a stop request. That is not
+    the request that all workers agree on and save after: it is this worker's alone, and ends the others like a failure.
     """
 
-    def look(has_moved: bool) -> None:
+    def report(has_moved: bool) -> None:
         if has_moved:
-            group.heartbeat()
+            group.report_progress()
         if stop_requests:
             raise Stopped(str(stop_requests[0]), stop_requests[0].exit_code)
 
-    return look
+    return report
 
 
 def _nothing(number: int, frame: Any) -> None:
-    """Python runs handlers between lines of its main thread, which may stay in MXNet for long."""
+    """Do nothing: Python runs handlers between lines of its main thread, which may stay in MXNet for long."""
 
 
-def _watch(pipe: int, received: list[Stop], first_seconds: float) -> None:
-    """Read what Python's own handler writes there the moment a signal arrives, until the other end closes."""
+def _read_signals(pipe: int, received: list[Stop], first_seconds: float) -> None:
+    """Read the signal numbers that Python's C handler writes at once, until the other end closes."""
     with open(pipe, "rb", buffering=0) as arrivals:
         for number in iter(lambda: arrivals.read(1), b""):
-            if number[0] not in MEANING:
+            if number[0] not in STOPS:
                 continue
-            stop = MEANING[number[0]]
+            stop = STOPS[number[0]]
             if not received:
                 first_seconds = time.monotonic()
                 received.append(stop)
             elif time.monotonic() - first_seconds > SAME_REQUEST_SECONDS:
-                _leave(stop.exit_code)
+                _exit_now(stop.exit_code)
 
 
-def _leave(exit_code: int) -> None:
+def _exit_now(exit_code: int) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         print("mxtrain.fit: left at once, on a second signal", file=sys.stderr, flush=True)
     os._exit(exit_code)

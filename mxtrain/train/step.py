@@ -67,7 +67,7 @@ def train_step(
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
-        parts.group.heartbeat()
+        parts.group.report_progress()
         for batch, context in wave:
             running.after_batch(context, len(batch.label))
             of_worker += len(batch.label)

@@ -69,7 +69,7 @@ def test_the_others_go_on_without_a_host_that_does_not_come_back_in_time(
         said = {name: process.communicate(timeout=120)[1] for name, process in nodes.items()}
         assert all(process.returncode == 0 for process in nodes.values()), said
         assert "1 attempt, and at the end:" in said["worker lost"]
-        assert "too late for this life" in log.read_text()
+        assert "too late for this attempt" in log.read_text()
     finally:
         for process in nodes.values():
             process.kill()

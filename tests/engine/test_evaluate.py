@@ -26,11 +26,8 @@ class Listening(SingleWorker):
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
 
-    def report_progress(self, phase: str, step: int) -> None:
-        self.told.append((phase, step))
-
-    def heartbeat(self) -> None:
-        self.told.append(self.told[-1])
+    def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
+        self.told.append(self.told[-1] if phase is None or step is None else (phase, step))
 
 
 class Seeing(mx.gluon.Block):  # type: ignore[misc]

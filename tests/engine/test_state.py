@@ -96,7 +96,7 @@ class Two:
         told = self.tells.pop(0)
         return values + np.pad(told, (0, len(values) - len(told)))
 
-    def report_progress(self, phase: str, step: int) -> None: ...
+    def report_progress(self, phase: str | None = None, step: int | None = None) -> None: ...
 
 
 def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None:

@@ -89,14 +89,14 @@ def _free_port() -> int:
 
 def _node(folder: str, work: str) -> None:
     run = Run(layout=Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS), output=Output(out=folder))
-    place = environment.of_environment(os.environ, run)
-    assert place is not None
-    if place.role != "worker":
-        fit.serve(run, place)
+    node = environment.node_spec(os.environ, run)
+    assert node is not None
+    if node.role != "worker":
+        fit.serve(run, node)
         return
     runtime.load(threads=1)
     module, _, function = work.partition(":")
-    with join.joined(run, place, {"versions": node_info.versions()}) as (_, group):
+    with join.as_worker(run, node, {"versions": node_info.versions()}) as (_, group):
         getattr(importlib.import_module(module), function)(group, Path(folder))
 
 

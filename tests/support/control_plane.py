@@ -1,4 +1,4 @@
-"""Real processes of a job on loopback, each with a control line and a log of its own, and a deadline for all."""
+"""Real processes of a job on loopback, each with a control channel and a log of its own, and a deadline for all."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any, Callable
 
 from mxtrain.cluster import agent, coordinator
-from mxtrain.cluster.agent import Agent, Timeouts
+from mxtrain.cluster.agent import Agent
+from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import LOOPBACK, NodeSpec
+from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.core import errors
 from mxtrain.train import signals
 
 PATIENT = Timeouts(start=20, silence=10, stall=20)  # of tests that are not about time
 NAMES = ("scheduler", "server-0", "worker-0", "worker-1")
-FORK = multiprocessing.get_context(
-    "fork"
-)  # importing numpy anew in each process would be most of the tests' time
+# Importing numpy anew in each process would be most of the tests' time.
+FORK = multiprocessing.get_context("fork")
 Script = Callable[[Agent], None]
 
 
@@ -34,12 +35,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def place(name: str, port: int, num_workers: int = 2, **changes: Any) -> NodeSpec:
+def node_spec(name: str, port: int, num_workers: int = 2, **changes: Any) -> NodeSpec:
+    """The place of a process of this name in a job of one server on loopback."""
     role = name.split("-")[0]
-    fields = {"token": "secret", "generation": 0, "num_servers": 1, **changes}
+    fields = {"token": "secret", "attempt": 0, "num_servers": 1, **changes}
     return NodeSpec(
         role=role, root=LOOPBACK, port=port, num_workers=num_workers, node_host=LOOPBACK, name=name, **fields
     )
+
+
+def node_info(node: str, host: str = "a", pid: int = 1, **more: Any) -> NodeInfo:
+    """The description of a process of this name."""
+    return NodeInfo(node.split("-")[0], node, host, boot_id="", pid=pid, **more)
 
 
 def wait(me: Agent) -> None:
@@ -51,28 +58,28 @@ def finish(me: Agent) -> None:
 
 
 class Node:
-    """A process of a job; its script runs between the roll call and the end."""
+    """A process of a job; its script runs between the rendezvous and the end."""
 
     def __init__(
         self,
         folder: Path,
-        cluster: NodeSpec,
+        node: NodeSpec,
         script: Script | None = None,
-        times: Timeouts = PATIENT,
-        card: dict[str, Any] | None = None,
+        timeouts: Timeouts = PATIENT,
+        info: dict[str, Any] | None = None,
         min_workers: int = 0,
-        heeds_signals: bool = False,
+        handles_signals: bool = False,
     ):
-        self.name, self.port = cluster.name, cluster.port
-        self.log = folder / f"{cluster.name}-{time.monotonic_ns()}.log"
+        self.name, self.port = node.name, node.port
+        self.log = folder / f"{node.name}-{time.monotonic_ns()}.log"
         self.log.touch()
-        script = script or (finish if cluster.role == "worker" else wait)
+        script = script or (finish if node.role == "worker" else wait)
 
         def command() -> None:
-            if cluster.role == "scheduler":
-                coordinator.oversee(cluster, times, min_workers)
-            heeded = signals.stop_requests() if heeds_signals else contextlib.nullcontext(())
-            with heeded as stop_requests, agent.join(cluster, card or {}, times, stop_requests) as me:
+            if node.role == "scheduler":
+                coordinator.start(node, timeouts, min_workers)
+            requests = signals.stop_requests() if handles_signals else contextlib.nullcontext(())
+            with requests as stop_requests, agent.join(node, info or {}, timeouts, stop_requests) as me:
                 script(me)
 
         def main() -> None:
@@ -94,15 +101,15 @@ class Node:
         atexit.register(self.process.kill)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     @property
-    def end(self) -> str:
-        """What it said besides who came."""
+    def last_words(self) -> str:
+        """Its output without the lines on who came."""
         return "".join(
             line
-            for line in self.said.splitlines(keepends=True)
+            for line in self.output.splitlines(keepends=True)
             if not line.startswith(("here: ", "refused: "))
         )
 
@@ -110,7 +117,7 @@ class Node:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
-    def code(self, seconds: float = 10) -> int | None:
+    def exit_code(self, seconds: float = 10) -> int | None:
         """Its exit code, None if it still ran after so many seconds and had to be killed."""
         deadline = time.monotonic() + seconds
         while True:
@@ -124,19 +131,32 @@ class Node:
         return None
 
 
-def start(folder: Path, scripts: dict[str, Script] | None = None, **common: Any) -> dict[str, Node]:
+def start_job(folder: Path, scripts: dict[str, Script] | None = None, **common: Any) -> dict[str, Node]:
     """A scheduler, a server and two workers; `scripts` of those that do more than end well."""
     port = free_port()
-    return {name: Node(folder, place(name, port), (scripts or {}).get(name), **common) for name in NAMES}
+    return {name: Node(folder, node_spec(name, port), (scripts or {}).get(name), **common) for name in NAMES}
 
 
-def codes(job: dict[str, Node], seconds: float = 10) -> dict[str, int | None]:
-    """How each process ended, all of them within so many seconds."""
+def exit_codes(job: dict[str, Node], seconds: float = 10) -> dict[str, int | None]:
+    """The exit code of each process, all of them within so many seconds."""
     deadline = time.monotonic() + seconds
-    return {name: node.code(max(0.0, deadline - time.monotonic())) for name, node in job.items()}
+    return {name: node.exit_code(max(0.0, deadline - time.monotonic())) for name, node in job.items()}
 
 
-def when(path: Path, seconds: float = 10) -> None:
+def start_nodes(folder: Path, port: int, *names: str, **common: Any) -> dict[str, Node]:
+    """These processes of a job alone."""
+    return {name: Node(folder, node_spec(name, port), **common) for name in names}
+
+
+def wait_for_output(node: Node, text: str) -> None:
+    """Wait until a process has written this."""
+    deadline = time.monotonic() + 10
+    while text not in node.output:
+        assert time.monotonic() < deadline, node.output
+        time.sleep(0.01)
+
+
+def wait_for_file(path: Path, seconds: float = 10) -> None:
     """Wait until a process has made this file."""
     deadline = time.monotonic() + seconds
     while not path.exists():

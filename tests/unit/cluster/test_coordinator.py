@@ -1,4 +1,4 @@
-"""A job's processes end together, whatever happens to one of them: real processes, sockets and signals."""
+"""All processes of a job end together, whatever happens to one of them: real processes, sockets and signals."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ import numpy as np
 import pytest
 
 from mxtrain.cluster import agent
-from mxtrain.cluster.agent import Agent, Timeouts
+from mxtrain.cluster.agent import Agent
+from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import DataError
 from mxtrain.report import writers
 from tests.support import control_plane
 
-HASTY = Timeouts(start=10, silence=1.0, stall=20)
+SHORT_SILENCE = Timeouts(start=10, silence=1.0, stall=20)
 
 
 def all_but(name: str) -> list[str]:
     return [other for other in control_plane.NAMES if other != name]
 
 
-def busy(folder: Path) -> dict[str, control_plane.Script]:
-    """Workers that add up numbers until they are ended, and say when they have begun."""
+def summing_workers(folder: Path) -> dict[str, control_plane.Script]:
+    """Workers that sum until they are ended, and make a file when they have begun."""
 
     def work(me: Agent) -> None:
         for step in range(100_000):
@@ -40,9 +41,9 @@ def busy(folder: Path) -> dict[str, control_plane.Script]:
     return {"worker-0": work, "worker-1": work}
 
 
-def begun(folder: Path) -> None:
+def wait_until_busy(folder: Path) -> None:
     for name in ("worker-0", "worker-1"):
-        control_plane.when(folder / f"{name}.busy")
+        control_plane.wait_for_file(folder / f"{name}.busy")
 
 
 def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:
@@ -60,63 +61,65 @@ def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> 
     names = ["worker-2", "worker-10", "server-0", "worker-1", "scheduler"]
     job = {
         name: control_plane.Node(
-            tmp_path, control_plane.place(name, port, 3), work if "worker" in name else None
+            tmp_path, control_plane.node_spec(name, port, 3), work if "worker" in name else None
         )
         for name in names
     }
-    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
+    assert set(control_plane.exit_codes(job).values()) == {0}, [node.output for node in job.values()]
     in_order = np.add(np.add(mine[0], mine[1]), mine[2])
     for name in ("worker-1", "worker-2", "worker-10"):
         assert np.load(tmp_path / f"{name}.npy").tobytes() == in_order.tobytes()
 
 
-def test_a_kill_ends_all(tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_others(tmp_path: Path) -> None:
     folders = {victim: tmp_path / victim for victim in control_plane.NAMES}
     running = {}
     for victim, folder in folders.items():
         folder.mkdir()
-        running[victim] = control_plane.start(folder, busy(folder))
+        running[victim] = control_plane.start_job(folder, summing_workers(folder))
     for victim, job in running.items():
-        begun(folders[victim])
+        wait_until_busy(folders[victim])
         job[victim].send(signal.SIGKILL)
-        found = control_plane.codes(job, 3)
+        found = control_plane.exit_codes(job, 3)
         assert found.pop(victim) == -signal.SIGKILL
         assert set(found.values()) == {75}, (victim, found)
         reason = "has gone" if victim == "scheduler" else f"{victim} ("
         for name in all_but(victim):
-            line = job[name].end.strip()
+            line = job[name].last_words.strip()
             assert reason in line and "\n" not in line, line
 
 
-def test_a_freeze_ends_the_others_and_a_thaw_ends_the_frozen(tmp_path: Path) -> None:
+def test_a_frozen_process_ends_the_others_and_itself_when_it_wakes(tmp_path: Path) -> None:
     running = {}
     for victim in control_plane.NAMES:
         (tmp_path / victim).mkdir()
-        running[victim] = control_plane.start(tmp_path / victim, busy(tmp_path / victim), times=HASTY)
+        running[victim] = control_plane.start_job(
+            tmp_path / victim, summing_workers(tmp_path / victim), timeouts=SHORT_SILENCE
+        )
     for victim, job in running.items():
-        begun(tmp_path / victim)
+        wait_until_busy(tmp_path / victim)
         job[victim].send(signal.SIGSTOP)
     for victim, job in running.items():
-        found = control_plane.codes({name: job[name] for name in all_but(victim)}, 4)
+        found = control_plane.exit_codes({name: job[name] for name in all_but(victim)}, 4)
         assert set(found.values()) == {75}, (victim, found)
         reason = "heard nothing from the scheduler" if victim == "scheduler" else f"{victim} ("
-        assert reason in job[all_but(victim)[0]].said
+        assert reason in job[all_but(victim)[0]].output
         job[victim].send(signal.SIGCONT)
     for victim, job in running.items():
-        assert job[victim].code(3) == 75, job[victim].said
+        assert job[victim].exit_code(3) == 75, job[victim].output
 
 
-def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path) -> None:
+def test_a_short_freeze_of_one_and_a_long_one_of_all_are_survived(tmp_path: Path) -> None:
     def work(me: Agent) -> None:
         (tmp_path / me.name).touch()
         while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
         me.finish()
 
-    job = control_plane.start(
-        tmp_path, {"worker-0": work, "worker-1": work}, times=Timeouts(start=10, silence=1.5, stall=1.5)
+    job = control_plane.start_job(
+        tmp_path, {"worker-0": work, "worker-1": work}, timeouts=Timeouts(start=10, silence=1.5, stall=1.5)
     )
-    control_plane.when(tmp_path / "worker-0")
+    control_plane.wait_for_file(tmp_path / "worker-0")
     for frozen, seconds in (([job["worker-1"]], 0.5), (list(job.values()), 2.0)):
         for node in frozen:
             node.send(signal.SIGSTOP)
@@ -125,10 +128,10 @@ def test_a_short_freeze_of_one_and_a_long_one_of_all_are_nothing(tmp_path: Path)
             node.send(signal.SIGCONT)
         time.sleep(0.2)
     (tmp_path / "enough").touch()
-    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
+    assert set(control_plane.exit_codes(job).values()) == {0}, [node.output for node in job.values()]
 
 
-def hang_in_the_pull(me: Agent) -> None:
+def hang_in_pull(me: Agent) -> None:
     me.report_progress("pull", 7)
     time.sleep(60)
 
@@ -139,26 +142,26 @@ def keep_going(me: Agent) -> None:
         time.sleep(0.01)
 
 
-def come_to_a_sum(me: Agent) -> None:
+def wait_in_sum(me: Agent) -> None:
     me.sum([1.0])
 
 
-def test_who_is_stuck_is_named_and_shows_its_stacks(tmp_path: Path) -> None:
-    times = Timeouts(start=10, silence=10, stall=1.0)
-    others = {"going on": keep_going, "waiting": come_to_a_sum, "done": control_plane.finish}
+def test_a_stalled_worker_is_named_and_prints_its_stacks(tmp_path: Path) -> None:
+    timeouts = Timeouts(start=10, silence=10, stall=1.0)
+    others = {"going on": keep_going, "waiting": wait_in_sum, "done": control_plane.finish}
     running = [
-        control_plane.start(tmp_path, {"worker-0": other, "worker-1": hang_in_the_pull}, times=times)
+        control_plane.start_job(tmp_path, {"worker-0": other, "worker-1": hang_in_pull}, timeouts=timeouts)
         for other in others.values()
     ]
     for job in running:
-        assert set(control_plane.codes(job, 5).values()) == {75}
+        assert set(control_plane.exit_codes(job, 5).values()) == {75}
         for node in job.values():
-            assert "worker-1 (" in node.said and "made no progress for 1." in node.said
-            assert "at step 7 (pull)" in node.said
-            assert ("in hang_in_the_pull" in node.said) == (node.name == "worker-1")
+            assert "worker-1 (" in node.output and "made no progress for 1." in node.output
+            assert "at step 7 (pull)" in node.output
+            assert ("in hang_in_pull" in node.output) == (node.name == "worker-1")
 
 
-def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: Path) -> None:
+def test_a_worker_that_still_imports_has_the_start_timeout(tmp_path: Path) -> None:
     def imports(me: Agent) -> None:
         time.sleep(1.5)
         me.report_progress("start", -1)
@@ -175,33 +178,33 @@ def test_a_worker_that_still_imports_has_as_long_as_all_had_to_start(tmp_path: P
         me.sum([1.0])
         me.finish()
 
-    times = Timeouts(start=2.5, silence=10, stall=0.5)
+    timeouts = Timeouts(start=2.5, silence=10, stall=0.5)
     slow, hanging = (
-        control_plane.start(tmp_path, {"worker-0": quick, "worker-1": work}, times=times)
+        control_plane.start_job(tmp_path, {"worker-0": quick, "worker-1": work}, timeouts=timeouts)
         for work in (imports, hangs_in_its_imports)
     )
-    assert set(control_plane.codes(slow).values()) == {0}, [node.said for node in slow.values()]
-    assert set(control_plane.codes(hanging).values()) == {75}
+    assert set(control_plane.exit_codes(slow).values()) == {0}, [node.output for node in slow.values()]
+    assert set(control_plane.exit_codes(hanging).values()) == {75}
     for node in hanging.values():
-        found = re.search(r"worker-1 \(.*\) made no progress for ([\d.]+) s", node.said)
-        assert found and float(found.group(1)) >= times.start
+        found = re.search(r"worker-1 \(.*\) made no progress for ([\d.]+) s", node.output)
+        assert found and float(found.group(1)) >= timeouts.start
 
 
-def test_a_worker_that_hangs_before_its_first_step_is_said_to(tmp_path: Path) -> None:
+def test_a_stall_before_the_first_step_is_reported_as_such(tmp_path: Path) -> None:
     def builds(me: Agent) -> None:
         me.report_progress("start", -1)
         time.sleep(60)
 
-    times = Timeouts(start=1.0, silence=10, stall=0.5)
-    job = control_plane.start(
-        tmp_path, {"worker-0": lambda me: me.sum([1.0]), "worker-1": builds}, times=times
+    timeouts = Timeouts(start=1.0, silence=10, stall=0.5)
+    job = control_plane.start_job(
+        tmp_path, {"worker-0": lambda me: me.sum([1.0]), "worker-1": builds}, timeouts=timeouts
     )
-    assert set(control_plane.codes(job).values()) == {75}
+    assert set(control_plane.exit_codes(job).values()) == {75}
     for node in job.values():
-        assert re.search(r"worker-1 \(.*\) made no progress for [\d.]+ s, before its first step", node.said)
+        assert re.search(r"worker-1 \(.*\) made no progress for [\d.]+ s, before its first step", node.output)
 
 
-def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys_fault(
+def test_a_slow_worker_that_makes_progress_is_waited_for(
     tmp_path: Path,
 ) -> None:
     def slow(me: Agent) -> None:
@@ -214,33 +217,35 @@ def test_a_slow_worker_that_makes_progress_is_waited_for_and_the_wait_is_nobodys
 
     def quick(me: Agent) -> None:
         me.sum([1.0])
-        time.sleep(0.3)  # into a beat after the long wait
+        time.sleep(0.3)  # until a heartbeat after the long wait
         me.finish()
 
-    job = control_plane.start(tmp_path, {"worker-0": quick, "worker-1": slow}, times=Timeouts(10, 10, 0.7))
-    assert set(control_plane.codes(job, 9).values()) == {0}, [node.said for node in job.values()]
+    job = control_plane.start_job(
+        tmp_path, {"worker-0": quick, "worker-1": slow}, timeouts=Timeouts(10, 10, 0.7)
+    )
+    assert set(control_plane.exit_codes(job, 9).values()) == {0}, [node.output for node in job.values()]
 
 
-def test_a_stop_that_workers_have_agreed_on_is_everybodys(tmp_path: Path) -> None:
+def test_a_stop_that_workers_have_agreed_on_ends_all_with_its_code(tmp_path: Path) -> None:
     def stop(me: Agent) -> None:
         me.finish(143, "stopped by SIGTERM")
 
-    job = control_plane.start(tmp_path, {"worker-0": stop, "worker-1": stop})
-    assert set(control_plane.codes(job).values()) == {143}
-    assert {node.end for node in job.values()} == {"mxtrain.fit: stopped by SIGTERM\n"}
+    job = control_plane.start_job(tmp_path, {"worker-0": stop, "worker-1": stop})
+    assert set(control_plane.exit_codes(job).values()) == {143}
+    assert {node.last_words for node in job.values()} == {"mxtrain.fit: stopped by SIGTERM\n"}
 
 
-def test_one_failure_is_everybodys_with_its_code_and_reason(tmp_path: Path) -> None:
+def test_a_failure_ends_all_with_its_code_and_reason(tmp_path: Path) -> None:
     def fail(me: Agent) -> None:
         raise DataError("a.rec: record 7 is damaged; pack it again")
 
-    job = control_plane.start(tmp_path, {"worker-1": fail, **{"worker-0": control_plane.wait}})
-    assert set(control_plane.codes(job, 3).values()) == {3}
+    job = control_plane.start_job(tmp_path, {"worker-1": fail, **{"worker-0": control_plane.wait}})
+    assert set(control_plane.exit_codes(job, 3).values()) == {3}
     for node in job.values():
-        assert node.end == "mxtrain.fit: worker-1: a.rec: record 7 is damaged; pack it again\n"
+        assert node.last_words == "mxtrain.fit: worker-1: a.rec: record 7 is damaged; pack it again\n"
 
 
-def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
+def test_a_disk_without_room_ends_all_with_its_reason(tmp_path: Path) -> None:
     def write(me: Agent) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # EFBIG, as ENOSPC
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -249,54 +254,52 @@ def test_a_disk_without_room_is_everybodys_clear_end(tmp_path: Path) -> None:
             for step in range(1000):
                 sink.write({"kind": "train", "step": step})
 
-    job = control_plane.start(tmp_path, {"worker-1": write, "worker-0": control_plane.wait})
-    assert set(control_plane.codes(job, 3).values()) == {2}
+    job = control_plane.start_job(tmp_path, {"worker-1": write, "worker-0": control_plane.wait})
+    assert set(control_plane.exit_codes(job, 3).values()) == {2}
     reason = f"{tmp_path}/metrics.jsonl: cannot be written (File too large); make room, then the same command goes on"
     for node in job.values():
-        assert node.end == f"mxtrain.fit: worker-1: {reason}\n"
+        assert node.last_words == f"mxtrain.fit: worker-1: {reason}\n"
 
 
-def test_a_bug_keeps_its_traceback_where_it_is(tmp_path: Path) -> None:
+def test_a_bug_prints_its_traceback_in_its_own_process_only(tmp_path: Path) -> None:
     def bug(me: Agent) -> None:
         raise ZeroDivisionError("two\nlines")
 
-    job = control_plane.start(tmp_path, {"worker-1": bug, "worker-0": come_to_a_sum})
-    assert set(control_plane.codes(job, 3).values()) == {1}
-    assert "Traceback" in job["worker-1"].said
+    job = control_plane.start_job(tmp_path, {"worker-1": bug, "worker-0": wait_in_sum})
+    assert set(control_plane.exit_codes(job, 3).values()) == {1}
+    assert "Traceback" in job["worker-1"].output
     for name in all_but("worker-1"):
-        assert job[name].end == "mxtrain.fit: worker-1: ZeroDivisionError: two lines\n"
+        assert job[name].last_words == "mxtrain.fit: worker-1: ZeroDivisionError: two lines\n"
 
 
-def test_a_sum_that_a_finished_worker_will_not_come_to(tmp_path: Path) -> None:
-    job = control_plane.start(tmp_path, {"worker-1": come_to_a_sum}, times=Timeouts(10, 2, 10))
-    assert set(control_plane.codes(job, 4).values()) == {75}
-    assert "worker-0 (" in job["server-0"].said and "finished while worker-1" in job["server-0"].said
+def test_a_sum_after_a_worker_has_finished_ends_the_job(tmp_path: Path) -> None:
+    job = control_plane.start_job(tmp_path, {"worker-1": wait_in_sum}, timeouts=Timeouts(10, 2, 10))
+    assert set(control_plane.exit_codes(job, 4).values()) == {75}
+    assert "worker-0 (" in job["server-0"].output and "finished while worker-1" in job["server-0"].output
 
 
 def test_sums_of_different_sizes_end_the_job(tmp_path: Path) -> None:
-    job = control_plane.start(
+    job = control_plane.start_job(
         tmp_path, {f"worker-{n}": lambda me: me.sum([0.0] * (me.rank + 1)) for n in (0, 1)}
     )
-    assert set(control_plane.codes(job, 4).values()) == {75}
-    assert "another worker has more or fewer" in job["server-0"].said
+    assert set(control_plane.exit_codes(job, 4).values()) == {75}
+    assert "another worker has more or fewer" in job["server-0"].output
 
 
-def test_a_process_that_holds_pythons_lock_leaves_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_holds_pythons_lock_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lock_up(me: Agent) -> None:
         ctypes.PyDLL(None).sleep(60)
 
-    monkeypatch.setattr(agent, "LOCKED_SECONDS", 1.0)
-    times = Timeouts(start=10, silence=0.5, stall=20)
-    job = control_plane.start(tmp_path, {"worker-1": lock_up, "worker-0": come_to_a_sum}, times=times)
-    found = control_plane.codes(job, 8)
+    monkeypatch.setattr(agent, "GIL_SECONDS", 1.0)
+    timeouts = Timeouts(start=10, silence=0.5, stall=20)
+    job = control_plane.start_job(tmp_path, {"worker-1": lock_up, "worker-0": wait_in_sum}, timeouts=timeouts)
+    found = control_plane.exit_codes(job, 8)
     assert found.pop("worker-1") == 1
     assert set(found.values()) == {75}
-    assert "in lock_up" in job["worker-1"].said
+    assert "in lock_up" in job["worker-1"].output
 
 
-def test_nobody_reads_stderr_and_yet_it_leaves(tmp_path: Path) -> None:
+def test_a_process_whose_stderr_nobody_reads_ends_in_time(tmp_path: Path) -> None:
     def block(me: Agent) -> None:
         _, full = os.pipe()
         os.dup2(full, 2)
@@ -309,22 +312,22 @@ def test_nobody_reads_stderr_and_yet_it_leaves(tmp_path: Path) -> None:
         (tmp_path / "full").touch()
         os.write(2, b"x" * 4096)
 
-    job = control_plane.start(tmp_path, {"worker-0": block, "worker-1": control_plane.wait})
-    control_plane.when(tmp_path / "full")
+    job = control_plane.start_job(tmp_path, {"worker-0": block, "worker-1": control_plane.wait})
+    control_plane.wait_for_file(tmp_path / "full")
     job["worker-1"].send(signal.SIGKILL)
-    found = control_plane.codes(job, 2.5)
+    found = control_plane.exit_codes(job, 2.5)
     assert found.pop("worker-1") == -signal.SIGKILL
     assert set(found.values()) == {75}
 
 
-def test_a_forked_child_does_not_keep_the_line_of_the_dead(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_keep_a_dead_workers_channel_open(tmp_path: Path) -> None:
     def fork_and_die(me: Agent) -> None:
         if os.fork() == 0:
             time.sleep(5)
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    job = control_plane.start(tmp_path, {"worker-1": fork_and_die, "worker-0": come_to_a_sum})
-    found = control_plane.codes(job, 3)
+    job = control_plane.start_job(tmp_path, {"worker-1": fork_and_die, "worker-0": wait_in_sum})
+    found = control_plane.exit_codes(job, 3)
     assert found.pop("worker-1") == -signal.SIGKILL
     assert set(found.values()) == {75}

@@ -1,4 +1,4 @@
-"""Who comes to the scheduler's port: late, twice, from elsewhere, with garbage, or over a network that is cut."""
+"""Connections to the scheduler's port: late, twice, of another job, with garbage, or over a network that is cut."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import Any, Iterator
 
 import pytest
 
-from mxtrain.cluster.agent import Agent, Timeouts
-from mxtrain.cluster.channel import HEADER, MAGIC
+from mxtrain.cluster.agent import Agent
+from mxtrain.cluster.channel import HEADER, MAGIC, Timeouts
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core.errors import DataError
 from tests.support import control_plane
-from tests.support.coordinators import said, some
 
 SHORT = Timeouts(start=1.0, silence=5, stall=5)
 
@@ -29,7 +28,7 @@ def frame(message: Any) -> bytes:
 
 
 WORKER = {"role": "worker", "node": "worker-1", "host": "h", "boot_id": "", "pid": 1}
-STRANGERS = {
+GARBAGE = {
     "a port scanner": b"",
     "a browser": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
     "noise": bytes(range(256)) * 64,
@@ -39,38 +38,41 @@ STRANGERS = {
     "a pit of brackets": HEADER.pack(MAGIC, 500_000, 0) + b"[" * 500_000,
     "no object": frame([1, 2]),
     "no kind": frame({}),
-    "no hello": frame({"kind": "fail", "exit_code": 3, "reason": "go away"}),
-    "no card": frame({"kind": "hello"}),
-    "an odd card": frame({"kind": "hello", "card": {"role": "worker", "node": [], "pid": "x"}}),
-    "a nameless card": frame(
-        {"kind": "hello", "card": {"role": "worker", "node": "root\n", "host": "h", "boot_id": "", "pid": 1}}
+    "no join message": frame({"kind": "fail", "exit_code": 3, "reason": "go away"}),
+    "no node info": frame({"kind": "join"}),
+    "a wrong node info": frame({"kind": "join", "node_info": {"role": "worker", "node": [], "pid": "x"}}),
+    "a node without a name": frame(
+        {
+            "kind": "join",
+            "node_info": {"role": "worker", "node": "root\n", "host": "h", "boot_id": "", "pid": 1},
+        }
     ),
-    "a world that is a book": frame({"kind": "hello", "world": "\x1b[31m\n" * 60_000, "card": WORKER}),
-    "a world without an end": frame({"kind": "hello", "world": [2, 1, 0], "card": WORKER}),
+    "counts that are a book": frame({"kind": "join", "counts": "\x1b[31m\n" * 60_000, "node_info": WORKER}),
+    "too many counts": frame({"kind": "join", "counts": [2, 1, 0], "node_info": WORKER}),
 }
 
 
-def test_strangers_are_shown_out_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_garbage_is_closed_and_the_job_goes_on(tmp_path: Path) -> None:
     def work(me: Agent) -> None:
         while not me.sum([(tmp_path / "enough").exists()])[0]:
             time.sleep(0.01)
         me.finish()
 
-    job = control_plane.start(tmp_path, {"worker-0": work, "worker-1": work})
+    job = control_plane.start_job(tmp_path, {"worker-0": work, "worker-1": work})
     port = job_port(job)
-    lines = []
-    for words in STRANGERS.values():
-        line = connect(port)
-        line.sendall(words)
-        lines.append(line)
-    flood = [connect(port) for _ in range(100)]  # more than it puts up with
-    for name, line in zip(STRANGERS, lines):
-        if STRANGERS[name]:
-            assert is_closed(line), name
+    clients = []
+    for sent in GARBAGE.values():
+        client = connect(port)
+        client.sendall(sent)
+        clients.append(client)
+    flood = [connect(port) for _ in range(100)]  # more than it accepts
+    for name, client in zip(GARBAGE, clients):
+        if GARBAGE[name]:
+            assert is_closed(client), name
     (tmp_path / "enough").touch()
-    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
-    for line in [*lines, *flood]:
-        line.close()
+    assert set(control_plane.exit_codes(job).values()) == {0}, [node.output for node in job.values()]
+    for client in [*clients, *flood]:
+        client.close()
 
 
 def job_port(job: dict[str, control_plane.Node]) -> int:
@@ -87,9 +89,9 @@ def connect(port: int) -> socket.socket:
             time.sleep(0.01)
 
 
-def is_closed(line: socket.socket) -> bool:
+def is_closed(client: socket.socket) -> bool:
     try:
-        while line.recv(1 << 16):
+        while client.recv(1 << 16):
             pass
     except ConnectionResetError:
         return True
@@ -104,14 +106,14 @@ def is_closed(line: socket.socket) -> bool:
         ({"token": "guessed"}, 2, "is of another job"),
         ({"token": "another's", "is_restart": True}, 75, "is of another job"),
         ({"num_workers": 4, "is_restart": True}, 75, "is told of [4, 1]"),
-        ({"generation": 3}, 75, "life 3"),
+        ({"attempt": 3}, 75, "attempt 3"),
         ({"num_workers": 3}, 2, "is told of [3, 1] workers and servers, the scheduler of [2, 1]"),
         ({"name": "worker-1"}, 75, "comes as a second worker-1"),
         ({"name": "worker-2"}, 2, "is one too many"),
         ({"name": "server-1"}, 2, "is one too many"),
     ],
 )
-def test_who_does_not_belong_is_refused_and_the_job_not_touched(
+def test_a_process_that_does_not_belong_is_refused_and_the_job_goes_on(
     tmp_path: Path, changes: dict[str, Any], code: int, reason: str
 ) -> None:
     def work(me: Agent) -> None:
@@ -120,136 +122,145 @@ def test_who_does_not_belong_is_refused_and_the_job_not_touched(
             time.sleep(0.01)
         me.finish()
 
-    job = control_plane.start(tmp_path, {"worker-0": work, "worker-1": work})
-    control_plane.when(tmp_path / "worker-0")
+    job = control_plane.start_job(tmp_path, {"worker-0": work, "worker-1": work})
+    control_plane.wait_for_file(tmp_path / "worker-0")
     name = changes.pop("name", "worker-1")
-    extra = control_plane.Node(tmp_path, control_plane.place(name, job_port(job), **changes))
-    assert extra.code() == code
-    assert reason in extra.said and extra.said.count("\n") == 1
+    extra = control_plane.Node(tmp_path, control_plane.node_spec(name, job_port(job), **changes))
+    assert extra.exit_code() == code
+    assert reason in extra.output and extra.output.count("\n") == 1
     (tmp_path / "enough").touch()
-    assert set(control_plane.codes(job).values()) == {0}
-    assert reason in job["scheduler"].said
+    assert set(control_plane.exit_codes(job).values()) == {0}
+    assert reason in job["scheduler"].output
 
 
-def test_who_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_processes_are_named(tmp_path: Path) -> None:
     port = control_plane.free_port()
-    job = some(tmp_path, port, "scheduler", "server-0", "worker-0", times=SHORT)
+    job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", "worker-0", timeouts=SHORT)
     later = {
         "scheduler": control_plane.Node(
             tmp_path,
-            control_plane.place("scheduler", control_plane.free_port(), is_restart=True),
-            times=SHORT,
+            control_plane.node_spec("scheduler", control_plane.free_port(), is_restart=True),
+            timeouts=SHORT,
         )
     }
-    assert set(control_plane.codes(job, 5).values()) == {2}
+    assert set(control_plane.exit_codes(job, 5).values()) == {2}
     for node in job.values():
-        assert "worker-1 did not come to 127.0.0.1:" in node.said and "worker-0 (" in node.said
-    assert control_plane.codes(later) == {"scheduler": 75}  # it did once come up: another life may help
-    assert "server-0 and worker-0 and worker-1 did not come to" in later["scheduler"].said
+        assert "worker-1 did not come to 127.0.0.1:" in node.output and "worker-0 (" in node.output
+    assert control_plane.exit_codes(later) == {
+        "scheduler": 75
+    }  # it has started before: another attempt may help
+    assert "server-0 and worker-0 and worker-1 did not come to" in later["scheduler"].output
 
 
-def test_no_scheduler_and_no_control_line(tmp_path: Path) -> None:
+def test_a_worker_without_a_scheduler_ends_in_time(tmp_path: Path) -> None:
     nobody = control_plane.Node(
-        tmp_path, control_plane.place("worker-0", control_plane.free_port()), times=SHORT
+        tmp_path, control_plane.node_spec("worker-0", control_plane.free_port()), timeouts=SHORT
     )
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(1)
         lost = control_plane.Node(
-            tmp_path, control_plane.place("worker-1", listener.getsockname()[1]), times=SHORT
+            tmp_path, control_plane.node_spec("worker-1", listener.getsockname()[1]), timeouts=SHORT
         )
         connection, _ = listener.accept()
         connection.sendall(b"220 mail.example.org ESMTP\r\n")
         later = control_plane.Node(
-            tmp_path, control_plane.place("worker-0", listener.getsockname()[1], is_restart=True), times=SHORT
+            tmp_path,
+            control_plane.node_spec("worker-0", listener.getsockname()[1], is_restart=True),
+            timeouts=SHORT,
         )
         other_connection, _ = listener.accept()
         other_connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         mute = control_plane.Node(
             tmp_path,
-            control_plane.place("server-0", listener.getsockname()[1]),
-            times=Timeouts(1.2, silence=0.8, stall=5),
+            control_plane.node_spec("server-0", listener.getsockname()[1]),
+            timeouts=Timeouts(1.2, silence=0.8, stall=5),
         )
-        assert later.code(4) == 75 and "is no scheduler of mxtrain" in later.said
-        assert lost.code(4) == 2 and "is no scheduler of mxtrain" in lost.said
-        assert mute.code(5) == 75 and "heard nothing from the scheduler" in mute.said
+        assert later.exit_code(4) == 75 and "is no scheduler of mxtrain" in later.output
+        assert lost.exit_code(4) == 2 and "is no scheduler of mxtrain" in lost.output
+        assert mute.exit_code(5) == 75 and "heard nothing from the scheduler" in mute.output
         connection.close()
         other_connection.close()
-    assert nobody.code(5) == 2 and "worker-0: no scheduler at 127.0.0.1:" in nobody.said
+    assert nobody.exit_code(5) == 2 and "worker-0: no scheduler at 127.0.0.1:" in nobody.output
 
 
 @pytest.mark.parametrize("has_scheduler", [False, True])
-def test_a_signal_ends_the_waiting_for_the_others(tmp_path: Path, has_scheduler: bool) -> None:
+def test_a_signal_ends_the_wait_for_the_others(tmp_path: Path, has_scheduler: bool) -> None:
     port = control_plane.free_port()
-    scheduler = some(tmp_path, port, *["scheduler"] * has_scheduler)
-    waiting = control_plane.Node(tmp_path, control_plane.place("worker-0", port), heeds_signals=True)
+    scheduler = control_plane.start_nodes(tmp_path, port, *["scheduler"] * has_scheduler)
+    waiting = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port), handles_signals=True)
     time.sleep(1)
     waiting.send(signal.SIGTERM)
-    assert waiting.code(2) == 143 and "stopped by SIGTERM" in waiting.end, waiting.said
+    assert waiting.exit_code(2) == 143 and "stopped by SIGTERM" in waiting.last_words, waiting.output
     if has_scheduler:
-        assert scheduler["scheduler"].code(2) == 143, "one that is told to stop stops all, as it does later"
+        assert scheduler["scheduler"].exit_code(2) == 143, "a stop request to one stops all, as it does later"
 
 
-def test_a_reason_is_one_line_of_bounded_length_whoever_wrote_it(tmp_path: Path) -> None:
+def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
     def fail(me: Agent) -> None:
         raise DataError("\x1b[31mred\n" + "long" * 300_000)
 
-    job = control_plane.start(tmp_path, {"worker-1": fail, "worker-0": control_plane.wait})
-    assert set(control_plane.codes(job, 4).values()) == {3}
+    job = control_plane.start_job(tmp_path, {"worker-1": fail, "worker-0": control_plane.wait})
+    assert set(control_plane.exit_codes(job, 4).values()) == {3}
     for node in job.values():
-        assert node.end.startswith("mxtrain.fit: worker-1: [31mred long") and node.end.count("\n") == 1
-        assert len(node.end) < 5000
+        assert (
+            node.last_words.startswith("mxtrain.fit: worker-1: [31mred long")
+            and node.last_words.count("\n") == 1
+        )
+        assert len(node.last_words) < 5000
 
 
-def test_two_jobs_on_one_port(tmp_path: Path) -> None:
+def test_a_second_job_on_the_same_port_is_refused(tmp_path: Path) -> None:
     port = control_plane.free_port()
-    first = some(tmp_path, port, "scheduler", "server-0", "worker-0")
+    first = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", "worker-0")
     control_plane.Node(
-        tmp_path, control_plane.place("worker-0", port, token="waits until the first listens")
-    ).code()
+        tmp_path, control_plane.node_spec("worker-0", port, token="waits until the first listens")
+    ).exit_code()
     second = {
-        name: control_plane.Node(tmp_path, control_plane.place(name, port, token="other"))
+        name: control_plane.Node(tmp_path, control_plane.node_spec(name, port, token="other"))
         for name in ("scheduler", "worker-1")
     }
-    assert set(control_plane.codes(second).values()) == {2}
-    assert "another program has this port" in second["scheduler"].said
-    assert "is of another job" in second["worker-1"].said
-    first.update(some(tmp_path, port, "worker-1"))
-    assert set(control_plane.codes(first).values()) == {0}
+    assert set(control_plane.exit_codes(second).values()) == {2}
+    assert "another program has this port" in second["scheduler"].output
+    assert "is of another job" in second["worker-1"].output
+    first.update(control_plane.start_nodes(tmp_path, port, "worker-1"))
+    assert set(control_plane.exit_codes(first).values()) == {0}
 
 
-def test_the_roll_call_may_begin_before_there_is_a_scheduler(tmp_path: Path) -> None:
+def test_workers_may_come_before_the_scheduler(tmp_path: Path) -> None:
     port = control_plane.free_port()
-    job = some(tmp_path, port, "worker-1")  # before there is a scheduler
+    job = control_plane.start_nodes(tmp_path, port, "worker-1")  # before there is a scheduler
     time.sleep(0.3)
-    job.update(some(tmp_path, port, "scheduler", "worker-0", "server-0"))
-    assert set(control_plane.codes(job).values()) == {0}
+    job.update(control_plane.start_nodes(tmp_path, port, "scheduler", "worker-0", "server-0"))
+    assert set(control_plane.exit_codes(job).values()) == {0}
 
 
-def test_one_killed_in_the_roll_call_may_come_again(tmp_path: Path) -> None:
+def test_a_process_killed_in_the_rendezvous_may_come_again(tmp_path: Path) -> None:
     port = control_plane.free_port()
-    job = some(tmp_path, port, "scheduler", "server-0")
-    doomed = control_plane.Node(tmp_path, control_plane.place("worker-0", port))
-    said(job["scheduler"], "here: worker-0")
+    job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0")
+    doomed = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port))
+    control_plane.wait_for_output(job["scheduler"], "here: worker-0")
     doomed.send(signal.SIGKILL)
-    said(job["scheduler"], "died in the roll call")
-    job.update(some(tmp_path, port, "worker-0", "worker-1"))
-    assert set(control_plane.codes(job).values()) == {0}
+    control_plane.wait_for_output(job["scheduler"], "died in the rendezvous")
+    job.update(control_plane.start_nodes(tmp_path, port, "worker-0", "worker-1"))
+    assert set(control_plane.exit_codes(job).values()) == {0}
 
 
-def test_one_lost_in_the_roll_call_is_worth_another_life(tmp_path: Path) -> None:
-    job = some(tmp_path, control_plane.free_port(), "scheduler", "server-0", "worker-0", times=SHORT)
-    said(job["scheduler"], "here: worker-0")
+def test_a_process_lost_in_the_rendezvous_is_worth_another_attempt(tmp_path: Path) -> None:
+    job = control_plane.start_nodes(
+        tmp_path, control_plane.free_port(), "scheduler", "server-0", "worker-0", timeouts=SHORT
+    )
+    control_plane.wait_for_output(job["scheduler"], "here: worker-0")
     job["worker-0"].send(signal.SIGKILL)
-    found = control_plane.codes(job, 4)
+    found = control_plane.exit_codes(job, 4)
     assert found.pop("worker-0") == -signal.SIGKILL
     assert set(found.values()) == {75}
-    assert "worker-0 and worker-1 did not come" in job["server-0"].said
-    assert job["server-0"].said.endswith(") died\n")
+    assert "worker-0 and worker-1 did not come" in job["server-0"].output
+    assert job["server-0"].output.endswith(") died\n")
 
 
 @pytest.mark.parametrize(
-    ("cards", "code", "reasons"),
+    ("infos", "code", "reasons"),
     [
         (
             ({"config": {"lr": 0.1}}, {"config": {"lr": 0.2}}),
@@ -260,25 +271,25 @@ def test_one_lost_in_the_roll_call_is_worth_another_life(tmp_path: Path) -> None
         (({}, {"failed": [3, "b.rec: is\nno record file"]}), 3, ["worker-1: b.rec: is no record file"]),
     ],
 )
-def test_all_learn_why_they_cannot_begin(
-    tmp_path: Path, cards: tuple[dict[str, Any], ...], code: int, reasons: list[str]
+def test_every_process_has_the_reason_why_the_job_cannot_start(
+    tmp_path: Path, infos: tuple[dict[str, Any], ...], code: int, reasons: list[str]
 ) -> None:
     port = control_plane.free_port()
-    job = some(tmp_path, port, "scheduler", "server-0")
-    for number, card in enumerate(cards):
-        job[f"worker-{number}"] = control_plane.Node(
-            tmp_path, control_plane.place(f"worker-{number}", port), card=card
+    job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0")
+    for index, info in enumerate(infos):
+        job[f"worker-{index}"] = control_plane.Node(
+            tmp_path, control_plane.node_spec(f"worker-{index}", port), info=info
         )
-    assert set(control_plane.codes(job).values()) == {code}
+    assert set(control_plane.exit_codes(job).values()) == {code}
     for node in job.values():
-        assert all(reason in node.said.splitlines()[-1] for reason in reasons), node.said
+        assert all(reason in node.output.splitlines()[-1] for reason in reasons), node.output
 
 
 class Cable:
-    """A way to `port` that can be cut and healed: while cut, bytes wait and nobody is told."""
+    """A relay to `port` that can be cut and mended: while it is cut, bytes wait unnoticed."""
 
     def __init__(self, port: int):
-        self.whole = True
+        self.is_whole = True
         self._target = port
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
@@ -289,7 +300,7 @@ class Cable:
         far = connect(self._target)
         other = {near: far, far: near}
         while True:
-            ready = select.select(list(other), [], [], 0.02)[0] if self.whole else time.sleep(0.02) or []
+            ready = select.select(list(other), [], [], 0.02)[0] if self.is_whole else time.sleep(0.02) or []
             for end in ready:
                 try:
                     block = end.recv(1 << 16)
@@ -313,27 +324,31 @@ def wired(tmp_path: Path) -> Iterator[tuple[dict[str, control_plane.Node], Cable
             time.sleep(0.02)
         me.finish()
 
-    port, times = control_plane.free_port(), Timeouts(start=10, silence=1.2, stall=10)
+    port, timeouts = control_plane.free_port(), Timeouts(start=10, silence=1.2, stall=10)
     cable = Cable(port)
-    job = some(tmp_path, port, "scheduler", "server-0", times=times)
-    job["worker-0"] = control_plane.Node(tmp_path, control_plane.place("worker-0", port), work, times)
-    job["worker-1"] = control_plane.Node(tmp_path, control_plane.place("worker-1", cable.port), work, times)
-    control_plane.when(tmp_path / "worker-1")
+    job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", timeouts=timeouts)
+    job["worker-0"] = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port), work, timeouts)
+    job["worker-1"] = control_plane.Node(
+        tmp_path, control_plane.node_spec("worker-1", cable.port), work, timeouts
+    )
+    control_plane.wait_for_file(tmp_path / "worker-1")
     yield job, cable
-    control_plane.codes(job, 0)
+    control_plane.exit_codes(job, 0)
 
 
-def test_a_cut_network_ends_both_sides(wired: tuple[dict[str, control_plane.Node], Cable]) -> None:
+def test_a_network_that_stays_cut_ends_both_sides(wired: tuple[dict[str, control_plane.Node], Cable]) -> None:
     job, cable = wired
-    cable.whole = False
-    assert set(control_plane.codes(job, 4).values()) == {75}
-    assert "worker-1 (" in job["worker-0"].said and "frozen or cut off" in job["worker-0"].said
-    assert "heard nothing from the scheduler" in job["worker-1"].said
+    cable.is_whole = False
+    assert set(control_plane.exit_codes(job, 4).values()) == {75}
+    assert "worker-1 (" in job["worker-0"].output and "frozen or cut off" in job["worker-0"].output
+    assert "heard nothing from the scheduler" in job["worker-1"].output
 
 
-def test_a_network_that_heals_in_time_is_nothing(wired: tuple[dict[str, control_plane.Node], Cable]) -> None:
+def test_a_network_that_is_mended_in_time_changes_nothing(
+    wired: tuple[dict[str, control_plane.Node], Cable],
+) -> None:
     job, cable = wired
-    cable.whole = False
+    cable.is_whole = False
     time.sleep(0.4)
-    cable.whole = True
-    assert set(control_plane.codes(job).values()) == {0}, [node.said for node in job.values()]
+    cable.is_whole = True
+    assert set(control_plane.exit_codes(job).values()) == {0}, [node.output for node in job.values()]

@@ -1,4 +1,4 @@
-"""The DMLC_* environment: what it means, and what is wrong with it, before mxnet could hang on it."""
+"""The DMLC_* environment: its meaning, and the refusal of a wrong one before mxnet could hang on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mxtrain.cluster import environment
-from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.config import Layout, Run
 from mxtrain.core.errors import UsageError
 
@@ -23,21 +22,19 @@ WHOLE = {
 RUN = Run(layout=Layout(kvstore="dist_sync", start_timeout=0.1))
 
 
-def of(environ: dict[str, str], **layout: Any) -> environment.NodeSpec:
+def spec(environ: dict[str, str], **layout: Any) -> environment.NodeSpec:
     run = dataclasses.replace(RUN, layout=dataclasses.replace(RUN.layout, **layout))
-    found = environment.of_environment({**WHOLE, **environ}, run)
+    found = environment.node_spec({**WHOLE, **environ}, run)
     assert found is not None
     return found
 
 
 def test_no_cluster_without_its_variables() -> None:
-    assert (
-        environment.of_environment({"PATH": "/bin", "DMLC_LOCAL": "1", "DMLC_INTERFACE": "eth0"}, RUN) is None
-    )
+    assert environment.node_spec({"PATH": "/bin", "DMLC_LOCAL": "1", "DMLC_INTERFACE": "eth0"}, RUN) is None
 
 
 def test_a_whole_set_is_a_place() -> None:
-    found = of({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
+    found = spec({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
     assert found == environment.NodeSpec(
         "worker",
         "127.0.0.1",
@@ -47,16 +44,16 @@ def test_a_whole_set_is_a_place() -> None:
         "127.0.0.1",
         name="worker-1",
         token="secret",
-        generation=3,
+        attempt=3,
         is_restart=True,
         job=found.job,
     )
 
 
 def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_tell() -> None:
-    assert of({"MXTRAIN_JOB": "secret", "MXTRAIN_JOB_ID": "slurm-7"}).job == "slurm-7"
-    named, other = of({"MXTRAIN_JOB": "secret"}).job, of({"MXTRAIN_JOB": "another"}).job
-    assert named == of({"MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "1"}).job != other
+    assert spec({"MXTRAIN_JOB": "secret", "MXTRAIN_JOB_ID": "slurm-7"}).job == "slurm-7"
+    named, other = spec({"MXTRAIN_JOB": "secret"}).job, spec({"MXTRAIN_JOB": "another"}).job
+    assert named == spec({"MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "1"}).job != other
     assert named and "secret" not in named
 
 
@@ -64,8 +61,8 @@ def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_te
     ("variable", "count", "is_restart"),
     [("MXTRAIN_RESTARTS", "", False), ("MXTRAIN_RESTARTS", "0", False), ("MXTRAIN_RESTARTS", "2", True)],
 )
-def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, is_restart: bool) -> None:
-    assert of({variable: count}).is_restart == is_restart
+def test_a_process_that_was_started_again_knows_it(variable: str, count: str, is_restart: bool) -> None:
+    assert spec({variable: count}).is_restart == is_restart
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
@@ -73,7 +70,7 @@ def test_a_job_has_lived_where_it_was_started_again(variable: str, count: str, i
 def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     environ = {**WHOLE, name: value} if value is not None else {k: v for k, v in WHOLE.items() if k != name}
     with pytest.raises(UsageError, match=f"^{name} is not set, though DMLC_"):
-        environment.of_environment({k: v for k, v in environ.items() if v is not None}, RUN)
+        environment.node_spec({k: v for k, v in environ.items() if v is not None}, RUN)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +95,7 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
 )
 def test_a_wrong_variable_is_named_with_the_way_out(name: str, value: str, reason: str) -> None:
     with pytest.raises(UsageError) as refusal:
-        of({name: value})
+        spec({name: value})
     assert str(refusal.value).startswith(f"{name}=") and reason in str(refusal.value)
 
 
@@ -112,12 +109,12 @@ def test_a_wrong_variable_is_named_with_the_way_out(name: str, value: str, reaso
 )
 def test_flags_that_contradict_the_variables(layout: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        of({}, **layout)
-    assert of({}, num_workers=2, num_servers=1, min_workers=2).num_workers == 2
+        spec({}, **layout)
+    assert spec({}, num_workers=2, num_servers=1, min_workers=2).num_workers == 2
 
 
 def test_names_become_addresses_and_loopback_stays_loopback() -> None:
-    found = of({"DMLC_PS_ROOT_URI": "localhost", "DMLC_NODE_HOST": "10.1.2.3", "DMLC_INTERFACE": "eth0"})
+    found = spec({"DMLC_PS_ROOT_URI": "localhost", "DMLC_NODE_HOST": "10.1.2.3", "DMLC_INTERFACE": "eth0"})
     assert (found.root, found.node_host) == ("127.0.0.1", "127.0.0.1")
 
 
@@ -133,38 +130,16 @@ def own_address() -> str:
 
 def test_a_node_is_known_by_the_address_that_reaches_the_root() -> None:
     far = {"DMLC_PS_ROOT_URI": "192.0.2.1"}
-    assert of(far).node_host == own_address()
-    assert of({**far, "DMLC_NODE_HOST": "10.1.2.3"}).node_host == "10.1.2.3"
+    assert spec(far).node_host == own_address()
+    assert spec({**far, "DMLC_NODE_HOST": "10.1.2.3"}).node_host == "10.1.2.3"
     # A name that is loopback here says nothing to other hosts.
-    assert of({**far, "DMLC_NODE_HOST": "localhost"}).node_host == own_address()
-    assert of({**far, "DMLC_INTERFACE": "lo"}).node_host == "127.0.0.1"
+    assert spec({**far, "DMLC_NODE_HOST": "localhost"}).node_host == own_address()
+    assert spec({**far, "DMLC_INTERFACE": "lo"}).node_host == "127.0.0.1"
     with pytest.raises(UsageError, match=r"DMLC_INTERFACE=nowhere0: .*this host has .*lo"):
-        of({**far, "DMLC_INTERFACE": "nowhere0"})
+        spec({**far, "DMLC_INTERFACE": "nowhere0"})
 
 
 def test_without_a_secret_the_token_is_what_the_job_agrees_on() -> None:
-    assert of({}).token == of({"DMLC_ROLE": "server", "DMLC_PS_ROOT_URI": "localhost"}).token
+    assert spec({}).token == spec({"DMLC_ROLE": "server", "DMLC_PS_ROOT_URI": "localhost"}).token
     for other in ({"DMLC_NUM_WORKER": "3"}, {"DMLC_PS_ROOT_PORT": "9092"}, {"MXTRAIN_JOB": "x"}):
-        assert of(other).token != of({}).token
-
-
-def test_what_ps_lite_finds() -> None:
-    go = Assignment(
-        40001, num_workers=1, num_servers=2, rank=0, resume_step=-1, is_writer=True, local_workers=1
-    )
-    expected = {
-        "DMLC_ROLE": "worker",
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": "40001",
-        "DMLC_NUM_WORKER": "1",
-        "DMLC_NUM_SERVER": "2",
-        "DMLC_NODE_HOST": "127.0.0.1",
-        "DMLC_INTERFACE": None,
-        "PORT": None,
-        "DMLC_LOCAL": None,
-        "PS_HEARTBEAT_INTERVAL": None,
-        "PS_HEARTBEAT_TIMEOUT": None,
-    }
-    assert environment.engine_environment(of({}), go) == expected
-    over_sockets = {**expected, "DMLC_LOCAL": "1", "PORT": "40002"}
-    assert environment.engine_environment(of({}), go, 40002) == over_sockets
+        assert spec(other).token != spec({}).token

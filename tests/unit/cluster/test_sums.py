@@ -15,5 +15,5 @@ def test_the_order_of_arrival_moves_no_bit() -> None:
     in_order = ((MINE[0] + MINE[1]) + MINE[2]) + MINE[3]
     sums = Sums(len(MINE))
     for index, arrival in enumerate(itertools.permutations(range(len(MINE)))):
-        *before, total = [sums.add(number, index, MINE[number].tobytes()) for number in arrival]
+        *before, total = [sums.add(rank, index, MINE[rank].tobytes()) for rank in arrival]
         assert before == [None] * 3 and total == in_order.tobytes(), arrival

@@ -1,4 +1,4 @@
-"""Numbers that nobody else has, and nothing deleted but what the dead have left."""
+"""Numbers that no other process has; a sweep deletes only what dead processes have left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def listen_at(path: Path) -> socket.socket:
     return listener
 
 
-def test_numbers_are_this_processs_alone() -> None:
+def test_a_number_belongs_to_one_process() -> None:
     numbers = [unix_sockets.reserve() for _ in range(50)]
     assert len(set(numbers)) == 50 and all(map(unix_sockets._is_held, numbers))
     program = "from mxtrain.cluster import unix_sockets; print(*(unix_sockets.reserve() for _ in range(500)))"
@@ -31,7 +31,9 @@ def test_numbers_are_this_processs_alone() -> None:
     assert not any(map(unix_sockets._is_held, list(theirs)[:5])), "they end with the process"
 
 
-def test_only_what_the_dead_have_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_deletes_only_sockets_of_dead_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
     alive, held, number = listen_at(tmp_path / "23456"), unix_sockets.reserve(), unix_sockets.reserve()
     listen_at(tmp_path / str(held)).close()  # its owner is about to listen again
@@ -45,6 +47,8 @@ def test_only_what_the_dead_have_left_is_swept(tmp_path: Path, monkeypatch: pyte
     alive.close()
 
 
-def test_a_user_may_want_tcp() -> None:
-    assert unix_sockets.place({}) and unix_sockets.place({"DMLC_LOCAL": "1"}) == unix_sockets.place({})
-    assert unix_sockets.place({"DMLC_LOCAL": "0"}) == ""
+def test_dmlc_local_0_asks_for_tcp() -> None:
+    assert unix_sockets.namespace({}) and unix_sockets.namespace(
+        {"DMLC_LOCAL": "1"}
+    ) == unix_sockets.namespace({})
+    assert unix_sockets.namespace({"DMLC_LOCAL": "0"}) == ""

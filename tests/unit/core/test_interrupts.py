@@ -93,12 +93,12 @@ def test_a_worker_that_still_imports_tells_its_job_of_it(
 ) -> None:
     """As later, between two steps: nobody takes it for a death."""
     records, port = write_records(tmp_path / "some.rec", jpegs(4)), control_plane.free_port()
-    scheduler = control_plane.Node(tmp_path, control_plane.place("scheduler", port))
+    scheduler = control_plane.Node(tmp_path, control_plane.node_spec("scheduler", port))
     flags = ["--train", str(records.path), "--out", str(tmp_path / "run"), "--kvstore", "dist_sync"]
     place = as_worker(LOOPBACK, port)
     code, said = interrupted("mxtrain.fit", moment, number, place, *flags, "--batch-size", "2")
     assert code == exit_code and "worker: stopped by " in said[-1], said
-    assert scheduler.code() == exit_code and "worker: stopped by " in scheduler.end
+    assert scheduler.exit_code() == exit_code and "worker: stopped by " in scheduler.last_words
 
 
 def test_a_worker_that_does_not_know_where_its_job_is_leaves_at_once() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a run at the roll call."""
+"""Changes that the rendezvous makes to a run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from typing import Any
 import pytest
 
 from mxtrain import config
-from mxtrain.cluster import rendezvous
 from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.resume_step import FRESH
 from mxtrain.config import Output
 from mxtrain.train import join
 
 
-def kept(*flags: str, **told: Any) -> Output:
-    go = {"resume_step": rendezvous.FRESH, "several_disks": False, **told}
-    place = {"engine_port": 1, "num_workers": 2, "num_servers": 1, "rank": 0, "is_writer": True}
+def output_after(*flags: str, **assigned: Any) -> Output:
+    fields = {"resume_step": FRESH, "several_disks": False, **assigned}
+    place = {"ps_port": 1, "num_workers": 2, "num_servers": 1, "rank": 0, "is_writer": True}
     run = config.parse(["--kvstore", "dist_sync", "--num-workers", "2", "--out", "run", *flags])
-    return join.settled(run, Assignment(local_workers=1, **place, **go)).output
+    return join.apply_assignment(run, Assignment(local_workers=1, **place, **fields)).output
 
 
 @pytest.mark.parametrize("resume", ["auto", "never", "elsewhere/step-00000003"])
-def test_it_goes_on_from_the_step_that_all_have(resume: str) -> None:
-    assert kept("--resume", resume, resume_step=40).resume == "run/checkpoints/step-00000040"
+def test_a_run_resumes_from_the_common_step(resume: str) -> None:
+    assert output_after("--resume", resume, resume_step=40).resume == "run/checkpoints/step-00000040"
 
 
 @pytest.mark.parametrize(
-    ("resume", "settled"),
+    ("resume", "applied"),
     [("auto", "never"), ("never", "never"), ("elsewhere/step-00000003", "elsewhere/step-00000003")],
 )
-def test_where_all_begin_none_goes_on_from_what_only_its_own_disk_has(resume: str, settled: str) -> None:
-    assert kept("--resume", resume).resume == settled
+def test_without_a_common_step_no_worker_resumes_from_its_own_disk(resume: str, applied: str) -> None:
+    assert output_after("--resume", resume).resume == applied
 
 
 @pytest.mark.parametrize(("keep_last", "on_several"), [("1", 2), ("2", 2), ("5", 5)])
-def test_the_newest_that_all_disks_have_is_never_pruned(keep_last: str, on_several: int) -> None:
-    assert kept("--keep-last", keep_last, several_disks=True).keep_last == on_several
-    assert kept("--keep-last", keep_last).keep_last == int(keep_last)
+def test_with_several_disks_the_newest_common_checkpoint_is_never_pruned(
+    keep_last: str, on_several: int
+) -> None:
+    assert output_after("--keep-last", keep_last, several_disks=True).keep_last == on_several
+    assert output_after("--keep-last", keep_last).keep_last == int(keep_last)

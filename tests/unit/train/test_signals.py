@@ -1,4 +1,4 @@
-"""One signal is a wish, a second one an end, also while the main thread is away in C."""
+"""One signal is a stop request, a second one an end, also while the main thread is in C code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER
+from mxtrain.cluster.worker_group import SINGLE_WORKER, SingleWorker
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
 from mxtrain.train import signals
 
@@ -29,15 +29,15 @@ def until_one(stop_requests: list[object]) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_a_signal_is_a_wish(number: int, code: int) -> None:
+def test_a_signal_is_a_stop_request(number: int, code: int) -> None:
     with signals.stop_requests() as stop_requests:
         assert stop_requests == []
         os.kill(os.getpid(), number)
         until_one(stop_requests)  # type: ignore[arg-type]
-        assert [wish.exit_code for wish in stop_requests] == [code]
+        assert [stop.exit_code for stop in stop_requests] == [code]
 
 
-def test_what_was_there_is_put_back() -> None:
+def test_earlier_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number, _ in CODES]
     threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
     for _ in range(3):
@@ -50,7 +50,7 @@ def test_what_was_there_is_put_back() -> None:
     assert len(os.listdir("/proc/self/task")) <= threads and len(os.listdir("/proc/self/fd")) <= files
 
 
-AWAY_IN_C = """
+BLOCKED_IN_C = """
 import ctypes
 from mxtrain.train import signals
 library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
@@ -62,8 +62,8 @@ with signals.stop_requests():
 
 
 @contextlib.contextmanager
-def away_in_c() -> Iterator[subprocess.Popen[str]]:
-    line = [sys.executable, "-c", AWAY_IN_C]
+def blocked_in_c() -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-c", BLOCKED_IN_C]
     with subprocess.Popen(
         line, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -75,8 +75,8 @@ def away_in_c() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_a_second_one_is_heard_in_c(number: int, code: int) -> None:
-    with away_in_c() as process:
+def test_a_second_signal_ends_a_process_blocked_in_c(number: int, code: int) -> None:
+    with blocked_in_c() as process:
         process.send_signal(signal.SIGTERM)
         time.sleep(3 * signals.SAME_REQUEST_SECONDS)
         assert process.poll() is None
@@ -86,19 +86,17 @@ def test_a_second_one_is_heard_in_c(number: int, code: int) -> None:
         assert said == "mxtrain.fit: left at once, on a second signal\n"
 
 
-def test_two_at_once_are_one_wish() -> None:
+def test_two_signals_at_once_are_one_stop_request() -> None:
     """As timeout(1) may send it, to its child and then to the group; two kinds here, as of one kind one may be lost."""
-    with away_in_c() as process:
+    with blocked_in_c() as process:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         time.sleep(3 * signals.SAME_REQUEST_SECONDS)
         assert process.poll() is None
 
 
-class Two:
-    """A worker whose only colleague puts in `theirs`."""
-
-    number, count, writes, local_workers, job = 0, 2, True, 2, ""
+class Two(SingleWorker):
+    """A worker; the only other one adds `theirs` to each sum."""
 
     def __init__(self, *theirs: float):
         self.theirs = theirs
@@ -106,14 +104,14 @@ class Two:
     def sum(self, values: Any) -> Any:
         return np.add(values, self.theirs)
 
-    def tell(self, phase: str, step: int) -> None: ...
 
-
-def test_workers_end_together_whoever_was_asked_to() -> None:
-    terminate, interrupt, _ = signals.MEANING.values()
-    assert signals.agreed(SINGLE_WORKER, [], False) == (None, False)
-    assert signals.agreed(SINGLE_WORKER, [interrupt], True) == (interrupt, True)
-    assert signals.agreed(Two(0, 0, 0, 0), [], False) == (None, False)
-    assert signals.agreed(Two(0, 0, 0, 1), [], False) == (None, True)
-    assert signals.agreed(Two(0, 1, 0, 0), [], False) == (interrupt, False)
-    assert signals.agreed(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), "one for all"
+def test_workers_stop_together_whichever_received_the_request() -> None:
+    terminate, interrupt, _ = signals.STOPS.values()
+    assert signals.agree_on_stop(SINGLE_WORKER, [], False) == (None, False)
+    assert signals.agree_on_stop(SINGLE_WORKER, [interrupt], True) == (interrupt, True)
+    assert signals.agree_on_stop(Two(0, 0, 0, 0), [], False) == (None, False)
+    assert signals.agree_on_stop(Two(0, 0, 0, 1), [], False) == (None, True)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0), [], False) == (interrupt, False)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), (
+        "one for all"
+    )

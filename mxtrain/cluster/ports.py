@@ -1,0 +1,85 @@
+"""TCP sockets at the scheduler's address: connecting to its port, opening it, and holding one for ps-lite.
+
+Owns the refusals that name the address and say what to do. Does not own what is sent over the sockets.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from typing import Sequence
+
+from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.core.errors import RestartMe, Stop, UsageError
+
+CONNECT_SECONDS = 5.0
+RETRY_SECONDS = 0.05
+STOPPING_SECONDS = 1.0  # to reach a slow scheduler after a stop request, so that the others hear of it
+BACKLOG = 512
+
+
+def connect(node: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Channel:
+    """Return a control channel to the scheduler, which may start up to `seconds` later than this process.
+
+    After a stop request it waits STOPPING_SECONDS at most, and raises that request if nobody answers.
+    """
+    deadline, is_stopping = time.monotonic() + seconds, False
+    while True:
+        if stop_requests and not is_stopping:
+            deadline, is_stopping = min(deadline, time.monotonic() + STOPPING_SECONDS), True
+        remaining = deadline - time.monotonic()
+        try:
+            connection = socket.create_connection(
+                (node.root, node.port), timeout=max(0.1, min(CONNECT_SECONDS, remaining))
+            )
+            # Repeated attempts at a port of the ephemeral range can connect a socket to itself.
+            if connection.getsockname() != connection.getpeername():
+                return Channel(connection, MAX_RAW_BYTES)
+            connection.close()
+            problem = "nobody listens"
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if remaining <= 0:
+            if is_stopping:
+                raise stop_requests[0]
+            stop = RestartMe if node.is_restart else UsageError
+            raise stop(
+                f"{node.name}: no scheduler at {node.root}:{node.port} in {seconds:g} s ({problem}); start "
+                f"it, and give its own address and port as {node.root_names}"
+            )
+        time.sleep(RETRY_SECONDS)
+
+
+def listen(node: NodeSpec) -> socket.socket:
+    """Return the scheduler's listening socket, which never blocks."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((node.root, node.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        cure = {
+            errno.EADDRINUSE: f"another program has this port; give another as {node.root_names.port}",
+            errno.EADDRNOTAVAIL: f"no address of this host; start the scheduler where {node.root_names.address} is",
+            errno.EACCES: f"ports below 1024 are root's; give a higher one as {node.root_names.port}",
+        }
+        stop = RestartMe if node.is_restart else UsageError
+        raise stop(
+            f"scheduler: {node.root}:{node.port}: {cure.get(error.errno or 0, error.strerror)}"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def hold(address: str) -> socket.socket:
+    """Return a socket bound to a free port, which keeps the port from others until ps-lite listens there.
+
+    Two sockets may be bound to one port if both allow it and only the later one listens; ZeroMQ's do allow it.
+    """
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((address, 0))
+    return holder
