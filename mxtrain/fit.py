@@ -174,7 +174,7 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
         for line in plan_lines(assigned, inputs):
             logger.info("%s", line)
         cached = functools.partial(
-            cache.kept, run.data, out=out, look=signals.progress_callback(group, stop_requests)
+            cache.with_cache, run.data, out=out, on_progress=signals.progress_callback(group, stop_requests)
         )
         train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
         val = val and cached(val)

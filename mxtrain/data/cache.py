@@ -1,9 +1,10 @@
-"""Decoded pictures kept for later epochs, before anything random happens to them: `--cache ram | disk`.
+"""The cache of decoded pictures, before anything random is done to them: `--cache ram | disk`.
 
-All pictures are decoded once, at the start, into one file of pixels, which every worker then reads: a file without
-a name in memory for `ram`, for `disk` a file in the cache folder that later runs find again by the fingerprint of
-the .rec. So a cache is whole or not there. A JPEG is kept at every scale that a crop may be decoded at, so crops are
-to the bit those of the .rec. Pictures and records that are bad are left where they are, and say so when they are read.
+Owns the cache's file format, and filling it. All pictures are decoded once, at the start, into one file of pixels that
+every worker then reads: for `ram` an unnamed file in memory, for `disk` a file in the cache folder, which later runs
+find again by a fingerprint of the .rec. So a cache is whole or not there. A JPEG is stored at every scale that a crop
+may be decoded at, so crops are to the bit those of the .rec. Bad pictures and records are not cached: reading one
+fails as it does without a cache. Does not decode (`images.py`), nor crop (`pixels.py`).
 """
 
 from __future__ import annotations
@@ -38,26 +39,26 @@ from mxtrain.data.records import Record, Records
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 64  # pictures in memory while the cache is made
-SAMPLED = 256  # pictures that tell how large all of them will be
+AT_ONCE = 64  # pictures in memory while the cache is filled
+SAMPLED = 256  # pictures from which the size of the cache is estimated
 WAIT_SECONDS = 0.5
-SPARE = 0.2  # of the memory or disk that is free: left to others
+SPARE = 0.2  # of the free memory or disk, left to other programs
 TRAILER = struct.Struct("<8sQ")
 MAGIC = b"MXTPIXEL"
 
 
-class Places(NamedTuple):
-    """What is known of each picture: where it lies, height and width (0 where there is none), label, and so on."""
+class PixelIndex(NamedTuple):
+    """The table of all pictures, one row each; a file keeps its columns under these names."""
 
     offsets: Array
-    sizes: Array
+    sizes: Array  # height and width; 0 where there is no picture
     orientations: Array
-    smallest: Array  # the largest of the scales it is kept at, which follow each other
+    smallest: Array  # the largest scale factor it is stored at; all the lower ones lie before it
     labels: Array
     checksums: Array  # CRC-32 at each scale
 
-    def place(self, position: int, scale: int) -> tuple[int, int, int]:
-        """Where a picture lies at this scale, and its height and width."""
+    def locate(self, position: int, scale: int) -> tuple[int, int, int]:
+        """Return the offset of a picture at this scale, and its height and width there."""
         offset = int(self.offsets[position])
         height, width = self.sizes[position].tolist()
         for larger in jpeg.SCALES[: jpeg.SCALES.index(scale)]:
@@ -65,71 +66,93 @@ class Places(NamedTuple):
         return (offset, *_shape(height, width, scale))
 
 
-class Decoded(NamedTuple):
+class DecodedRecord(NamedTuple):
+    """A record whose picture is decoded, as stored (not turned upright), at each scale."""
+
     label: Label
     orientation: int
     scales: list[Pixels]
     checksums: list[int]
 
 
-# Called often during the filling, with whether it has got on; ends it by raising.
-Look = Callable[[bool], None]
+# Called often while the cache is filled, with whether there was progress since the last call; stops it by raising.
+OnProgress = Callable[[bool], None]
 
 
-def unseen(has_moved: bool) -> None:
-    """Nobody looks."""
+def ignore_progress(has_moved: bool) -> None:
+    """Do nothing: the default."""
 
 
-def kept(data: config.Data, records: Records, out: Path, look: Look = unseen) -> Records:
-    """The records as --cache wants them."""
+def with_cache(
+    data: config.Data, records: Records, out: Path, on_progress: OnProgress = ignore_progress
+) -> Records:
+    """Return the records, or those of a cache filled from them, as --cache says.
+
+    `out` is the run's folder, which holds the cache where there is no --cache-dir.
+    """
     if data.cache == "none":
         return records
     if data.cache == "ram":
-        return in_memory(records, machine.usable_cores(), look, data.image_size)
+        return in_memory(records, machine.usable_cores(), on_progress, data.image_size)
     folder = Path(data.cache_dir or out / "cache")
-    return on_disk(records, machine.usable_cores(), folder, look, data.image_size)
+    return on_disk(records, machine.usable_cores(), folder, on_progress, data.image_size)
 
 
-def in_memory(records: Records, num_threads: int, look: Look = unseen, image_size: int = 1) -> CachedRecords:
-    """All pictures in RAM, which processes share; no crop of them will be smaller than `image_size`."""
+def in_memory(
+    records: Records, num_threads: int, on_progress: OnProgress = ignore_progress, image_size: int = 1
+) -> CachedRecords:
+    """Return the records with all pictures decoded in RAM, which worker processes share.
+
+    They are decoded by `num_threads`, and at all scales down to the one for crops of `image_size` pixels. UsageError
+    where they do not fit.
+    """
     free = machine.available_memory()
-    _refuse_if_too_large(records, free, "--cache ram", "--cache disk", look, image_size)
+    _refuse_if_too_large(records, free, "--cache ram", "--cache disk", on_progress, image_size)
     descriptor = os.memfd_create("mxtrain-cache")
     with open(descriptor, "wb", closefd=False) as file:
-        places = _decode_all(records, file, num_threads, look, image_size)
-    return CachedRecords(records, descriptor, places, is_checked=False)
+        index = _decode_all(records, file, num_threads, on_progress, image_size)
+    return CachedRecords(records, descriptor, index, is_checked=False)
 
 
 def on_disk(
-    records: Records, num_threads: int, folder: Path, look: Look = unseen, image_size: int = 1
+    records: Records,
+    num_threads: int,
+    folder: Path,
+    on_progress: OnProgress = ignore_progress,
+    image_size: int = 1,
 ) -> CachedRecords:
-    """All pictures in a file in `folder`; that of an earlier run where there is one."""
-    fingerprint = _fingerprint(records)
-    path = path_of(folder, fingerprint, image_size)
+    """Return the records with all pictures decoded in a file in `folder`, an earlier run's where there is one.
+
+    The arguments are those of `in_memory`.
+    """
+    fingerprint = fingerprint_of(records)
+    path = pixels_path(folder, fingerprint, image_size)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _remove_outdated(folder / f"{fingerprint}.pixels")
             free = shutil.disk_usage(folder).free
-            _refuse_if_too_large(records, free, f"--cache-dir {folder}", "another folder", look, image_size)
-            _write(records, num_threads, path, look, image_size)
+            _refuse_if_too_large(
+                records, free, f"--cache-dir {folder}", "another folder", on_progress, image_size
+            )
+            _write(records, num_threads, path, on_progress, image_size)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"--cache-dir {folder}: {error.strerror}; give another folder") from None
-    return CachedRecords(records, descriptor, _read_places(path, len(records)), is_checked=True)
+    return CachedRecords(records, descriptor, _read_index(path, len(records)), is_checked=True)
 
 
 class CachedRecords:
-    """As the records, but the payload of each is its pixels (height, width, 3)."""
+    """`Records` whose payloads are decoded pictures."""
 
-    def __init__(self, records: Records, descriptor: int, places: Places, is_checked: bool):
+    def __init__(self, records: Records, descriptor: int, index: PixelIndex, is_checked: bool):
         self.path = records.path
         self.keys = records.keys
         self.files: list[Path] = []
         self.class_names = records.class_names
         self.descriptors = (*records.descriptors, descriptor)
         self._records = records
-        self._places = places
+        self._index = index
         self._is_checked = is_checked
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
@@ -138,23 +161,23 @@ class CachedRecords:
         return len(self.keys)
 
     def read(self, position: int, verify: bool = True) -> Record:
-        """Its pixels are read when it is known at which scale they are wanted."""
-        places = self._places
-        height, width = places.sizes[position].tolist()
+        """Return a record without reading its pixels: the scale at which they are wanted is not known yet."""
+        index = self._index
+        height, width = index.sizes[position].tolist()
         if not height:
             return self._records.read(position, verify)
-        orientation, smallest = int(places.orientations[position]), int(places.smallest[position])
+        orientation, smallest = int(index.orientations[position]), int(index.smallest[position])
         pixels = functools.partial(self._pixels, position, verify)
-        label = places.labels[position]
-        kept = images.Kept(height, width, orientation, smallest, pixels)
-        return Record(int(self.keys[position]), label if label.ndim else float(label), kept)
+        label = index.labels[position]
+        picture = images.CachedPicture(height, width, orientation, smallest, pixels)
+        return Record(int(self.keys[position]), label if label.ndim else float(label), picture)
 
     def _pixels(self, position: int, verify: bool, scale: int) -> Pixels:
-        offset, height, width = self._places.place(position, scale)
+        offset, height, width = self._index.locate(position, scale)
         pixels = np.empty((height, width, 3), np.uint8)
         is_right = os.preadv(self._descriptor, [pixels.data], offset) == pixels.nbytes
         if is_right and verify and self._is_checked:
-            checksum = self._places.checksums[position, jpeg.SCALES.index(scale)]
+            checksum = self._index.checksums[position, jpeg.SCALES.index(scale)]
             is_right = zlib.crc32(pixels.data) == checksum
         if not is_right:
             raise DataError(
@@ -166,9 +189,9 @@ class CachedRecords:
         return self._records.where(position)
 
     def will_need(self, positions: Ints) -> None:
-        """Let the disk begin with those at full scale, which most are read at, and which the others follow."""
-        lengths = 3 * self._places.sizes[positions].prod(axis=1)
-        for offset, length in zip(self._places.offsets[positions].tolist(), lengths.tolist()):
+        """Start reading the full scale ahead: most pictures are read at it, and the other scales lie behind it."""
+        lengths = 3 * self._index.sizes[positions].prod(axis=1)
+        for offset, length in zip(self._index.offsets[positions].tolist(), lengths.tolist()):
             if length:  # 0 would mean the whole file
                 os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
@@ -176,25 +199,27 @@ class CachedRecords:
         return self._records.labels()
 
 
-def path_of(folder: Path, fingerprint: str, image_size: int) -> Path:
+def pixels_path(folder: Path, fingerprint: str, image_size: int) -> Path:
     return folder / f"{fingerprint}-{image_size}.pixels"
 
 
 def _remove_outdated(path: Path) -> None:
-    """The cache of an earlier mxtrain, which kept full scale only and turned nothing upright."""
+    """Remove the cache of an earlier mxtrain, which held full scale only and nothing turned upright."""
     if path.exists():
         path.unlink(missing_ok=True)
         logger.info("%s was of an earlier mxtrain, and is made anew", path)
 
 
 def _shape(height: int, width: int, scale: int) -> tuple[int, int]:
-    """Of a picture of this size, at 1/`scale`."""
+    """Return height and width of a picture of this size at 1/`scale`."""
     return -(-height // scale), -(-width // scale)
 
 
-def _decode_all(records: Records, file: IO[bytes], num_threads: int, look: Look, image_size: int) -> Places:
+def _decode_all(
+    records: Records, file: IO[bytes], num_threads: int, on_progress: OnProgress, image_size: int
+) -> PixelIndex:
     count = len(records)
-    places = Places(
+    index = PixelIndex(
         np.zeros(count, np.int64),
         np.zeros((count, 2), np.int64),
         np.ones(count, np.uint8),
@@ -209,38 +234,38 @@ def _decode_all(records: Records, file: IO[bytes], num_threads: int, look: Look,
             positions = range(start, min(start + AT_ONCE, count))
             for position, decoded in zip(positions, threads.map(decode, positions)):
                 if decoded is not None:
-                    places.offsets[position] = file.tell()
-                    places.sizes[position] = decoded.scales[0].shape[:2]
-                    places.orientations[position] = decoded.orientation
-                    places.smallest[position] = jpeg.SCALES[len(decoded.scales) - 1]
-                    places.labels[position] = decoded.label
-                    places.checksums[position, : len(decoded.scales)] = decoded.checksums
+                    index.offsets[position] = file.tell()
+                    index.sizes[position] = decoded.scales[0].shape[:2]
+                    index.orientations[position] = decoded.orientation
+                    index.smallest[position] = jpeg.SCALES[len(decoded.scales) - 1]
+                    index.labels[position] = decoded.label
+                    index.checksums[position, : len(decoded.scales)] = decoded.checksums
                     for pixels in decoded.scales:
                         file.write(pixels.data)
-            look(True)
-    return places
+            on_progress(True)
+    return index
 
 
-def _decode(records: Records, position: int, image_size: int) -> Decoded | None:
-    """None where the record or its picture is bad: whoever reads it will hear why."""
+def _decode(records: Records, position: int, image_size: int) -> DecodedRecord | None:
+    """Return None where the record or its picture is bad: reading it will raise the reason."""
     try:
         record = records.read(position)
         orientation, scales = images.decode_all_scales(record.payload, image_size)
     except (DataError, BadPicture):
         return None
     scales = [np.ascontiguousarray(pixels) for pixels in scales]
-    return Decoded(record.label, orientation, scales, [zlib.crc32(pixels.data) for pixels in scales])
+    return DecodedRecord(record.label, orientation, scales, [zlib.crc32(pixels.data) for pixels in scales])
 
 
 def _refuse_if_too_large(
-    records: Records, free: int, flag: str, instead: str, look: Look, image_size: int
+    records: Records, free: int, flag: str, instead: str, on_progress: OnProgress, image_size: int
 ) -> None:
     sizes = []
     for position in np.unique(np.linspace(0, len(records) - 1, SAMPLED).astype(np.int64)).tolist():
         decoded = _decode(records, position, image_size)
         if decoded is not None:
             sizes.append(sum(pixels.nbytes for pixels in decoded.scales))
-        look(True)
+        on_progress(True)
     needed = sum(sizes) / max(1, len(sizes)) * len(records)
     if needed > free * (1 - SPARE):
         raise UsageError(
@@ -249,8 +274,8 @@ def _refuse_if_too_large(
         )
 
 
-def _fingerprint(records: Records) -> str:
-    """Another for every change of a file, as far as its size, time and index show."""
+def fingerprint_of(records: Records) -> str:
+    """Return a text that changes with every change of the .rec files that their size, time or index shows."""
     digest = hashlib.sha256(np.ascontiguousarray(records.keys).tobytes())
     for path in records.files:
         status = path.stat()
@@ -258,11 +283,11 @@ def _fingerprint(records: Records) -> str:
     return digest.hexdigest()[:24]
 
 
-def _write(records: Records, num_threads: int, path: Path, look: Look, image_size: int) -> None:
-    """The pixels, then the places, then where these start; renamed when all of it is there.
+def _write(records: Records, num_threads: int, path: Path, on_progress: OnProgress, image_size: int) -> None:
+    """Write the pixels, the index, and the offset of the index to a temporary file, and rename that when it is whole.
 
-    Of several processes that want it one writes, and the others wait for it. One that is killed lets go of the file
-    aside, which the next one takes over.
+    Of several processes that want the cache one writes it, and the others wait. Where the writer is killed, its lock
+    goes with it, and the next process takes the temporary file over.
     """
     num_there = -1
     while not path.exists():
@@ -272,14 +297,14 @@ def _write(records: Records, num_threads: int, path: Path, look: Look, image_siz
             logger.info("waiting for another process that fills %s", path)
             time.sleep(WAIT_SECONDS)
             num_before, num_there = num_there, _size_of(record_writer.aside(path))
-            look(num_there != num_before)
+            on_progress(num_there != num_before)
             continue
         with io.BufferedWriter(aside) as file:
             try:
                 if os.fstat(file.fileno()).st_size:
                     file.truncate(0)
-                places = _decode_all(records, file, num_threads, look, image_size)
-                _append_places(places, file)
+                index = _decode_all(records, file, num_threads, on_progress, image_size)
+                _append_index(index, file)
                 file.flush()
                 os.fsync(file.fileno())
                 record_writer.aside(path).replace(path)
@@ -288,10 +313,10 @@ def _write(records: Records, num_threads: int, path: Path, look: Look, image_siz
                 raise
 
 
-def _append_places(places: Places, file: IO[bytes]) -> None:
-    """An archive that counts from its own beginning: one that counts from the file's is refused once it is cut out."""
+def _append_index(index: PixelIndex, file: IO[bytes]) -> None:
+    """Append the index as an archive whose offsets count from its own start, or Python would refuse to read it."""
     start, archive = file.tell(), io.BytesIO()
-    np.savez(archive, **places._asdict())
+    np.savez(archive, **index._asdict())
     file.write(archive.getbuffer())
     file.write(TRAILER.pack(MAGIC, start))
 
@@ -303,7 +328,7 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _read_places(path: Path, count: int) -> Places:
+def _read_index(path: Path, count: int) -> PixelIndex:
     try:
         with path.open("rb") as file:
             file.seek(-TRAILER.size, os.SEEK_END)
@@ -312,9 +337,9 @@ def _read_places(path: Path, count: int) -> Places:
             file.seek(start)
             content = file.read(end - start)
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            places = Places(**{name: arrays[name] for name in Places._fields})
+            index = PixelIndex(**{name: arrays[name] for name in PixelIndex._fields})
     except (OSError, ValueError, KeyError, struct.error, zipfile.BadZipFile):
-        places = None
-    if places is None or magic != MAGIC or len(places.offsets) != count:
+        index = None
+    if index is None or magic != MAGIC or len(index.offsets) != count:
         raise DataError(f"{path}: is not a whole cache; remove it and run again")
-    return places
+    return index

@@ -1,7 +1,7 @@
-"""The random changes of --augment: uint8 RGB pixels of the net's size in, new ones of the same size out.
+"""The random changes of --augment: functions from uint8 RGB pixels of the net's size to new ones of the same size.
 
-Each draws from the generator handed in and from nothing else, and leaves the pixels that it was given alone. What
-is done to colours and shapes is `colours.py`'s and `warps.py`'s; names, numbers and defaults are in `augment.py`.
+Each draws from the given generator alone, and does not write to its argument. Does not own the operations on colours
+and shapes (`colours.py`, `warps.py`), nor names, numbers and defaults (`augment.py`).
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ IMAGENET_SPREAD = np.array([55.46, 4.794, 1.148])
 
 
 def flip(image: Pixels, rng: Rng, p: float) -> Pixels:
-    """Left and right exchanged, with probability `p`."""
+    """Mirror left and right, with probability `p`."""
     return cv2.flip(image, 1) if rng.random() < p else image
 
 
 def vertical_flip(image: Pixels, rng: Rng, p: float) -> Pixels:
-    """Top and bottom exchanged, with probability `p`."""
+    """Mirror top and bottom, with probability `p`."""
     return cv2.flip(image, 0) if rng.random() < p else image
 
 
 def grayscale(image: Pixels, rng: Rng, p: float) -> Pixels:
-    """Without colours, with probability `p`."""
+    """Remove the colours, with probability `p`."""
     return colours.gray(image) if rng.random() < p else image
 
 
 def rotate(image: Pixels, rng: Rng, degrees: float) -> Pixels:
-    """Turned about the centre by at most so much, either way."""
+    """Rotate about the centre by up to `degrees`, either way."""
     return warps.rotate(image, rng.uniform(-degrees, degrees))
 
 
 def colour_jitter(
     image: Pixels, rng: Rng, brightness: float, contrast: float, saturation: float, hue: float
 ) -> Pixels:
-    """Each of the four moved by at most its number, in a random order."""
+    """Change each of the four by a random amount up to its number, in a random order."""
     steps: list[tuple[Callable[[Pixels, float], Pixels], float, float]] = [
         (colours.brightness, 1, brightness),
         (colours.contrast, 1, contrast),
         (colours.saturation, 1, saturation),
         (colours.hue, 0, hue),
     ]
-    for place in rng.permutation(len(steps)).tolist():
-        change, neutral, reach = steps[place]
-        if reach:
-            image = change(image, rng.uniform(neutral - reach, neutral + reach))
+    for which in rng.permutation(len(steps)).tolist():
+        change, neutral, most = steps[which]
+        if most:
+            image = change(image, rng.uniform(neutral - most, neutral + most))
     return image
 
 
 def lighting(image: Pixels, rng: Rng, alpha: float) -> Pixels:
-    """All pixels moved along the directions in which ImageNet's colours vary, by `alpha` of their spread."""
+    """Shift all pixels along the directions in which ImageNet's colours vary, by `alpha` of their spread."""
     return colours.shift(image, IMAGENET_DIRECTIONS @ (IMAGENET_SPREAD * rng.normal(0, alpha, size=3)))
 
 
 def erase(image: Pixels, rng: Rng, p: float, **limits: float) -> Pixels:
-    """A box of random area, shape and place filled with random pixels, with probability `p`."""
+    """Fill a random box with random pixels, with probability `p`; `limits` are those of `random_box`."""
     if rng.random() >= p:
         return image
     top, left, height, width = random_box(image.shape[0], image.shape[1], rng, **limits)
@@ -76,41 +76,41 @@ def erase(image: Pixels, rng: Rng, p: float, **limits: float) -> Pixels:
 
 
 class Operation(NamedTuple):
-    """One of RandAugment's: at magnitude 10 it is `reach` away from `neutral`."""
+    """One operation of RandAugment; at magnitude 10 its argument is `neutral + strength`, at 0 `neutral`."""
 
     change: Callable[[Pixels, float], Pixels]
     neutral: float = 0
-    reach: float = 0
-    either_way: bool = False
+    strength: float = 0
+    is_signed: bool = False  # a random sign before the strength
 
 
-# The fourteen of the paper, with AutoAugment's ranges. Its enhancements went from 0.1 to 1.9, and a higher
+# The paper's fourteen, with AutoAugment's ranges. In the paper enhancements went from 0.1 to 1.9, and a higher
 # magnitude solarized and posterized less; here, as in later code, higher is stronger for each.
 OPERATIONS = {
     "identity": Operation(lambda image, _: image),
     "autocontrast": Operation(lambda image, _: colours.autocontrast(image)),
     "equalize": Operation(lambda image, _: colours.equalize(image)),
-    "rotate": Operation(warps.rotate, 0, 30, either_way=True),
+    "rotate": Operation(warps.rotate, 0, 30, is_signed=True),
     "solarize": Operation(colours.solarize, 256, -256),
-    "colour": Operation(colours.saturation, 1, 0.9, either_way=True),
+    "colour": Operation(colours.saturation, 1, 0.9, is_signed=True),
     "posterize": Operation(colours.posterize, 8, -4),
-    "contrast": Operation(colours.contrast, 1, 0.9, either_way=True),
-    "brightness": Operation(colours.brightness, 1, 0.9, either_way=True),
-    "sharpness": Operation(colours.sharpness, 1, 0.9, either_way=True),
-    "shear_x": Operation(warps.shear_x, 0, 0.3, either_way=True),
-    "shear_y": Operation(warps.shear_y, 0, 0.3, either_way=True),
-    "translate_x": Operation(warps.translate_x, 0, 0.45, either_way=True),
-    "translate_y": Operation(warps.translate_y, 0, 0.45, either_way=True),
+    "contrast": Operation(colours.contrast, 1, 0.9, is_signed=True),
+    "brightness": Operation(colours.brightness, 1, 0.9, is_signed=True),
+    "sharpness": Operation(colours.sharpness, 1, 0.9, is_signed=True),
+    "shear_x": Operation(warps.shear_x, 0, 0.3, is_signed=True),
+    "shear_y": Operation(warps.shear_y, 0, 0.3, is_signed=True),
+    "translate_x": Operation(warps.translate_x, 0, 0.45, is_signed=True),
+    "translate_y": Operation(warps.translate_y, 0, 0.45, is_signed=True),
 }
 
 
 def randaugment(image: Pixels, rng: Rng, n: int, m: int) -> Pixels:
-    """`n` of the operations, drawn with replacement, at magnitude `m` of 10."""
+    """Apply `n` of the operations, drawn with replacement, at magnitude `m` of 10."""
     operations = list(OPERATIONS.values())
-    for place in rng.integers(len(operations), size=n).tolist():
-        change, neutral, reach, either_way = operations[place]
-        backwards = either_way and rng.random() < 0.5
-        image = change(image, neutral + (-reach if backwards else reach) * m / 10)
+    for which in rng.integers(len(operations), size=n).tolist():
+        change, neutral, strength, is_signed = operations[which]
+        is_negative = is_signed and rng.random() < 0.5
+        image = change(image, neutral + (-strength if is_negative else strength) * m / 10)
     return image
 
 

@@ -1,9 +1,9 @@
-"""From a picture's bytes to upright RGB pixels, uint8 (height, width, 3); BadPicture says why not.
+"""Decoding of pictures: from encoded bytes to upright RGB pixels, uint8 (height, width, 3), or BadPicture.
 
-The one way in which pictures are read: for packing, training, `evaluate`, `predict`, `show` and `check`. JPEG is
-`jpeg.py`'s; everything else (PNG, WebP, BMP, TIFF) is OpenCV's. Gray becomes RGB, 16 bits become 8, transparent parts
-show white, what EXIF says is turned or mirrored is put upright (`orientation.py`), and of several pages the first is
-taken.
+Owns the one way in which pictures are read, for packing, training, `evaluate`, `predict`, `show` and `check`. JPEG is
+decoded by `jpeg.py`, everything else (PNG, WebP, BMP, TIFF) by OpenCV. Gray becomes RGB, 16 bits become 8, transparent
+parts show white, pictures that EXIF says are turned or mirrored are put upright (`orientation.py`), and of several
+pages the first is taken.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 
 
-class Kept(NamedTuple):
-    """A picture that was decoded earlier, as `decode_all_scales` does, and how to get its pixels."""
+class CachedPicture(NamedTuple):
+    """A picture that `decode_all_scales` has decoded earlier, its pixels still to be fetched."""
 
-    height: int
+    height: int  # as stored, not turned upright
     width: int
     orientation: int
-    smallest: int  # the largest of the scales there are
+    smallest: int  # the largest scale factor that there are pixels for
     at_scale: Callable[[int], Pixels]
 
 
-Payload = Union[jpeg.Payload, Pixels, Kept]  # pixels are upright
+Payload = Union[jpeg.Payload, Pixels, CachedPicture]  # pixels are upright
 
-Decoded = npt.NDArray[Any]  # any type, any number of channels, BGR
+StoredPixels = npt.NDArray[Any]  # as OpenCV decodes them: any type, any number of channels, BGR
 
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
@@ -41,20 +41,23 @@ cv2.setLogLevel(0)  # we say ourselves what is wrong with a picture
 
 
 def decode(payload: Payload) -> Pixels:
-    """All pixels."""
+    """Return all pixels of a picture, at full scale."""
     if isinstance(payload, np.ndarray):
         return payload
-    if isinstance(payload, Kept):
+    if isinstance(payload, CachedPicture):
         return orientation.upright(payload.at_scale(1), payload.orientation)
     pixels = jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
     return orientation.upright(pixels, orientation.of(payload))
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
-    """The pixels of the box that `choose(height, width)` picks, at full scale or less, but `target` or more."""
+    """Return the pixels of a box that `choose(height, width)` picks from the upright picture.
+
+    A box much larger than `target` pixels a side may come at a lower scale, but never below `target`.
+    """
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
-    turn = payload.orientation if isinstance(payload, Kept) else orientation.of(payload)
+    turn = payload.orientation if isinstance(payload, CachedPicture) else orientation.of(payload)
 
     def choose_stored(height: int, width: int) -> Box:
         box = choose(*orientation.upright_size(height, width, turn))
@@ -64,7 +67,7 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
 
 
 def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int, list[Pixels]]:
-    """The orientation, and all pixels as they are stored, at full scale and at those that crops of `target` come at."""
+    """Return the orientation and all pixels as stored: at full scale, and at those that crops of `target` may need."""
     if isinstance(payload, np.ndarray):
         return orientation.UPRIGHT, [payload]
     turn = orientation.of(payload)
@@ -75,8 +78,10 @@ def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int,
     return turn, [whole, *(jpeg.decode(payload, scale) for scale in jpeg.SCALES[1:] if scale <= smallest)]
 
 
-def _stored_crop(payload: jpeg.Payload | Kept, choose: Callable[[int, int], Box], target: int) -> Pixels:
-    if isinstance(payload, Kept):
+def _stored_crop(
+    payload: jpeg.Payload | CachedPicture, choose: Callable[[int, int], Box], target: int
+) -> Pixels:
+    if isinstance(payload, CachedPicture):
         box = choose(payload.height, payload.width)
         scale = min(jpeg.scale_of(box, target), payload.smallest)
         return jpeg.cut(payload.at_scale(scale), jpeg.scaled(box, scale))
@@ -110,7 +115,7 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
 
 
 def _refuse_oversized_png(payload: jpeg.Payload) -> None:
-    """OpenCV sets aside and clears what a damaged PNG says of its size, up to 2 GiB, before it finds it missing."""
+    """Raise BadPicture for sizes that the bytes cannot hold: OpenCV would allocate and clear up to 2 GiB first."""
     for kind, start, end in orientation.png_chunks(payload):
         if end > len(payload):
             raise BadPicture(
@@ -123,7 +128,7 @@ def _refuse_oversized_png(payload: jpeg.Payload) -> None:
 
 
 def _hidden_gray(payload: jpeg.Payload) -> int | None:
-    """The one level that a gray PNG declares transparent, as it is decoded, which OpenCV passes over."""
+    """Return the gray level that a PNG declares transparent, as decoded, or None; OpenCV ignores it."""
     depth, colour = 0, -1
     for kind, start, end in orientation.png_chunks(payload):
         if kind == b"IHDR" and end - start == 13:
@@ -134,7 +139,7 @@ def _hidden_gray(payload: jpeg.Payload) -> int | None:
     return None
 
 
-def _to_8_bits(image: Decoded) -> Decoded:
+def _to_8_bits(image: StoredPixels) -> StoredPixels:
     if image.dtype == np.uint16:
         return cv2.convertScaleAbs(image, alpha=1 / 257)
     if image.dtype != np.uint8:
@@ -142,7 +147,7 @@ def _to_8_bits(image: Decoded) -> Decoded:
     return image
 
 
-def _to_rgb(image: Decoded, alpha: int) -> Pixels:
+def _to_rgb(image: StoredPixels, alpha: int) -> Pixels:
     if image.ndim == 2:
         return cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
     if image.shape[2] == 3:
@@ -152,7 +157,7 @@ def _to_rgb(image: Decoded, alpha: int) -> Pixels:
     raise BadPicture(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
 
 
-def _on_white(image: Decoded, kind: int) -> Pixels:
+def _on_white(image: StoredPixels, kind: int) -> Pixels:
     if kind == tiff.OTHER:
         return np.ascontiguousarray(image[:, :, :3])
     colour, alpha = image[:, :, :3].astype(np.uint16), image[:, :, 3:].astype(np.uint16)

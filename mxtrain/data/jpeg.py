@@ -1,9 +1,9 @@
-"""JPEG bytes to RGB pixels: all of them, or those of a box at no more scale than is wanted.
+"""Decoding of JPEG to RGB pixels: a whole picture, or a box of it at no higher scale than is needed.
 
-Owns what is peculiar to JPEG; restart markers are `restart.py`'s. Everything is decoded by libjpeg-turbo with the
-accurate DCT and smooth chroma, so pixels are those of OpenCV, PIL and MXNet; the fast variants save 7%. Where it was
-built, `native/` decodes boxes of ordinary pictures in its place, to the same pixels in less time. A stream that libjpeg
-could only guess at (truncated, corrupt) is refused, never filled in.
+Owns all that is peculiar to JPEG but restart markers (`restart.py`). The decoder is libjpeg-turbo with the accurate DCT
+and smooth chroma, so pixels are those of OpenCV, PIL and MXNet; the fast variants would save 7%. Where `native/` is
+built, it decodes boxes of ordinary pictures instead, to the same pixels in less time. A truncated or corrupt stream is
+refused, never filled in.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ START = b"\xff\xd8"
 WITHOUT_LENGTH = (0x01, *range(0xD0, 0xD8))  # markers that no data follow
 # A header of a few bytes can announce 65535 x 65535 pixels, 12 GB. Cameras stay below 2**28.
 MAX_PIXELS = 1 << 28
-SCALES = (1, 2, 4, 8)  # what libjpeg divides sides by in less time than it takes to decode the whole
+SCALES = (1, 2, 4, 8)  # divisors of both sides at which libjpeg decodes faster than the whole
 
 
 class BadPicture(ValueError):
-    """Why some bytes are no picture; whoever knows the record or file turns it into a DataError that names it."""
+    """The reason why some bytes are no picture; a caller that knows the record turns it into a DataError."""
 
 
 class Box(NamedTuple):
-    """A part of a picture, in pixels."""
+    """A rectangle in a picture, in pixels."""
 
     top: int
     left: int
@@ -44,18 +44,18 @@ def is_jpeg(payload: Payload) -> bool:
 
 
 def decode(payload: Payload, scale: int = 1) -> Pixels:
-    """All pixels, at 1/`scale`."""
+    """Return all pixels, at 1/`scale`."""
     height, width, colorspace = _header(payload)
     return _pixels(payload, colorspace, height, width, scale)
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
-    """The pixels of the box that `choose(height, width)` picks.
+    """Return the pixels of the box that `choose(height, width)` picks.
 
-    A box of at least twice `target` a side comes scaled down, by 2, 4 or 8, and is still at least `target`: libjpeg
-    leaves out what would be averaged away. Other scales are slower to decode than the whole. Otherwise only the
-    part around the box is decoded, as far as the coding allows, to the same pixels; damage elsewhere then goes
-    unnoticed.
+    A box of at least twice `target` a side comes scaled down by 2, 4 or 8, and is still at least `target` a side:
+    libjpeg skips what would be averaged away. Other scales are slower to decode than the whole. At full scale only the
+    part around the box is decoded, as far as the coding allows, to the same pixels; damage elsewhere in the picture
+    then goes unnoticed.
     """
     header = restart.parse_header(payload)
     if header is None:
@@ -76,17 +76,17 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
 
 
 def cut(image: Pixels, box: Box) -> Pixels:
-    """The box as a view."""
+    """Return the pixels inside a box, as a view."""
     return image[box.top : box.top + box.height, box.left : box.left + box.width]
 
 
 def scale_of(box: Box, target: int) -> int:
-    """By how much the box may shrink and still be `target` a side."""
+    """Return the largest divisor in SCALES that leaves a box at least `target` pixels a side; 1 if none does."""
     return next((scale for scale in reversed(SCALES) if min(box.height, box.width) >= scale * target), 1)
 
 
 def scaled(box: Box, scale: int) -> Box:
-    """The pixels at 1/`scale` that cover the box."""
+    """Return the box at 1/`scale`, rounded outwards."""
     top, left = box.top // scale, box.left // scale
     bottom, right = -(-(box.top + box.height) // scale), -(-(box.left + box.width) // scale)
     return Box(top, left, bottom - top, right - left)
@@ -123,7 +123,7 @@ def _pixels(payload: restart.Data, colorspace: str, height: int, width: int, sca
 
 
 def _cmyk_to_rgb(image: npt.NDArray[Any]) -> Pixels:
-    """As PIL and OpenCV do: JPEGs hold CMYK inverted (255 is no ink), and no colour profile is applied."""
+    """Convert as PIL and OpenCV do: JPEGs hold CMYK inverted (255 is no ink), and no colour profile is applied."""
     ink, black = image[:, :, :3].astype(np.uint16), image[:, :, 3:]
     colour: Pixels = (ink * black // 255).astype(np.uint8)
     return colour

@@ -1,7 +1,7 @@
-"""Which way up a picture is stored, and what turns its pixels upright.
+"""EXIF orientation: reading it from a picture's bytes, and turning pixels and boxes by it.
 
-EXIF's orientations: 1 is upright; 5 to 8 have rows and columns exchanged; then some are mirrored, or upside down, or
-both. Where the block of EXIF lies is each format's own affair; what is in it is `tiff.py`'s.
+Of the eight orientations 1 is upright; 5 to 8 have rows and columns exchanged; some are then mirrored, or upside down,
+or both. Owns where each format keeps its EXIF block; `tiff.py` reads the block itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mxtrain.data.jpeg import Box, Payload
 UPRIGHT = 1
 
 PNG_START = b"\x89PNG\r\n\x1a\n"
-# The length of a chunk's data, and what they are; a checksum of 4 bytes follows them.
+# The length of a chunk's data and its type; the data and a checksum of 4 bytes follow.
 _PNG_CHUNK = struct.Struct(">I4s")
 _EXIF = b"Exif\0\0"
 _SCAN, _APP1 = 0xDA, 0xE1
 
 
 def of(payload: Payload) -> int:
-    """1 to 8. Always 1 for TIFF, which OpenCV turns upright by itself."""
+    """Return the orientation of an encoded picture, 1 to 8. Always 1 for TIFF, which OpenCV turns upright itself."""
     if jpeg.is_jpeg(payload):
         return _in_jpeg(payload)
     start = bytes(payload[:16])
@@ -36,7 +36,7 @@ def of(payload: Payload) -> int:
 
 
 def upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """The pixels turned, in memory of their own where they have to be."""
+    """Return stored pixels turned upright, as a copy where that is needed."""
     if orientation == UPRIGHT:
         return pixels
     if orientation >= 5:
@@ -49,11 +49,12 @@ def upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
 
 
 def upright_size(height: int, width: int, orientation: int) -> tuple[int, int]:
+    """Return height and width of the upright picture, from those of the stored one."""
     return (width, height) if orientation >= 5 else (height, width)
 
 
 def stored(box: Box, height: int, width: int, orientation: int) -> Box:
-    """Where a box of the upright picture lies in the stored one, whose size is given."""
+    """Return the box of the stored picture, of this size, that becomes `box` in the upright one."""
     upright_height, upright_width = upright_size(height, width, orientation)
     top, left, high, wide = box
     if orientation in (3, 4, 7, 8):
@@ -64,7 +65,7 @@ def stored(box: Box, height: int, width: int, orientation: int) -> Box:
 
 
 def png_chunks(payload: Payload) -> Iterator[tuple[bytes, int, int]]:
-    """Of a PNG what each chunk is, where its data start, and where they should end, be it behind the file."""
+    """Yield type, start and end of the data of each chunk of a PNG; an end may lie behind the end of the file."""
     at = len(PNG_START) if bytes(payload[: len(PNG_START)]) == PNG_START else len(payload)
     while at + _PNG_CHUNK.size <= len(payload):
         length, kind = _PNG_CHUNK.unpack_from(payload, at)
@@ -74,7 +75,7 @@ def png_chunks(payload: Payload) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _in_jpeg(payload: Payload) -> int:
-    """From the first block of EXIF before the scan."""
+    """Read the first EXIF block before the scan."""
     at = 2
     while at + 4 <= len(payload) and payload[at] == 0xFF:
         marker = payload[at + 1]

@@ -1,8 +1,8 @@
-"""The transform that augmentations make up, and the crops that it starts with.
+"""The transform of a sample, and the crops that it begins with.
 
-A crop goes from a picture's bytes to uint8 pixels (size, size, 3), so that it can leave out decoding what it does
-not want; it draws from the generator handed in and from nothing else. What changes those pixels is in `changes.py`;
-names, numbers and their defaults are in `augment.py`.
+A crop takes encoded bytes and returns uint8 pixels (size, size, 3), so that it can skip decoding what lies outside; it
+draws from the given generator alone. Does not own the changes that follow (`changes.py`), nor the names of
+augmentations and their numbers (`augment.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ Rng = Any  # np.random.Generator; None where nothing is drawn
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """A picture's bytes to planes (3, image_size, image_size), written into `out`.
+    """A crop, then changes, then normalisation: from a picture's bytes to planes (3, image_size, image_size).
 
-    They are normalised where `out` is float32; as uint8 they stay what they are, for a device to normalise.
+    `out`, into which the planes are written, decides about normalisation: float32 is normalised by `mean` and `std` of
+    pixels from 0 to 1; uint8 is not, for a device to do so.
     """
 
     crop: Callable[..., Pixels]
@@ -40,7 +41,7 @@ class Transform:
         image = self.crop(payload, rng, self.image_size)
         for change in self.changes:
             image = change(image, rng)
-        # Ours cannot get this wrong; a callable of the user's can.
+        # A user's own augmentation may return anything.
         if image.shape != (self.image_size, self.image_size, 3) or image.dtype != np.uint8:
             raise UsageError(
                 f"--augment made {image.dtype} {image.shape} of a picture; "
@@ -54,7 +55,7 @@ class Transform:
 def write_planes(
     image: Pixels, out: npt.NDArray[Any], scale: tuple[float, ...], offset: tuple[float, ...]
 ) -> None:
-    """Each colour's plane, times its scale and less its offset; as it is where `out` is uint8."""
+    """Write each colour's plane to `out`, times its scale and less its offset; unchanged where `out` is uint8."""
     if native.planes and image.strides[1:] == (3, 1):
         native.planes(image, out, scale, offset)
         return
@@ -67,7 +68,7 @@ def write_planes(
 
 
 def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixels:
-    """The centre of the picture after its short side was made `resize`; 0: the size."""
+    """Scale the picture to the short side `resize` (0: `size`), and return the square of `size` in its centre."""
     resize = resize or size
     square = images.decode_crop(payload, _centre_square, resize)
     start = (resize - size) // 2
@@ -75,13 +76,13 @@ def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixel
 
 
 def resized_crop(payload: Payload, rng: Rng, size: int, **limits: float) -> Pixels:
-    """A box of random area and shape anywhere in the picture, stretched to the size."""
+    """Return a box of random area, shape and place, stretched to `size`; `limits` are those of `random_box`."""
     crop = images.decode_crop(payload, lambda height, width: random_box(height, width, rng, **limits), size)
     return _resize(crop, size, size)
 
 
 def pad_crop(payload: Payload, rng: Rng, size: int, pad: int) -> Pixels:
-    """A square of the short side at the size, in a black frame of `pad` pixels, cut at a random place."""
+    """Scale a square of the short side to `size`, add a black border of `pad` pixels, and crop it at random."""
     square = images.decode_crop(payload, lambda height, width: _random_square(height, width, rng), size)
     framed = cv2.copyMakeBorder(_resize(square, size, size), pad, pad, pad, pad, cv2.BORDER_CONSTANT)
     top, left = rng.integers(0, 2 * pad + 1, size=2).tolist()
@@ -114,7 +115,7 @@ def random_box(
     ratio_min: float,
     ratio_max: float,
 ) -> Box:
-    """Inception's crop: `scale` is its share of the area, `ratio` its width over its height."""
+    """Draw Inception's crop: `scale` is its fraction of the area, `ratio` its width over its height."""
     for _ in range(10):
         area = height * width * rng.uniform(scale_min, scale_max)
         ratio = math.exp(rng.uniform(math.log(ratio_min), math.log(ratio_max)))

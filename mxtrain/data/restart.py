@@ -1,8 +1,8 @@
-"""A baseline JPEG whose scan has restart markers, cut down to the part around a box without decoding it.
+"""Cropping of JPEGs with restart markers, without decoding: the part around a box becomes a small JPEG of its own.
 
-Huffman codes can only be read from the start of the scan or from a restart marker on. Where markers come at the
-same columns in every row, a part of the picture is some of the pieces between them: kept in order, with markers
-numbered anew and the new size in the header, they are an ordinary JPEG again. Decoding is `jpeg.py`'s.
+Huffman codes can only be read from the start of the scan or from a restart marker on. Where markers come at the same
+columns in every row, a part of the picture is a selection of the segments between them: in order, with the markers
+renumbered and the new size in the header, they are an ordinary JPEG again. Does not decode (`jpeg.py`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ BASELINE, HUFFMAN, RESTART_0, END, SCAN, INTERVAL = 0xC0, 0xC4, 0xD0, 0xD9, 0xDA
 FRAMES = {*range(0xC0, 0xD0)} - {HUFFMAN, 0xC8, 0xCC}
 
 
-class Header(NamedTuple):
-    """What stands before the scan. A unit (MCU) is the smallest rectangle that is coded for itself."""
+class JpegHeader(NamedTuple):
+    """The header before the scan. A unit (MCU) is the smallest rectangle that is coded on its own."""
 
     height: int
     width: int
     unit_height: int
     unit_width: int
     interval: int  # units from one restart marker to the next
-    size_at: int  # where height and width stand
-    scan_at: int  # where the coded data begins
+    size_at: int  # the offset of height and width
+    scan_at: int  # the offset of the coded data
 
 
-class Part(NamedTuple):
-    """A JPEG of its own, and where its first pixel is in the whole picture."""
+class JpegPart(NamedTuple):
+    """A small JPEG, and the position of its first pixel in the whole picture."""
 
     payload: bytearray
     top: int
@@ -43,8 +43,8 @@ class Part(NamedTuple):
     width: int
 
 
-def parse_header(payload: Data) -> Header | None:
-    """None unless this is a JPEG that can be cut: baseline, one scan, the same restart columns in every row."""
+def parse_header(payload: Data) -> JpegHeader | None:
+    """Return None unless the JPEG can be cropped: baseline, one scan, the same restart columns in every row."""
     interval, frame, size_at, at = 0, None, 0, 2
     while at + 4 <= len(payload) and payload[at] == 0xFF:
         marker, length = payload[at + 1], payload[at + 2] << 8 | payload[at + 3]
@@ -62,8 +62,8 @@ def parse_header(payload: Data) -> Header | None:
     return None
 
 
-def _header(frame: Data, interval: int, size_at: int, scan_at: int) -> Header | None:
-    """From the frame marker's data: precision, height, width, and (id, sampling, table) of each component."""
+def _header(frame: Data, interval: int, size_at: int, scan_at: int) -> JpegHeader | None:
+    """Read the frame marker's data: precision, height, width, and (id, sampling, table) of each component."""
     _, height, width, num_components = struct.unpack_from(">BHHB", frame)
     if len(frame) != 6 + 3 * num_components or num_components not in (1, 3) or not (height and width):
         return None
@@ -72,40 +72,40 @@ def _header(frame: Data, interval: int, size_at: int, scan_at: int) -> Header | 
     unit_width, unit_height = 8 * max(s >> 4 for s in samplings), 8 * max(s & 15 for s in samplings)
     if not interval or not unit_width or not unit_height or -(-width // unit_width) % interval:
         return None
-    return Header(height, width, unit_height, unit_width, interval, size_at, scan_at)
+    return JpegHeader(height, width, unit_height, unit_width, interval, size_at, scan_at)
 
 
 def cut(
-    payload: Data, header: Header, top: int, left: int, height: int, width: int, scale: int
-) -> Part | None:
-    """The part that decodes, at 1/`scale`, to the same pixels as the whole does inside this box.
+    payload: Data, header: JpegHeader, top: int, left: int, height: int, width: int, scale: int
+) -> JpegPart | None:
+    """Return a part that decodes, at 1/`scale`, to the same pixels inside this box as the whole picture.
 
-    None where the scan is not what the header says; a decoder will know why.
+    None where the scan is not what the header says: decoding the whole will say why.
     """
-    pieces = _pieces(payload, header)
-    if pieces is None:
+    segments = _segments(payload, header)
+    if segments is None:
         return None
-    starts, ends = pieces
-    piece_width = header.unit_width * header.interval
+    starts, ends = segments
+    segment_width = header.unit_width * header.interval
     # Smoothing chroma looks at the next sample on each side, and is left out in pictures of 2 samples a row or less.
     row_margin, column_margin = header.unit_height // 8 * scale, 3 * header.unit_width // 8 * scale
     rows = _covering(top, height, header.unit_height, row_margin, len(starts))
-    columns = _covering(left, width, piece_width, column_margin, starts.shape[1])
+    columns = _covering(left, width, segment_width, column_margin, starts.shape[1])
     starts, ends = starts[rows, columns], ends[rows, columns]
-    part_top, part_left = rows.start * header.unit_height, columns.start * piece_width
+    part_top, part_left = rows.start * header.unit_height, columns.start * segment_width
     size = (
         min(header.height, rows.stop * header.unit_height) - part_top,
-        min(header.width, columns.stop * piece_width) - part_left,
+        min(header.width, columns.stop * segment_width) - part_left,
     )
     of_rows = [payload[start : end + 2] for start, end in zip(starts[:, 0].tolist(), ends[:, -1].tolist())]
     coded = bytearray().join([payload[: header.scan_at], *of_rows])
     struct.pack_into(">HH", coded, header.size_at, *size)
-    _number_anew(coded, header.scan_at + np.cumsum((ends + 2 - starts).ravel()))
-    return Part(coded, part_top, part_left, *size)
+    _renumber(coded, header.scan_at + np.cumsum((ends + 2 - starts).ravel()))
+    return JpegPart(coded, part_top, part_left, *size)
 
 
-def _pieces(payload: Data, header: Header) -> tuple[Ints, Ints] | None:
-    """Where each piece starts and ends, as arrays (rows, columns); a marker of 2 bytes follows every end."""
+def _segments(payload: Data, header: JpegHeader) -> tuple[Ints, Ints] | None:
+    """Return the offsets where segments start and end, as arrays (rows, columns); a 2-byte marker follows each end."""
     num_rows = -(-header.height // header.unit_height)
     num_columns = -(-header.width // (header.unit_width * header.interval))
     scan = np.frombuffer(payload, np.uint8, offset=header.scan_at)
@@ -124,11 +124,11 @@ def _pieces(payload: Data, header: Header) -> tuple[Ints, Ints] | None:
 
 
 def _covering(start: int, length: int, step: int, margin: int, count: int) -> slice:
-    """Which of `count` pieces of `step` pixels hold these pixels and `margin` on either side."""
+    """Return which of `count` segments of `step` pixels hold these pixels and `margin` on either side."""
     return slice(max(0, (start - margin) // step), min(count, -(-(start + length + margin) // step)))
 
 
-def _number_anew(coded: bytearray, ends: Ints) -> None:
+def _renumber(coded: bytearray, ends: Ints) -> None:
     """Write RST0 to RST7 in turn into the 2 bytes before each of `ends`, and EOI before the last."""
     markers = np.frombuffer(coded, np.uint8)
     markers[ends - 1] = RESTART_0 + np.arange(len(ends)) % 8

@@ -1,6 +1,6 @@
-"""What the directories of a TIFF say, which is also what a block of EXIF is: orientation, pages, the kind of alpha.
+"""The directories of a TIFF, which an EXIF block is too: orientation, number of pages, kind of alpha.
 
-Decoding is OpenCV's. It turns a TIFF upright by itself, and drops the alpha of gray, which is got out of it here.
+OpenCV decodes TIFF and turns it upright; the one thing decoded here is gray with alpha, where OpenCV drops the alpha.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mxtrain.data.jpeg import BadPicture, Payload
 _SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION = 254, 258, 262, 274
 _SAMPLES, _PLANES, _PREDICTOR, _TILE, _EXTRA = 277, 284, 317, 322, 338
 _READ = {_SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _PLANES, _PREDICTOR, _TILE, _EXTRA}
-_KINDS = {3: "H", 4: "I"}  # SHORT and LONG, which all of them are
+_KINDS = {3: "H", 4: "I"}  # SHORT and LONG, the types of all these tags
 _WHITE_IS_ZERO, _REDUCED, _DIFFERENCES, _SEPARATE = 0, 1, 2, 2
 
-# What the sample beyond the colours is: nothing to be shown, or alpha that the colours are multiplied by or not.
+# Kinds of the extra sample: no alpha; alpha with colours already multiplied by it; alpha with plain colours.
 OTHER, PREMULTIPLIED, PLAIN = 0, 1, 2
 
 
 class Tag(NamedTuple):
-    at: int  # where its entry stands
+    at: int  # the offset of its entry
     values: tuple[int, ...]
 
 
@@ -38,32 +38,33 @@ def is_tiff(payload: Payload) -> bool:
 
 
 def orientation(block: Payload) -> int:
-    """1 (upright) to 8; 1 where nothing is said that makes sense."""
+    """Return the orientation in a TIFF or an EXIF block, 1 (upright) to 8; 1 where it has none that makes sense."""
     found = _value(_first(block), _ORIENTATION, 1)
     return found if 1 <= found <= 8 else 1
 
 
 def num_pages(payload: Payload) -> int:
-    """The pictures in it, without those that are only others made smaller."""
+    """Return the number of pictures in a TIFF, not counting reduced copies of others."""
     return sum(not _value(tags, _SUBFILE, 0) & _REDUCED for tags in _directories(payload))
 
 
 def alpha(payload: Payload) -> int:
-    """The kind of alpha in the file."""
+    """Return the kind of alpha in the file: OTHER, PREMULTIPLIED or PLAIN."""
     return _alpha(_first(payload))
 
 
 def decoded_alpha(payload: Payload, dtype: npt.DTypeLike) -> int:
-    """The kind of alpha in what OpenCV makes of it: libtiff multiplies colours of 8 bits by what is called alpha."""
+    """Return the kind of alpha once OpenCV has decoded it: libtiff multiplies 8-bit colours by plain alpha."""
     tags = _first(payload)
     is_multiplied = dtype == np.uint8 and _value(tags, _EXTRA, OTHER) == PLAIN
     return PREMULTIPLIED if is_multiplied else _alpha(tags)
 
 
 def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
-    """(height, width, 2) as it is stored, not turned; None where the picture is no gray with alpha.
+    """Return gray and alpha, (height, width, 2), not turned upright; None for any other picture.
 
-    OpenCV reads 16 bits of gray as they are, so it is told that these two samples of 8 bits are one.
+    OpenCV would drop the alpha, but reads 16-bit gray unchanged: its tags are rewritten to say that the two 8-bit
+    samples are one of 16 bits.
     """
     tags = _first(payload)
     if _value(tags, _SAMPLES, 1) != 2 or _alpha(tags) == OTHER:
@@ -73,11 +74,11 @@ def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
     if tags.get(_BITS, Tag(0, ())).values != (8, 8) or are_apart:
         raise BadPicture("it is TIFF of gray with alpha, but not of 8 bits and in rows; convert it to PNG")
     order = _byte_order(payload)
-    told = bytearray(payload)
+    rewritten = bytearray(payload)
     for number, value in ((_BITS, 16), (_ORIENTATION, 1), (_SAMPLES, 1), (_PREDICTOR, 1), (_EXTRA, OTHER)):
         if number in tags:
-            struct.pack_into(order + "HIHH", told, tags[number].at + 2, 3, 1, value, 0)
-    pairs = cv2.imdecode(np.frombuffer(told, np.uint8), cv2.IMREAD_UNCHANGED)
+            struct.pack_into(order + "HIHH", rewritten, tags[number].at + 2, 3, 1, value, 0)
+    pairs = cv2.imdecode(np.frombuffer(rewritten, np.uint8), cv2.IMREAD_UNCHANGED)
     if pairs is None or pairs.dtype != np.uint16 or pairs.ndim != 2:
         raise BadPicture(
             "it is damaged, or TIFF of gray with alpha that OpenCV does not read; convert it to PNG"
@@ -91,7 +92,7 @@ def gray_with_alpha(payload: Payload) -> npt.NDArray[Any] | None:
 
 
 def _directories(block: Payload) -> Iterator[Tags]:
-    """The tags of each page, as far as they can be read."""
+    """Yield the tags of each page, as far as they can be read."""
     order, seen = _byte_order(block), set()
     with contextlib.suppress(struct.error):
         (at,) = struct.unpack_from(order + "I", block, 4) if order else (0,)
@@ -122,12 +123,12 @@ def _tags(block: Payload, order: str, places: range) -> Tags:
 
 
 def _value(tags: Tags, number: int, default: int) -> int:
-    """The first value of a tag."""
+    """Return the first value of a tag."""
     return next(iter(tags[number].values), default) if number in tags else default
 
 
 def _alpha(tags: Tags) -> int:
-    """Where a file does not say what its fourth sample is, Pillow takes it for alpha."""
+    """Return the kind of alpha. A fourth sample without a declared kind counts as alpha, as in Pillow."""
     num_samples = _value(tags, _SAMPLES, 1)
     if num_samples not in (2, 4):
         return OTHER

@@ -63,8 +63,8 @@ def test_alone(slow_to_decode: Path, tmp_path: Path, kind: str, number: int, cod
 
 def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    fingerprint = cache._fingerprint(open_records(slow_to_decode))
-    aside = record_writer.aside(cache.path_of(tmp_path / "cache", fingerprint, config.Data().image_size))
+    fingerprint = cache.fingerprint_of(open_records(slow_to_decode))
+    aside = record_writer.aside(cache.pixels_path(tmp_path / "cache", fingerprint, config.Data().image_size))
     with open_alone(aside), started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
         wait_until(lambda: "waiting for another process" in log(tmp_path), run)
         run.send_signal(signal.SIGTERM)

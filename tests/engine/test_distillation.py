@@ -57,7 +57,7 @@ def by_hand(parts: state.Parts, batch: Any) -> np.ndarray:
     hard = -log_probabilities[rows, batch.label.astype(int)]
     if mixed_in is not None:
         other = -log_probabilities[rows, mixed_in.label.astype(int)]
-        hard = (1 - mixed_in.share) * hard + mixed_in.share * other
+        hard = (1 - mixed_in.fraction) * hard + mixed_in.fraction * other
     own, teachers = log_softmax(output / TEMPERATURE), log_softmax(taught / TEMPERATURE)
     soft = TEMPERATURE**2 * (np.exp(teachers) * (teachers - own)).sum(axis=1)
     result: np.ndarray = (1 - SHARE) * hard + SHARE * soft

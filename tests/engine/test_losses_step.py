@@ -28,7 +28,7 @@ def by_hand(parts: state.Parts, micro_batch: int, smoothing: float) -> float:
         log_probabilities = log_softmax(parts.net(mx.nd.array(batch.data)).asnumpy().astype(np.float64))
         target = np.eye(CLASSES)[batch.label.astype(int)]
         if mixed_in is not None:
-            share = mixed_in.share[:, None]
+            share = mixed_in.fraction[:, None]
             target = (1 - share) * target + share * np.eye(CLASSES)[mixed_in.label.astype(int)]
         target = (1 - smoothing) * target + smoothing / CLASSES
         losses.append(-(target * log_probabilities).sum(axis=1))

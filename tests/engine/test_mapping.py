@@ -157,8 +157,8 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     flat, soft = [], []
     for batch in batches(10, 4, 0):
         mixed = parts.mix(batch.data, batch.label, 5, batch.request.position)
-        target = np.eye(CLASSES)[batch.label.astype(int)] * (1 - mixed.share[:, None])
-        target += np.eye(CLASSES)[mixed.label.astype(int)] * mixed.share[:, None]
+        target = np.eye(CLASSES)[batch.label.astype(int)] * (1 - mixed.fraction[:, None])
+        target += np.eye(CLASSES)[mixed.label.astype(int)] * mixed.fraction[:, None]
         flat.append(batch.data.reshape(len(target), -1).astype("float64"))
         soft.append(0.8 * target + 0.2 / CLASSES)
     samples, targets = np.concatenate(flat), np.concatenate(soft)

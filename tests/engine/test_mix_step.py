@@ -88,8 +88,8 @@ def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path:
     mixed_data, mixed_label = data.copy(), label.copy()
     found = parts.mix(mixed_data, mixed_label, 7, 0)
     soft = np.zeros((8, CLASSES))
-    np.add.at(soft, (np.arange(8), mixed_label.astype(int)), 1 - found.share)
-    np.add.at(soft, (np.arange(8), found.label.astype(int)), found.share)
+    np.add.at(soft, (np.arange(8), mixed_label.astype(int)), 1 - found.fraction)
+    np.add.at(soft, (np.arange(8), found.label.astype(int)), found.fraction)
     np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-6)
 
     output = parts.net(mx.nd.array(mixed_data)).asnumpy().astype(np.float64)

@@ -27,7 +27,7 @@ def records(tmp_path_factory):
 
 
 def aside_of(folder, records):
-    return record_writer.aside(cache.path_of(folder, cache._fingerprint(records), 1))
+    return record_writer.aside(cache.pixels_path(folder, cache.fingerprint_of(records), 1))
 
 
 def flip_a_bit(path, at):
@@ -141,7 +141,7 @@ def test_no_scale_is_kept_that_no_crop_is_decoded_at(large):
 def test_another_image_size_has_a_cache_of_its_own_and_that_of_an_earlier_mxtrain_goes(
     large, tmp_path, caplog
 ):
-    old = tmp_path / f"{cache._fingerprint(large)}.pixels"
+    old = tmp_path / f"{cache.fingerprint_of(large)}.pixels"
     old.write_bytes(b"pixels of full scale")
     with caplog.at_level("INFO"):
         on_disk(large, 1, tmp_path, image_size=100)
@@ -192,12 +192,12 @@ def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
 def test_what_lies_behind_gigabytes_of_pixels_is_found(tmp_path, num_bytes):
     """And by Pythons that hold an archive against all its offsets (CVE-2025-8291). The gigabytes are a hole."""
     path, rng = tmp_path / "a.pixels", np.random.default_rng(0)
-    arrays = [np.zeros(3, np.float32) for _ in cache.Places._fields[1:]]
-    places = cache.Places(num_bytes + rng.integers(0, 9, 3), *arrays)
+    arrays = [np.zeros(3, np.float32) for _ in cache.PixelIndex._fields[1:]]
+    places = cache.PixelIndex(num_bytes + rng.integers(0, 9, 3), *arrays)
     with path.open("wb") as file:
         file.seek(num_bytes)
-        cache._append_places(places, file)
-    for found, expected in zip(cache._read_places(path, 3), places):
+        cache._append_index(places, file)
+    for found, expected in zip(cache._read_index(path, 3), places):
         np.testing.assert_array_equal(found, expected)
     with path.open("rb") as file:
         file.seek(num_bytes)
@@ -264,7 +264,7 @@ def test_filling_it_is_progress(records, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(cache, "AT_ONCE", 2)
     looks = []
     data = config.Data(cache=kind, cache_dir=str(tmp_path))
-    cache.kept(data, records, tmp_path, looks.append)
+    cache.with_cache(data, records, tmp_path, looks.append)
     assert looks == [True] * (min(cache.SAMPLED, len(records)) + -(-len(records) // 2))
 
 

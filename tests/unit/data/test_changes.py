@@ -149,13 +149,13 @@ def test_randaugment_has_the_operations_of_the_paper_and_zero_is_none_of_them() 
             np.testing.assert_array_equal(neutral, image, err_msg=name)
 
 
-@pytest.mark.parametrize("name", [name for name, made in changes.OPERATIONS.items() if made.reach])
+@pytest.mark.parametrize("name", [name for name, made in changes.OPERATIONS.items() if made.strength])
 def test_a_higher_magnitude_is_stronger(name: str) -> None:
     image, operation = picture(32), changes.OPERATIONS[name]
-    for sign in (1, -1) if operation.either_way else (1,):
+    for sign in (1, -1) if operation.is_signed else (1,):
         strengths = [
             np.abs(
-                operation.change(image, operation.neutral + sign * operation.reach * m / 10) - 1.0 * image
+                operation.change(image, operation.neutral + sign * operation.strength * m / 10) - 1.0 * image
             ).mean()
             for m in (1, 3, 5, 7, 10)
         ]

@@ -33,16 +33,16 @@ def mixed(
 
 def shares_of_the_next(label: Any, found: MixedIn) -> Any:
     """How much of the sample that follows went into each."""
-    return np.where(label == np.arange(len(label)), found.share, 1 - found.share)
+    return np.where(label == np.arange(len(label)), found.fraction, 1 - found.fraction)
 
 
 @pytest.mark.parametrize("alphas", [ONLY_MIXUP, ONLY_CUTMIX, BOTH])
 @pytest.mark.parametrize("num_samples", [2, 3, 16])
 def test_pixels_hold_both_labels_by_their_shares(alphas: dict[str, float], num_samples: int) -> None:
     data, label, found = mixed(num_samples, **alphas)
-    expected = (1 - found.share) * label + found.share * found.label
+    expected = (1 - found.fraction) * label + found.fraction * found.label
     np.testing.assert_allclose(data.mean(axis=(1, 2, 3)), expected, rtol=1e-4, atol=1e-5)
-    assert (found.share >= 0).all() and (found.share <= 0.5).all(), "label is that of the larger part"
+    assert (found.fraction >= 0).all() and (found.fraction <= 0.5).all(), "label is that of the larger part"
     own = np.arange(num_samples)
     pairs = [{own[k], own[(k + 1) % num_samples]} for k in own]
     assert [{int(a), int(b)} for a, b in zip(label, found.label)] == pairs
@@ -51,7 +51,7 @@ def test_pixels_hold_both_labels_by_their_shares(alphas: dict[str, float], num_s
 def test_mixup_blends_every_pixel_alike() -> None:
     data, _, found = mixed(16, **ONLY_MIXUP)
     assert (np.ptp(data.reshape(16, -1), axis=1) == 0).all()
-    assert len(np.unique(found.share)) == 16, "each sample has a share of its own"
+    assert len(np.unique(found.fraction)) == 16, "each sample has a share of its own"
 
 
 def test_cutmix_puts_in_one_box_of_untouched_pixels() -> None:
@@ -125,7 +125,7 @@ def test_bytes_are_mixed_to_the_nearest_value() -> None:
     as_bytes = (data * 40).astype(np.uint8)
     of_floats = mix(data, label.copy(), 0, 0, seed=0, **BOTH)
     of_bytes = mix(as_bytes, label, 0, 0, seed=0, **BOTH)
-    np.testing.assert_array_equal(of_floats.share, of_bytes.share)
+    np.testing.assert_array_equal(of_floats.fraction, of_bytes.fraction)
     assert np.abs(as_bytes - 40 * data).max() <= 0.5001
 
 
@@ -133,4 +133,4 @@ def test_bytes_are_mixed_to_the_nearest_value() -> None:
 def test_extreme_alphas_give_shares_too(alpha: float) -> None:
     for alphas in ({"mixup": alpha, "cutmix": 0.0}, {"mixup": 0.0, "cutmix": alpha}):
         data, _, found = mixed(8, **alphas)
-        assert np.isfinite(data).all() and np.isfinite(found.share).all()
+        assert np.isfinite(data).all() and np.isfinite(found.fraction).all()
