@@ -152,7 +152,7 @@ def test_another_image_size_has_a_cache_of_its_own_and_that_of_an_earlier_mxtrai
 
 def test_damage_at_a_smaller_scale_is_noticed_where_it_is_used(large, tmp_path):
     found = kept("disk", large, tmp_path)
-    offset, height, width = found._places.place(0, 4)
+    offset, height, width = found._index.locate(0, 4)
     assert (height, width) == (40, 53)
     (file,) = tmp_path.iterdir()
     flip_a_bit(file, offset + 3 * width * height - 1)
