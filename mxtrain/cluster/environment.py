@@ -88,10 +88,6 @@ def node_spec(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
     num_servers = _number(environ, "DMLC_NUM_SERVER", 1)
     _compare("--num-workers", run.layout.num_workers, "DMLC_NUM_WORKER", num_workers)
     _compare("--num-servers", run.layout.num_servers, "DMLC_NUM_SERVER", num_servers)
-    if run.layout.min_workers > num_workers:
-        raise UsageError(
-            f"--min-workers {run.layout.min_workers} is above DMLC_NUM_WORKER={num_workers}; lower it"
-        )
     attempt = _number(environ, "MXTRAIN_GENERATION", 0, default="0")
     # If each host restarts its own processes, their attempts have no common number.
     is_restart = attempt > 0 or _number(environ, "MXTRAIN_RESTARTS", 0, default="0") > 0

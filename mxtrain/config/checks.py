@@ -246,13 +246,18 @@ def _check_store(run: Run) -> None:
 
 
 def _check_cluster(run: Run) -> None:
-    placed = run.layout
-    if names.is_async(placed.kvstore):
+    if names.is_async(run.layout.kvstore):
         server_checks.check_async(run)
     _check_compress(run)
-    if placed.min_workers > placed.num_workers:
+    check_min_workers(run.layout)
+
+
+def check_min_workers(layout: Layout) -> None:
+    """Raise UsageError if --min-workers is above the job's number of workers; the scheduler checks no more."""
+    if layout.min_workers > layout.num_workers:
         raise UsageError(
-            f"--min-workers {placed.min_workers} is more than --num-workers {placed.num_workers}; give that or less"
+            f"--min-workers {layout.min_workers} is more than the {layout.num_workers} workers of the job; give "
+            f"{layout.num_workers} or less"
         )
 
 

@@ -104,13 +104,12 @@ def test_a_wrong_variable_is_named_with_the_way_out(name: str, value: str, reaso
     [
         ({"num_workers": 3}, "--num-workers 3 contradicts DMLC_NUM_WORKER=2"),
         ({"num_servers": 2}, "--num-servers 2 contradicts DMLC_NUM_SERVER=1"),
-        ({"min_workers": 3}, "--min-workers 3 is above DMLC_NUM_WORKER=2"),
     ],
 )
 def test_flags_that_contradict_the_variables(layout: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         spec({}, **layout)
-    assert spec({}, num_workers=2, num_servers=1, min_workers=2).num_workers == 2
+    assert spec({}, num_workers=2, num_servers=1).num_workers == 2
 
 
 def test_names_become_addresses_and_loopback_stays_loopback() -> None:

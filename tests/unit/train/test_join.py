@@ -10,7 +10,9 @@ from mxtrain import config
 from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.resume_step import FRESH
 from mxtrain.config import Output
+from mxtrain.core.errors import UsageError
 from mxtrain.train import join
+from tests.support.control_plane import node_spec
 
 
 def output_after(*flags: str, **assigned: Any) -> Output:
@@ -39,3 +41,10 @@ def test_with_several_disks_the_newest_common_checkpoint_is_never_pruned(
 ) -> None:
     assert output_after("--keep-last", keep_last, several_disks=True).keep_last == on_several
     assert output_after("--keep-last", keep_last).keep_last == int(keep_last)
+
+
+def test_a_scheduler_refuses_more_min_workers_than_there_are() -> None:
+    run = config.parse(["--kvstore", "dist_sync", "--num-workers", "2", "--min-workers", "3"])
+    refusal = pytest.raises(UsageError, match="--min-workers 3 is more than the 2 workers of the job")
+    with refusal, join.as_server(run, node_spec("scheduler", 1)):
+        pass
