@@ -1,6 +1,7 @@
-"""When a run has stopped getting better: `--early-stop`.
+"""Early stopping: `--early-stop`.
 
-Pure: what is known of the scores so far is a small value that checkpoints keep, so a stop anywhere changes nothing.
+Owns the best score so far and the end of patience, as pure functions of a small value that checkpoints hold; so a stop
+and a resume anywhere change nothing. The loop decides what follows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class Best(NamedTuple):
-    """The best score so far, after how many steps it came, and the evaluations since then."""
+    """The best score so far, the number of steps before it, and the number of evaluations since."""
 
     score: float
     step: int
@@ -17,12 +18,12 @@ class Best(NamedTuple):
 
 
 def updated(best: Best | None, score: float, step: int) -> Best:
-    """What is best once `score` has come; one that is only as good is no better."""
+    """Return the best after a new `score` at `step`; an equal score is no better."""
     if best is None or score > best.score:
         return Best(score, step)
     return best._replace(evaluations_since=best.evaluations_since + 1)
 
 
 def is_over(best: Best | None, patience: int) -> bool:
-    """Whether the last `patience` evaluations brought nothing better; never for 0."""
+    """Return whether the last `patience` evaluations brought nothing better; never for a patience of 0."""
     return best is not None and 0 < patience <= best.evaluations_since

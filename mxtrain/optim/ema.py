@@ -1,7 +1,7 @@
-"""The moving average of the weights: `--ema`.
+"""Exponential moving average of the weights: `--ema`.
 
-Owns the averages (float32, on the first device) and lending them to the net. An average starts as the weights and
-moves after every applied step by `decay_after`; running statistics are averaged with the weights that they belong to.
+Owns the averages (float32, on the first device) and putting them into the net for an evaluation. An average starts as
+the weights and moves after every applied step; running statistics are averaged with the weights they belong to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mxtrain.runtime import mx
 
 
 class Ema:
-    """Averages under the names that `weights` keeps the net's parameters under."""
+    """The averages, under the names of `weights.named_parameters`."""
 
     def __init__(self, net: Any, decay: float):
         self.net, self.decay, self.num_updates = net, decay, 0
@@ -29,42 +29,42 @@ class Ema:
         }
 
     def update(self) -> None:
-        """Take in the weights as they are now."""
+        """Move the averages towards the current weights."""
         self.num_updates += 1
-        share = 1.0 - decay_after(self.decay, self.num_updates)
+        rate = 1.0 - decay_after(self.decay, self.num_updates)
         for name, parameter in self.moving.items():
             average = self.averages[name]
-            # SGD's kernel as average -= share * (average - weight): one pass over memory instead of three.
+            # SGD's kernel as average -= rate * (average - weight): one pass over memory instead of three.
             weight = parameter.list_data()[0]
-            mx.nd.sgd_update(average, weight, lr=share, wd=1.0, rescale_grad=-1.0, out=average)
+            mx.nd.sgd_update(average, weight, lr=rate, wd=1.0, rescale_grad=-1.0, out=average)
 
     def restore(self, path: str, num_updates: int) -> None:
-        """Go on from saved averages."""
+        """Continue from the averages of the file `path`, which have had `num_updates` updates."""
         saved = mx.nd.load(path)
         for name, average in self.averages.items():
             average[:] = saved[name].as_in_context(average.context)
         self.num_updates = num_updates
 
     @contextlib.contextmanager
-    def in_net(self) -> Iterator[None]:
-        """The net computes with the averages inside this block, and with its weights after it."""
+    def swapped_in(self) -> Iterator[None]:
+        """Let the net compute with the averages inside this block, and with its weights after it."""
         named = weights.named_parameters(self.net)
-        kept = {name: parameter.list_data()[0].copy() for name, parameter in named.items()}
+        trained = {name: parameter.list_data()[0].copy() for name, parameter in named.items()}
         try:
             _set(named, self.averages)
             yield
         finally:
-            _set(named, kept)
+            _set(named, trained)
 
 
 def decay_after(decay: float, num_updates: int) -> float:
-    """Less than `decay` at first, so that the random weights of the beginning are soon forgotten."""
+    """Return the decay of an update: lower than `decay` at first, to forget the random initial weights soon."""
     return min(decay, (1.0 + num_updates) / (10.0 + num_updates))
 
 
 def with_averages(ema: Ema | None) -> contextlib.AbstractContextManager[None]:
-    """The block that evaluates: with the averages where the run keeps some."""
-    return contextlib.nullcontext() if ema is None else ema.in_net()
+    """Return the context for an evaluation: with the averages if the run has them."""
+    return contextlib.nullcontext() if ema is None else ema.swapped_in()
 
 
 def _set(named: dict[str, Any], arrays: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Optimizers that MXNet 1.9.1 lacks, or has in a form that goes wrong.
+"""Optimizers that MXNet 1.9.1 lacks, or has with a bug that its class here names.
 
-AdamW, NAdam, AdaMax and AdaDelta are the arithmetic of their namesakes in torch.optim. Decay is part of the gradient
-(L2) unless a class says otherwise.
+Owns their update rules; `optimizers.py` builds them. AdamW, NAdam, AdaMax and AdaDelta compute what their namesakes in
+torch.optim do. Decay is part of the gradient (L2) unless a class says otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mxtrain.runtime import mx
 
 
 class _Adam(mx.optimizer.Optimizer):
-    """What Adam's kind keep: running means of the gradient and of its square, or what stands in for that."""
+    """Adam's state: running means of the gradient and of its square, or of what replaces that."""
 
     def __init__(self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any):
         super().__init__(**kwargs)
@@ -35,7 +35,7 @@ class AdamW(_Adam):
         mean, variance = state
         if decay:
             weight *= 1.0 - rate * decay
-        # The kernel takes means that start at 0 as they are; what corrects them goes into the rate and epsilon.
+        # The kernel does not correct the bias of means that start at 0: rate and epsilon are corrected for it.
         first, second = 1.0 - self.beta1**count, math.sqrt(1.0 - self.beta2**count)
         mx.nd.adam_update(
             weight,
@@ -60,7 +60,7 @@ class NAdam(_Adam):
         self.momentum_decay = momentum_decay
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        rate, grad, count = _begin(self, index, weight, grad)
+        rate, grad, count = _prepare(self, index, weight, grad)
         mean, variance = state
         mean[:] = self.beta1 * mean + (1.0 - self.beta1) * grad
         variance[:] = self.beta2 * variance + (1.0 - self.beta2) * grad * grad
@@ -72,13 +72,13 @@ class NAdam(_Adam):
 
 
 def momentum_at(beta1: float, momentum_decay: float, count: int) -> float:
-    """NAdam's momentum of update number `count`, which grows from about a half to the whole of beta1."""
+    """Return NAdam's momentum at update number `count`: from about a half of beta1, it grows to beta1."""
     return beta1 * (1.0 - 0.5 * 0.96 ** (count * momentum_decay))
 
 
-@functools.lru_cache(maxsize=2)  # asked for by every parameter of a step
+@functools.lru_cache(maxsize=2)  # every parameter of a step needs it
 def momentum_product(beta1: float, momentum_decay: float, count: int) -> float:
-    """The product of the momenta of updates 1 to `count`; 0 where it no longer counts beside 1."""
+    """Return the product of the momenta of updates 1 to `count`; 0 once it is negligible beside 1."""
     product = 1.0
     for number in range(1, count + 1):
         product *= momentum_at(beta1, momentum_decay, number)
@@ -88,10 +88,10 @@ def momentum_product(beta1: float, momentum_decay: float, count: int) -> float:
 
 
 class AdaMax(_Adam):
-    """Adam over the largest gradient (Kingma and Ba). MXNet's divides 0 by 0 where a gradient has always been 0."""
+    """Adam with the largest gradient (Kingma and Ba). MXNet's divides 0 by 0 if a gradient has always been 0."""
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        rate, grad, count = _begin(self, index, weight, grad)
+        rate, grad, count = _prepare(self, index, weight, grad)
         mean, largest = state
         mean[:] = self.beta1 * mean + (1.0 - self.beta1) * grad
         largest[:] = mx.nd.maximum(self.beta2 * largest, grad.abs() + self.epsilon)
@@ -99,9 +99,9 @@ class AdaMax(_Adam):
 
 
 class Lamb(_Adam):
-    """Adam whose step in each layer is as long as its weights (You et al.), decay being part of the step.
+    """Adam with a step as long as the weights in each layer (You et al.), decay being part of the step.
 
-    MXNet's, but for the norms.
+    It is MXNet's but for the norms, see `_norm`.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Lamb(_Adam):
 
 
 class _Momentum(mx.optimizer.Optimizer):
-    """What SGD's kind keep: a velocity."""
+    """SGD's state: a velocity."""
 
     def __init__(self, momentum: float = 0.9, **kwargs: Any):
         super().__init__(**kwargs)
@@ -151,26 +151,26 @@ class _Momentum(mx.optimizer.Optimizer):
 
 
 class Nag(_Momentum):
-    """SGD with Nesterov's momentum. MXNet's takes the decay of its momentum from the weight it has just changed."""
+    """SGD with Nesterov's momentum. MXNet's computes the momentum's decay from the weight after its change."""
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        rate, grad, _ = _begin(self, index, weight, grad)
+        rate, grad, _ = _prepare(self, index, weight, grad)
         mx.nd.nag_mom_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
 
 class Signum(_Momentum):
-    """Moves by the sign of the mean gradient (Bernstein et al.). MXNet's decays otherwise where momentum is 0."""
+    """SGD by the sign of the mean gradient (Bernstein et al.). MXNet's decays differently with a momentum of 0."""
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        rate, grad, _ = _begin(self, index, weight, grad)
+        rate, grad, _ = _prepare(self, index, weight, grad)
         mx.nd.signum_update(weight, grad, state, lr=rate, momentum=self.momentum, out=weight)
 
 
 class Lars(_Momentum):
-    """SGD with momentum whose rate is scaled for each layer (You et al.), but not for biases and norm parameters.
+    """SGD with momentum and a rate scaled for each layer (You et al.), but not for biases and norm parameters.
 
-    MXNet's scales those too, as Gluon does not tell it their names, and corrects the momentum for a changed rate in
-    the first four parameters of the first device only, so that replicas drift apart.
+    MXNet's scales those too, as it does not get their names from Gluon, and corrects the momentum for a changed rate
+    in the first four parameters of the first device only, so that replicas diverge.
     """
 
     def __init__(self, eta: float = 0.001, epsilon: float = 0.0, **kwargs: Any):
@@ -183,9 +183,9 @@ class Lars(_Momentum):
         rates = mx.nd.array([rate], ctx=weight.context)
         if index not in self.param_dict or not is_bias_or_norm(self.param_dict[index]):
             size, slope = _norm(weight), _norm(grad) * self.rescale_grad
-            share = self.eta * size / (slope + decay * size + self.epsilon)
-            rates = rates * mx.nd.where(size * slope > 0, share, mx.nd.ones_like(share))
-        # The kernel that reads its rate from an array: nothing has to wait for the norms.
+            scale = self.eta * size / (slope + decay * size + self.epsilon)
+            rates = rates * mx.nd.where(size * slope > 0, scale, mx.nd.ones_like(scale))
+        # This kernel reads its rate from an array, so nothing waits for the norms.
         mx.nd.preloaded_multi_sgd_mom_update(
             weight,
             grad,
@@ -201,7 +201,7 @@ class Lars(_Momentum):
 
 
 class AdaDelta(mx.optimizer.Optimizer):
-    """Zeiler's, times the learning rate. MXNet's ignores the rate, and with it every schedule."""
+    """Zeiler's AdaDelta times the learning rate. MXNet's ignores the rate, and with it every schedule."""
 
     def __init__(self, rho: float = 0.9, epsilon: float = 1e-5, **kwargs: Any):
         super().__init__(**kwargs)
@@ -211,7 +211,7 @@ class AdaDelta(mx.optimizer.Optimizer):
         return mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)
 
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        rate, grad, _ = _begin(self, index, weight, grad)
+        rate, grad, _ = _prepare(self, index, weight, grad)
         squares, deltas = state
         squares[:] = self.rho * squares + (1.0 - self.rho) * grad * grad
         delta = mx.nd.sqrt(deltas + self.epsilon) / mx.nd.sqrt(squares + self.epsilon) * grad
@@ -220,13 +220,13 @@ class AdaDelta(mx.optimizer.Optimizer):
 
 
 def _norm(array: Any) -> Any:
-    """Its length. MXNet's own `norm` and `multi_sum_sq` lose 5% and more on CPU from 20 million numbers on."""
+    """Return the L2 norm; on a CPU MXNet's `norm` and `multi_sum_sq` lose 5% and more from 20 million numbers on."""
     flat = array.reshape((-1,))
     return mx.nd.dot(flat, flat).sqrt()
 
 
-def _begin(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float, Any, int]:
-    """Count the update; its rate, the gradient with its L2 decay, and its number."""
+def _prepare(optimizer: Any, index: int, weight: Any, grad: Any) -> tuple[float, Any, int]:
+    """Count the update; return its rate, the gradient with its L2 decay, and the number of the update."""
     optimizer._update_count(index)
     grad = grad * optimizer.rescale_grad
     if optimizer.clip_gradient:

@@ -1,7 +1,8 @@
-"""Parameters that training leaves as they are: `--freeze 'layer1.*,conv1.*'`.
+"""Frozen parameters: `--freeze 'layer1.*,conv1.*'`.
 
-A frozen parameter gets no gradient and therefore no update, no weight decay and no optimizer state. Running statistics
-are parameters like any other here: a BatchNorm whose own match normalises with them, as in evaluation, and they stay.
+Owns the matching of patterns. A frozen parameter gets no gradient and therefore no update, no weight decay and no
+optimizer state. Running statistics can be frozen too: a BatchNorm whose own match normalises with them, as in an
+evaluation, and they do not move.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from mxtrain.runtime import mx
 
 
 def freeze(net: Any, patterns: str) -> list[str]:
-    """Freeze what the patterns match, and name it; comes before the net is compiled."""
+    """Freeze the parameters that the patterns match, and return their names; call it before the net is compiled.
+
+    UsageError if a pattern matches nothing or nothing is left to train.
+    """
     named = weights.named_parameters(net)
     frozen = matching_names(patterns, list(named))
     if all(name in frozen for name, parameter in named.items() if parameter.grad_req != "null"):
@@ -23,7 +27,7 @@ def freeze(net: Any, patterns: str) -> list[str]:
     for name in frozen:
         named[name].grad_req = "null"
     for layer in weights.layers(net, mx.gluon.nn.Dense):
-        # There MXNet leaves the bias's gradient as it was.
+        # If only the weight is frozen, MXNet does not compute the bias's gradient and leaves an old one there.
         if layer.bias is not None and layer.weight.grad_req == "null" != layer.bias.grad_req:
             bias = next(name for name, parameter in named.items() if parameter is layer.bias)
             raise UsageError(f"--freeze {patterns}: {bias} would train without its weight; freeze it too")
@@ -34,7 +38,7 @@ def freeze(net: Any, patterns: str) -> list[str]:
 
 
 def matching_names(patterns: str, names: Sequence[str]) -> list[str]:
-    """The names that any of the patterns matches; `*` stands for anything, `[12]` for one of these characters."""
+    """Return the names that any pattern matches; `*` stands for anything, `[12]` for one of these characters."""
     found = set()
     for pattern in patterns.split(","):
         matched = fnmatch.filter(names, pattern.strip())

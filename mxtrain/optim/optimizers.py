@@ -1,7 +1,7 @@
-"""From `--optimizer` to MXNet's optimizer.
+"""MXNet optimizers for `--optimizer`.
 
-Names and numbers are `config/catalogue.py`'s, what MXNet lacks `extra_optimizers.py`'s. The rate of each step
-comes from `schedules.py` through the trainer.
+Owns building them. Names and numbers are `config/catalogue.py`'s, optimizers that MXNet lacks `extra_optimizers.py`'s;
+the learning rate of each step comes from `schedules.py` through the trainer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FACTORIES = {
 
 
 def build(optim: Optim) -> Any:
-    """The optimizer that `optim` names; one of the user's own gets --momentum where it takes that."""
+    """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
     name, numbers = catalogue.optimizer(optim)
     if name in FACTORIES:
         factory = FACTORIES[name]
@@ -50,9 +50,9 @@ def build(optim: Optim) -> Any:
 
 
 def _momentum(factory: Any, optim: Optim) -> dict[str, float]:
-    """--momentum by the name that `factory`, of the user's own, has for it.
+    """Return --momentum under the name that the user's `factory` has for it.
 
-    **kwargs are for the class that it extends, or for nobody knows whom: they get it only where it is not the default.
+    **kwargs go to the class that it extends or to an unknown place, so they get it only if it is not the default.
     """
     kinds = factory.__mro__ if inspect.isclass(factory) else ()
     for maker in [kind.__init__ for kind in kinds if "__init__" in vars(kind)] or [factory]:

@@ -1,8 +1,8 @@
-"""Learning rates as pure functions of how far the run has come: `--schedule`.
+"""Learning rate schedules: `--schedule`.
 
-A schedule maps a moment of the run to a factor on the peak rate. It keeps no state, so a resumed run needs nothing but
-its step. Some are spread over the run, others count epochs and do not depend on its length. The names and their
-numbers are `config/catalogue.py`'s.
+Owns the rate of each step, as a pure function of the step: a schedule maps a point of the run to a factor of the peak
+rate, without state, so a resumed run needs only its step. Some schedules are spread over the run, others count epochs
+and do not depend on its length. The names and their numbers are `config/catalogue.py`'s.
 """
 
 from __future__ import annotations
@@ -17,67 +17,70 @@ from mxtrain.config.bounds import FAR, SMALLEST
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.data import order
 
-MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of what follows, that a picture of the rate is drawn from
-HAIR = 1e-9  # what rounding may take from a number that should be whole
+MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of the rest, from which the rate is plotted
+ROUNDING = 1e-9  # a number this close to a whole one is taken for it
 
 
 class SchedulePoint(NamedTuple):
-    """How far a run has come, before an update."""
+    """A point of a run, before an update."""
 
-    progress: float  # from 0 where the warm-up ends to 1 where the run ends
-    epoch: float  # since the run began, as in 2.5
-    warm_epoch: float  # since the warm-up ended
+    progress: float  # from 0 at the end of the warm-up to 1 at the end of the run
+    epoch: float  # epochs since the start of the run, with a fraction
+    epochs_since_warmup: float
 
 
-def constant(now: SchedulePoint) -> float:
+def constant(point: SchedulePoint) -> float:
     return 1.0
 
 
-def cosine(now: SchedulePoint, cycles: int, decay: float, floor: float) -> float:
-    """Half a wave down to `floor`, `cycles` times, each beginning at `decay` of the one before."""
-    cycle = min(int(now.progress * cycles + HAIR), cycles - 1)
-    return _down(now.progress * cycles - cycle, max(decay**cycle, floor), floor)
+def cosine(point: SchedulePoint, cycles: int, decay: float, floor: float) -> float:
+    """Fall to `floor` by half a cosine wave, `cycles` times, each starting at `decay` times the one before."""
+    cycle = min(int(point.progress * cycles + ROUNDING), cycles - 1)
+    return _half_cosine(point.progress * cycles - cycle, max(decay**cycle, floor), floor)
 
 
-def linear(now: SchedulePoint, floor: float) -> float:
-    return floor + (1.0 - floor) * (1.0 - now.progress)
+def linear(point: SchedulePoint, floor: float) -> float:
+    return floor + (1.0 - floor) * (1.0 - point.progress)
 
 
-def poly(now: SchedulePoint, power: float, floor: float) -> float:
-    return linear(now._replace(progress=1.0 - (1.0 - now.progress) ** power), floor)
+def poly(point: SchedulePoint, power: float, floor: float) -> float:
+    return linear(point._replace(progress=1.0 - (1.0 - point.progress) ** power), floor)
 
 
-def sigmoid(now: SchedulePoint, steepness: float, middle: float, floor: float) -> float:
-    """A logistic curve, stretched so that it goes from 1 to `floor`."""
-    first, last, here = (1.0 / (1.0 + math.exp(steepness * (at - middle))) for at in (0.0, 1.0, now.progress))
+def sigmoid(point: SchedulePoint, steepness: float, middle: float, floor: float) -> float:
+    """Fall from 1 to `floor` by a logistic curve."""
+    first, last, here = (
+        1.0 / (1.0 + math.exp(steepness * (at - middle))) for at in (0.0, 1.0, point.progress)
+    )
     return floor + (1.0 - floor) * (here - last) / (first - last)
 
 
-def one_cycle(now: SchedulePoint, rise: float, start: float, floor: float) -> float:
-    """Up from `start` in the share `rise` of the run, then down to `floor`, each half a cosine wave."""
-    if now.progress < rise:
-        return _down(1.0 - now.progress / rise, 1.0, start)
-    return _down((now.progress - rise) / (1.0 - rise), 1.0, floor)
+def one_cycle(point: SchedulePoint, rise: float, start: float, floor: float) -> float:
+    """Rise from `start` in the fraction `rise` of the run, then fall to `floor`, each by half a cosine wave."""
+    if point.progress < rise:
+        return _half_cosine(1.0 - point.progress / rise, 1.0, start)
+    return _half_cosine((point.progress - rise) / (1.0 - rise), 1.0, floor)
 
 
-def step(now: SchedulePoint, every: float, factor: float) -> float:
-    return float(factor ** math.floor(now.epoch / every + HAIR))
+def step(point: SchedulePoint, every: float, factor: float) -> float:
+    return float(factor ** math.floor(point.epoch / every + ROUNDING))
 
 
-def multistep(now: SchedulePoint, at: tuple[float, ...], factor: float) -> float:
-    return factor ** sum(epoch <= now.epoch + HAIR for epoch in at)
+def multistep(point: SchedulePoint, at: tuple[float, ...], factor: float) -> float:
+    return factor ** sum(epoch <= point.epoch + ROUNDING for epoch in at)
 
 
-def exp(now: SchedulePoint, factor: float) -> float:
-    return float(factor**now.warm_epoch)
+def exp(point: SchedulePoint, factor: float) -> float:
+    return float(factor**point.epochs_since_warmup)
 
 
-def inv(now: SchedulePoint, gamma: float, power: float) -> float:
-    return float((1.0 + gamma * now.warm_epoch) ** -power)
+def inv(point: SchedulePoint, gamma: float, power: float) -> float:
+    return float((1.0 + gamma * point.epochs_since_warmup) ** -power)
 
 
-def _down(share: float, top: float, floor: float) -> float:
-    return floor + (top - floor) * 0.5 * (1.0 + math.cos(math.pi * share))
+def _half_cosine(fraction: float, top: float, floor: float) -> float:
+    """Return the value at `fraction` of a half wave from `top` down to `floor`."""
+    return floor + (top - floor) * 0.5 * (1.0 + math.cos(math.pi * fraction))
 
 
 FUNCTIONS: dict[str, Callable[..., float]] = {
@@ -87,19 +90,19 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 
 
 def peak_rate(optim: Optim) -> float:
-    """The rate that the schedule's factors multiply; --lr itself, or by the linear rule."""
+    """Return the rate that the schedule's factors multiply: --lr, or with --lr-base-batch by the linear rule."""
     return optim.lr * optim.batch_size / optim.lr_base_batch if optim.lr_base_batch else optim.lr
 
 
 def run_length(optim: Optim, num_samples: int) -> tuple[int, int]:
-    """Steps of an epoch, and of the whole run."""
+    """Return the number of steps of an epoch, and of the whole run."""
     steps_per_epoch = order.steps_per_epoch(num_samples, optim.batch_size)
     num_steps = optim.epochs * steps_per_epoch
     return steps_per_epoch, min(num_steps, optim.max_steps or num_steps)
 
 
 def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[int], float]:
-    """The rate of each update, counted from 0, of a run of `num_steps` updates."""
+    """Return a function from a step, counted from 0, to its learning rate, in a run of `num_steps` steps."""
     name, given = catalogue.schedule(optim)
     factor: Callable[[SchedulePoint], float]
     if name in FUNCTIONS:
@@ -109,32 +112,36 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
             f"--schedule {name}", import_path.load_callable("--schedule", name)
         )
 
-        def factor(now: SchedulePoint) -> float:
-            return _checked(own(now.progress), name, now.progress)
+        def factor(point: SchedulePoint) -> float:
+            return _checked(own(point.progress), name, point.progress)
 
     highest, num_warmup_steps = peak_rate(optim), warmup_steps(optim, steps_per_epoch)
 
-    def moment(step: int) -> SchedulePoint:
+    def point_at(step: int) -> SchedulePoint:
         after = step - num_warmup_steps
         progress = min(after / max(1, num_steps - num_warmup_steps), 1.0)
         return SchedulePoint(progress, step / steps_per_epoch, after / steps_per_epoch)
 
     def rate(step: int) -> float:
-        if step < num_warmup_steps:  # climb to where the schedule begins
-            found = highest * factor(moment(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
+        if step < num_warmup_steps:  # rise linearly to the schedule's first rate
+            found = highest * factor(point_at(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
         else:
-            found = highest * factor(moment(step))
+            found = highest * factor(point_at(step))
         return found if found >= SMALLEST else 0.0
 
     return rate
 
 
 def warmup_steps(optim: Optim, steps_per_epoch: float) -> int:
+    """Return the number of steps of the warm-up."""
     return round(optim.warmup_epochs * steps_per_epoch)
 
 
 def plotted_steps(optim: Optim, steps_per_epoch: float, num_steps: int) -> list[int]:
-    """Those that draw the rate: all, or of a long run the first and last of equal parts, before the peak and after."""
+    """Return the steps to plot the rate at: all, or of a long run the first and last steps of equal parts.
+
+    The warm-up and what follows it are divided into parts separately, so that a plot shows the peak.
+    """
     peak_step = min(warmup_steps(optim, steps_per_epoch), num_steps)
     found: set[int] = set()
     for begin, end in ((0, peak_step), (peak_step, num_steps)):
@@ -145,7 +152,7 @@ def plotted_steps(optim: Optim, steps_per_epoch: float, num_steps: int) -> list[
 
 
 def summary(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
-    """What the rate will do, as a line of the plan."""
+    """Return the line of the plan that describes the learning rate."""
     rule = f" (--lr {optim.lr:g} x {optim.batch_size} / {optim.lr_base_batch})" if optim.lr_base_batch else ""
     warmup = warmup_steps(optim, steps_per_epoch)
     climb = f"{warmup} steps of warm-up, then " if warmup else ""
@@ -153,7 +160,7 @@ def summary(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
 
 
 def nothing_left_message(optim: Optim, steps_per_epoch: int, step: int) -> str:
-    """Which flag keeps a run that has come to `step` from going on."""
+    """Return the message that names the flag by which a run ends at `step` or before."""
     of_epochs = optim.epochs * steps_per_epoch
     limit, num_steps = f"--epochs {optim.epochs} ({of_epochs} steps)", of_epochs
     if 0 < optim.max_steps < of_epochs:

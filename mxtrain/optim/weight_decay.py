@@ -1,6 +1,6 @@
-"""Which parameters decay.
+"""Parameters without weight decay: biases, and the scales and shifts of norms, whose decay regularises nothing.
 
-A bias and the scale and shift of a norm are not what weight decay is for: decaying them regularises nothing.
+Owns that choice; the decay itself is part of each optimizer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ NAME_ENDINGS = ("bias", "gamma", "beta", "bias_table")
 
 
 def exempt_from_decay(parameters: Iterable[Any]) -> None:
-    """Tell those that do not decay."""
+    """Set the decay of biases and norms to zero."""
     for parameter in parameters:
         if is_bias_or_norm(parameter):
             parameter.wd_mult = 0.0
 
 
 def is_bias_or_norm(parameter: Any) -> bool:
-    """By its name, or because it is no matrix or kernel: PReLU's alpha, a residual branch's scale, a custom norm's."""
+    """Return whether the parameter is a bias or a norm's, by its name, or has fewer than two dimensions.
+
+    The latter are PReLU's alpha, the scale of a residual branch and parameters of custom norms.
+    """
     return len(parameter.shape) < 2 or parameter.name.endswith(NAME_ENDINGS)
