@@ -102,8 +102,8 @@ def test_a_death_on_one_node_starts_both_again_in_the_same_allocation(
 ) -> None:
     job = queue.submit(tmp_path)
     queue.wait(lambda: has_step(tmp_path / "run", 50))
-    shares = [pid for pid in queue.slurm.hosts[1].processes() if b"\0share\0" in command_line(pid)]
-    os.kill(shares[-1], signal.SIGKILL)
+    agents = [pid for pid in queue.slurm.hosts[1].processes() if b"\0host-agent\0" in command_line(pid)]
+    os.kill(agents[-1], signal.SIGKILL)
     state = queue.wait_for_end(job)
     log = (tmp_path / "log").read_text()
     assert (state["JobState"], state["Restarts"]) == ("COMPLETED", "0"), log
