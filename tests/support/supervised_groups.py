@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,20 +35,27 @@ def others_leave():
 print(f"{name} in attempt {attempt}", flush=True)
 exec(sys.argv[1])
 """
+GRACE = {
+    "death_seconds": 0.7,
+    "done_seconds": 1,
+    "stop_seconds": 3,
+    "kill_seconds": 0.4,
+    "stopped_seconds": 1.5,
+}
 SUPERVISOR = """
-import sys
+import json, sys
 from pathlib import Path
 from mxtrain.launch.attempt import GracePeriods
 from mxtrain.launch.plan import ProcessSpec
 from mxtrain.launch.supervisor import RestartPolicy, checkpoints, supervise
-out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[5:]
+out, role, names, codes = Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[6:]
 def group(attempt):
     own, logs = {"MXTRAIN_GENERATION": str(attempt), "OUT": str(out)}, out / "logs"
     return [
         ProcessSpec(name, (sys.executable, "-c", role, code), {**own, "MXTRAIN_NODE": name}, logs / f"{name}.log")
         for name, code in zip(names, codes)
     ]
-grace = GracePeriods(death_seconds=0.7, done_seconds=1, stop_seconds=3, kill_seconds=0.4, stopped_seconds=1.5)
+grace = GracePeriods(**json.loads(sys.argv[5]))
 policy = RestartPolicy(lambda: checkpoints(out), int(sys.argv[4]), first_pause_seconds=0.1, grace=grace, out=out)
 sys.exit(supervise(group, policy))
 """
@@ -56,8 +64,11 @@ sys.exit(supervise(group, policy))
 class SupervisedGroup:
     """A supervisor in a process of its own, as on a command line."""
 
-    def __init__(self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int):
+    def __init__(
+        self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int, grace: dict[str, float]
+    ):
         line = [sys.executable, "-c", SUPERVISOR, str(out), ROLE, " ".join(codes), str(max_restarts)]
+        line.append(json.dumps({**GRACE, **grace}))
         self.out = out
         self.process = subprocess.Popen(
             [*line, *codes.values()],
@@ -109,12 +120,16 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., SupervisedGroup]]:
     jobs: list[SupervisedGroup] = []
 
     def start(
-        max_restarts: int = 3, names: list[str] = NAMES, stderr: int = subprocess.PIPE, **codes: str
+        max_restarts: int = 3,
+        names: list[str] = NAMES,
+        stderr: int = subprocess.PIPE,
+        grace: dict[str, float] = GRACE,
+        **codes: str,
     ) -> SupervisedGroup:
         said = {name.replace("_", "-"): code for name, code in codes.items()}
         (tmp_path / "run").mkdir(exist_ok=True)
         codes = {name: said.get(name, "wait()") for name in names}
-        jobs.append(SupervisedGroup(tmp_path / "run", codes, max_restarts, stderr))
+        jobs.append(SupervisedGroup(tmp_path / "run", codes, max_restarts, stderr, grace))
         return jobs[-1]
 
     yield start

@@ -118,3 +118,45 @@ def test_a_scheduler_that_is_not_there_is_asked_for_by_the_flag(tmp_path: Path, 
     assert done.returncode == 2
     assert f"no scheduler at {root}" in done.stderr and "as --root" in done.stderr
     assert "DMLC_" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["ssh", "slurm", "k8s"])
+def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path) -> None:
+    line = [str(PS_SH.parent / name), "--help"]
+    done = subprocess.run(
+        line,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: launch/{name} ")
+    assert "--num-workers" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "ssh --hosts nowhere -n 2 -- --train x.rec",
+            "launch/ssh: --hosts nowhere: No such file or directory",
+        ),
+        ("ssh", "launch/ssh: the following arguments are required: --hosts"),
+        ("slurm --time abc", "launch/slurm: argument --time: 'abc'"),
+        ("k8s", "launch/k8s: the following arguments are required: --image"),
+    ],
+)
+def test_the_commands_beside_ps_sh_refuse_under_their_own_name(line: str, told: str, tmp_path: Path) -> None:
+    name, *words = line.split()
+    done = subprocess.run(
+        [str(PS_SH.parent / name), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith(told)

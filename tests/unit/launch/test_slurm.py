@@ -113,7 +113,7 @@ def test_a_step_runs_on_its_node_alone_beside_the_supervisor() -> None:
     assert words[-3:] == ["-m", "mxtrain.launch", "host-agent"]
 
 
-def test_out_of_the_queue_again_it_is_the_same_job_in_another_life() -> None:
+def test_a_requeued_job_is_the_same_job_in_another_attempt() -> None:
     first, again = ({"SLURM_JOB_ID": "7", **more} for more in ({}, {"SLURM_RESTART_COUNT": "1"}))
     assert slurm.job_identity(first) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "0"}
     assert slurm.job_identity(again) == {"MXTRAIN_JOB_ID": "slurm-7", "MXTRAIN_RESTARTS": "1"}

@@ -1,20 +1,15 @@
-"""How a supervised group is stopped, and that it does not outlive its supervisor."""
+"""A supervised group is stopped by signals to its supervisor, and does not outlive it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 from typing import Callable
 
 import pytest
 
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from mxtrain.launch.attempt import GracePeriods, StopRequests, run_attempt
-from mxtrain.launch.exits import job_exit_code
-from mxtrain.launch.plan import ProcessSpec
 from tests.support.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
@@ -41,11 +36,11 @@ signal.signal(signal.SIGTERM, leave); (out / f"{name}.ready").touch(); wait()
 """
 
 
-def test_whoever_writes_a_checkpoint_may_finish_it(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_worker_that_writes_a_checkpoint_may_finish_it(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0=SLOW_STOP, worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
     job.process.send_signal(signal.SIGTERM)
-    job.process.send_signal(signal.SIGTERM)  # at once: the same wish, as timeout(1) sends it
+    job.process.send_signal(signal.SIGTERM)  # at once: the same request, as timeout(1) sends it
     assert job.ended()[0] == SIGTERM
     assert job.log("worker-0").endswith("saved\n")
 
@@ -62,7 +57,9 @@ def test_a_second_signal_ends_all_at_once(start: Callable[..., SupervisedGroup])
     assert "saved" not in job.log("worker-0")
 
 
-def test_whoever_does_not_stop_is_ended_after_a_while(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_worker_that_does_not_stop_is_killed_after_its_grace_period(
+    start: Callable[..., SupervisedGroup],
+) -> None:
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); (out / f'{name}.ready').touch(); wait()"
     job = start(worker_0=deaf, worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
@@ -79,32 +76,6 @@ def test_a_signal_between_two_attempts_ends_the_job(start: Callable[..., Supervi
     assert "attempt 5" not in job.log("worker-0")
 
 
-def test_a_signal_while_processes_are_started_ends_the_job(tmp_path: Path) -> None:
-    argv = (sys.executable, "-c", "import time; time.sleep(30)")
-    processes = [ProcessSpec(name, argv, {}, tmp_path / f"{name}.log") for name in NAMES]
-    endings = run_attempt(processes, 0, GracePeriods(), StopRequests([signal.SIGTERM]))
-    assert [ending.process.name for ending in endings] == ["scheduler"], "no other was started"
-    assert job_exit_code(endings, SIGTERM) == SIGTERM
-
-
-EARLY = """
-import os, signal
-from mxtrain.core.die_with_parent import die_with_parent
-os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-die_with_parent()
-"""
-
-
-def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None:
-    process = ProcessSpec(
-        "worker-0", (sys.executable, "-c", EARLY), {"PYTHONPATH": str(ROOT)}, tmp_path / "log"
-    )
-    (ending,) = run_attempt([process], 0, GracePeriods(), StopRequests())
-    assert (ending.code, ending.last_lines) == (SIGINT, ()), "no traceback"
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
-
-
 def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0="stop(143)", worker_1="stop(143)")
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
@@ -114,7 +85,7 @@ def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[...
     assert code == SIGTERM and "restart" not in stderr
 
 
-def test_a_worker_that_stops_before_the_roll_call_is_no_mistake_of_those_who_miss_it(
+def test_a_worker_that_stops_before_the_rendezvous_is_no_mistake_of_those_who_miss_it(
     start: Callable[..., SupervisedGroup],
 ) -> None:
     missing = "time.sleep(0.5); print('worker-0 did not come', file=sys.stderr); sys.exit(2)"
@@ -123,10 +94,10 @@ def test_a_worker_that_stops_before_the_roll_call_is_no_mistake_of_those_who_mis
     assert code == SIGTERM and "restart" not in stderr
 
 
-def test_whoever_misses_that_the_scheduler_has_stopped_has_nothing_to_save(
+def test_a_worker_that_misses_the_scheduler_stop_has_nothing_to_save(
     start: Callable[..., SupervisedGroup],
 ) -> None:
-    """It had not come to the roll call yet."""
+    """It had not come to the rendezvous yet."""
     job = start(worker_0="sys.exit(143)", scheduler="sys.exit(143)", server_0="sys.exit(143)")
     until(lambda: len(job.pids()) == 1, "they did not end")
     began = time.monotonic()

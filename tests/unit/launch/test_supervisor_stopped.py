@@ -1,4 +1,4 @@
-"""What SIGSTOP or a debugger holds is not waited for: where it is alone, nobody else would end it."""
+"""A process that SIGSTOP or a debugger holds is not waited for: where it is the only one, no other would end it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stopped(start: Callable[..., SupervisedGroup], code: str = "stop(143)") -> t
     return job, worker
 
 
-def test_one_alone_that_is_frozen_for_good_starts_again(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_single_process_that_is_frozen_for_good_is_restarted(start: Callable[..., SupervisedGroup]) -> None:
     job = start(names=["server-3"], server_3="attempt or kill(signal.SIGSTOP)")
     code, _, stderr = job.ended(10)
     assert code == 0
@@ -32,7 +32,7 @@ def test_one_alone_that_is_frozen_for_good_starts_again(start: Callable[..., Sup
     assert "server-3 did not end by itself; restart 1 of 3" in stderr
 
 
-def test_one_that_is_frozen_for_less_goes_on(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_process_that_is_frozen_for_less_goes_on(start: Callable[..., SupervisedGroup]) -> None:
     job, worker = stopped(start, "(out / f'{name}.ready').touch(); time.sleep(4)")
     for _ in range(2):  # together longer than too long
         time.sleep(0.9)
@@ -44,7 +44,9 @@ def test_one_that_is_frozen_for_less_goes_on(start: Callable[..., SupervisedGrou
     assert code == 0 and "restart" not in stderr
 
 
-def test_after_a_signal_one_that_is_frozen_is_not_waited_for(start: Callable[..., SupervisedGroup]) -> None:
+def test_after_a_stop_request_a_frozen_process_is_not_waited_for(
+    start: Callable[..., SupervisedGroup],
+) -> None:
     job, _ = stopped(start)
     job.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
@@ -53,7 +55,9 @@ def test_after_a_signal_one_that_is_frozen_is_not_waited_for(start: Callable[...
     assert time.monotonic() - began < 2  # of 3 in which it may write a checkpoint
 
 
-def test_after_a_signal_one_that_is_thawed_may_still_save(start: Callable[..., SupervisedGroup]) -> None:
+def test_after_a_stop_request_a_process_that_is_thawed_may_still_save(
+    start: Callable[..., SupervisedGroup],
+) -> None:
     job, worker = stopped(start)
     time.sleep(1)
     job.process.send_signal(signal.SIGTERM)
@@ -63,7 +67,7 @@ def test_after_a_signal_one_that_is_thawed_may_still_save(start: Callable[..., S
     assert "got SIGTERM" in job.log("worker-0")
 
 
-def test_when_all_are_frozen_together_nobody_is_to_blame(start: Callable[..., SupervisedGroup]) -> None:
+def test_when_all_are_frozen_together_none_is_killed(start: Callable[..., SupervisedGroup]) -> None:
     job, worker = stopped(start, "(out / f'{name}.ready').touch(); time.sleep(1)")
     job.process.send_signal(signal.SIGSTOP)
     time.sleep(2)
@@ -74,6 +78,6 @@ def test_when_all_are_frozen_together_nobody_is_to_blame(start: Callable[..., Su
     assert code == 0 and "restart" not in stderr
 
 
-def test_the_others_have_noticed_before() -> None:
+def test_a_frozen_process_is_given_up_by_the_others_before_the_supervisor_kills_it() -> None:
     run = config.parse(["--train", "t.rec", "--silence-timeout", "40"])
     assert supervisor.restart_policy(run).grace.stopped_seconds > 40

@@ -1,0 +1,44 @@
+"""The meaning of exits for a job: the root cause, and its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mxtrain.core.errors import DATA
+from mxtrain.launch.exits import ProcessExit, exit_message, root_cause, summary
+from mxtrain.launch.plan import ProcessSpec
+
+
+def exited(name: str, code: int, was_terminated: bool = False, last: str = "why") -> ProcessExit:
+    return ProcessExit(ProcessSpec(name, (), {}, Path("log")), code, 1.0, was_terminated, False, (last,))
+
+
+def test_the_root_cause_is_the_process_that_died_and_not_one_that_left_for_it() -> None:
+    killed, left, failed = exited("worker-1", -9), exited("worker-0", 75), exited("server-0", DATA)
+    terminated, done = exited("scheduler", -15, was_terminated=True), exited("worker-2", 0)
+    assert root_cause([left, killed, terminated]) is killed
+    assert root_cause([left, killed, failed]) is failed
+    assert root_cause([terminated, done, left]) is left
+    assert root_cause([done, terminated]) is terminated
+
+
+def test_the_root_cause_is_the_process_that_failed_and_not_the_first_to_say_so() -> None:
+    """All end with the same code and words; only the log of the one that failed has the traceback."""
+    other, own = (
+        exited(name, 1, last="mxtrain.fit: worker-1: KeyError: 'a'") for name in ("server-0", "worker-1")
+    )
+    assert root_cause([other, own]) is own
+    assert exit_message(own) == "worker-1 ended with exit code 1: KeyError: 'a'"
+    assert exit_message(other) == "server-0 ended with exit code 1: worker-1: KeyError: 'a'"
+
+
+def test_seconds_add_up_over_the_attempts() -> None:
+    attempts = [
+        [exited("worker-0", -9), exited("scheduler", 75)],
+        [exited("scheduler", 0), exited("worker-0", 0)],
+    ]
+    assert summary(attempts).splitlines() == [
+        "2 attempts, and at the end:",
+        "  scheduler    exit 0       2.0 s",
+        "  worker-0     exit 0       2.0 s",
+    ]
