@@ -1,6 +1,6 @@
-"""Strike many jobs: `python -m tests.faults --faults 100`; the same --seed draws the same faults.
+"""Inject random faults into many jobs: `python -m tests.faults --faults 100`.
 
-With --page the table of that file (docs/faults.md) becomes what was found.
+The same --seed draws the same faults. With --page the tables of that file (docs/faults.md) are replaced.
 """
 
 from __future__ import annotations
@@ -15,72 +15,83 @@ from pathlib import Path
 from typing import Callable, List, Tuple
 
 from tests.faults import case, samples
-from tests.faults.case import FAULTS, HUNG, PHASES, RECOVERED, REFUSED, STOPPED, WRONG, Case, Outcome, roles
+from tests.faults.case import (
+    FAULTS,
+    HUNG,
+    PHASES,
+    RECOVERED,
+    REFUSED,
+    STOPPED,
+    WRONG,
+    Case,
+    FaultOutcome,
+    roles,
+)
 from tests.faults.job import CLUSTER, result, started
 
-MOST_DELAY_SECONDS = 0.5
+MAX_DELAY_SECONDS = 0.5
 BEGIN, END = "<!-- from here: make chaos -->\n", "<!-- to here -->\n"
-Found = List[Tuple[Case, Outcome]]
+Outcomes = List[Tuple[Case, FaultOutcome]]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.faults", description="Strike jobs by random faults."
+        prog="python -m tests.faults", description="Inject random faults into jobs."
     )
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--workers", type=int, default=2, help="of each job, two or more")
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--page", type=Path, help="put the table there")
-    given = parser.parse_args()
-    print(f"--seed {given.seed}", flush=True)
+    asked = parser.parse_args()
+    print(f"--seed {asked.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        cases = draw(given.seed, given.faults, given.workers)
-        found = strike(cases, Path(folder), given.at_once)
-    table = render(found, given.seed)
+        cases = draw(asked.seed, asked.faults, asked.workers)
+        found = inject(cases, Path(folder), asked.at_once)
+    table = render(found, asked.seed)
     print(table, end="")
-    if given.page:
-        before, rest = given.page.read_text().split(BEGIN)
-        given.page.write_text(before + BEGIN + table + END + rest.split(END)[1])
-    return int(any(outcome.how in (HUNG, WRONG) for _, outcome in found))
+    if asked.page:
+        before, rest = asked.page.read_text().split(BEGIN)
+        asked.page.write_text(before + BEGIN + table + END + rest.split(END)[1])
+    return int(any(outcome.kind in (HUNG, WRONG) for _, outcome in found))
 
 
 def draw(seed: int, num_faults: int, num_workers: int) -> list[Case]:
-    """Cases at random; half of them a little after a moment that has a name, but for the last of all."""
+    """Draw cases at random, half of them a little after their phase; none after the exit."""
     rng = random.Random(seed)
     names = roles(num_workers), list(FAULTS), list(PHASES)
     cases = [Case(*map(rng.choice, names)) for _ in range(num_faults)]
-    late = [round(rng.choice([0, rng.uniform(0, MOST_DELAY_SECONDS)]), 2) for _ in cases]
+    late = [round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2) for _ in cases]
     return [
         dataclasses.replace(each, delay_seconds=0 if each.phase == "exit" else delay, num_workers=num_workers)
         for each, delay in zip(cases, late)
     ]
 
 
-def strike(cases: list[Case], folder: Path, at_once: int) -> Found:
-    data = samples.given(folder / "data")
-    with started(folder / "whole", *data, *CLUSTER) as job:
+def inject(cases: list[Case], folder: Path, at_once: int) -> Outcomes:
+    data = samples.data_flags(folder / "data")
+    with started(folder / "undisturbed", *data, *CLUSTER) as job:
         if job.process.wait(case.DONE_SECONDS):
-            raise SystemExit(f"without any fault: {job.said()}")
-    whole = result(job.out)
+            raise SystemExit(f"without any fault: {job.output()}")
+    undisturbed = result(job.out)
 
-    def one(number: int, each: Case) -> tuple[Case, Outcome]:
-        outcome = case.run(each, folder / str(number), data, whole)
-        print(f"{number:4} {each}: {outcome.how}, {outcome.seconds:.1f} s", flush=True)
-        if outcome.how in (HUNG, WRONG):
-            print(outcome.said, flush=True)
+    def one(number: int, each: Case) -> tuple[Case, FaultOutcome]:
+        outcome = case.run_case(each, folder / str(number), data, undisturbed)
+        print(f"{number:4} {each}: {outcome.kind}, {outcome.seconds:.1f} s", flush=True)
+        if outcome.kind in (HUNG, WRONG):
+            print(outcome.output, flush=True)
         return each, outcome
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(one, range(1, len(cases) + 1), cases))
 
 
-def render(found: Found, seed: int) -> str:
-    """The outcomes by role, by fault and by moment."""
+def render(found: Outcomes, seed: int) -> str:
+    """Three tables in Markdown: the outcomes by role, by fault and by phase."""
     by: dict[str, Callable[[Case], str]] = {
         "role": lambda each: each.role,
-        "what": lambda each: each.fault,
-        "moment": lambda each: each.phase,
+        "fault": lambda each: each.fault,
+        "phase": lambda each: each.phase,
     }
     order = [*roles(found[0][0].num_workers), *FAULTS, *PHASES]
     lines = [f"{len(found)} faults, seed {seed}:"]
@@ -93,12 +104,12 @@ def render(found: Found, seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counts(name: str, outcomes: list[Outcome]) -> str:
-    hows = [outcome.how for outcome in outcomes]
-    seconds = [outcome.seconds for outcome in outcomes if outcome.how == RECOVERED]
+def _counts(name: str, outcomes: list[FaultOutcome]) -> str:
+    kinds = [outcome.kind for outcome in outcomes]
+    seconds = [outcome.seconds for outcome in outcomes if outcome.kind == RECOVERED]
     median = f"{statistics.median(seconds):.1f}" if seconds else ""
     return _row(
-        name, len(hows), *(hows.count(how) for how in (RECOVERED, STOPPED, REFUSED, HUNG, WRONG)), median
+        name, len(kinds), *(kinds.count(kind) for kind in (RECOVERED, STOPPED, REFUSED, HUNG, WRONG)), median
     )
 
 

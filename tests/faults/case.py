@@ -1,6 +1,7 @@
-"""One fault: who is struck, how, and when; and what became of the job.
+"""One fault case: which process is hit, by what and when, and the outcome of the job.
 
-Moments are told from outside, by what a job has written so far.
+Owns the faults, the phases and the classes of outcomes. Phases are recognised from outside, by what a job has written
+so far.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from tests.faults.job import (
     NUM_STEPS,
     STEPS_PER_EPOCH,
     SUPERVISOR,
-    Job,
+    FaultJob,
     cluster,
-    is_same,
+    is_same_result,
     result,
     started,
-    until,
+    wait_for,
 )
 from tests.support.runs import has_step, is_writing
 
-COME_SECONDS = 120  # until the moment is there
+PHASE_SECONDS = 120  # until the phase is reached
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error
 DONE_SECONDS = 150  # from the fault until it has ended well, with all the work that it still had to do
-CHANCES = 3
+NUM_TRIES = 3
 RECOVERED, STOPPED, REFUSED, HUNG, WRONG = "recovered", "stopped", "refused", "hung", "wrong"
-GOES_ON = (75, 130, 143, -signal.SIGTERM, -signal.SIGKILL)  # with the same command
+RESUMABLE = (75, 130, 143, -signal.SIGTERM, -signal.SIGKILL)  # the same command resumes
 ERRORS = (1, 2, 3, 4)
 
-IsDue = Callable[[Job, float], bool]  # so many seconds after the first signal
+IsDue = Callable[[FaultJob, float], bool]  # from the job and the seconds since the injection began
 Signals = List[Tuple[IsDue, signal.Signals]]
 
 
@@ -46,7 +47,7 @@ def after(seconds: float) -> IsDue:
     return lambda job, passed_seconds: passed_seconds >= seconds
 
 
-def alone(job: Job, passed_seconds: float) -> bool:
+def is_last(job: FaultJob, passed_seconds: float) -> bool:
     return job.traces.pids() == [job.process.pid]
 
 
@@ -58,19 +59,19 @@ FAULTS: dict[str, Signals] = {
     "frozen for 0.7 s": [(after(0), signal.SIGSTOP), (after(0.7), signal.SIGCONT)],
     "frozen for 4 s": [(after(0), signal.SIGSTOP), (after(4), signal.SIGCONT)],
 }
-# Nobody ends a supervisor that stays frozen, so it is thawed when there is nobody left to supervise.
-SUPERVISOR_FAULTS = {**FAULTS, "frozen": [(after(0), signal.SIGSTOP), (alone, signal.SIGCONT)]}
+# No process ends a supervisor that stays frozen, so it is thawed when no process is left to supervise.
+SUPERVISOR_FAULTS = {**FAULTS, "frozen": [(after(0), signal.SIGSTOP), (is_last, signal.SIGCONT)]}
 
 
-def _in_evaluation(job: Job, role: str) -> bool:
-    """Of the second epoch: its checkpoint is there, its score not."""
+def _in_evaluation(job: FaultJob, role: str) -> bool:
+    """True in the second evaluation: its checkpoint is there, its score is not."""
     step = 2 * STEPS_PER_EPOCH
     return (job.out / "checkpoints" / f"step-{step:08d}").exists() and not job.is_scored(step)
 
 
-PHASES: dict[str, Callable[[Job, str], object]] = {
+PHASES: dict[str, Callable[[FaultJob, str], object]] = {
     "start": lambda job, role: job.pid(role),
-    "rendezvous": lambda job, role: "global batch" in job.logged(),
+    "rendezvous": lambda job, role: "global batch" in job.logs(),
     "first step": lambda job, role: (job.out / "metrics.jsonl").exists(),
     "mid-epoch": lambda job, role: has_step(job.out, STEPS_PER_EPOCH + 3),
     "evaluation": _in_evaluation,
@@ -81,7 +82,7 @@ PHASES: dict[str, Callable[[Job, str], object]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`delay_seconds` after the moment `phase` has come."""
+    """A fault of one process, `delay_seconds` after a phase is reached."""
 
     role: str
     fault: str
@@ -96,88 +97,95 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How the job took it; `seconds` is the longest that it then made no progress, or what it took to end."""
+class FaultOutcome:
+    """The outcome of a job after a fault.
 
-    how: str
+    `seconds` is its longest time without progress where it recovered, else the time until its end.
+    """
+
+    kind: str
     seconds: float
-    said: str
+    output: str
 
-    def but(self, problem: str) -> Outcome:
-        return Outcome(WRONG, self.seconds, f"{problem}\n{self.said}")
+    def but_wrong(self, problem: str) -> FaultOutcome:
+        return FaultOutcome(WRONG, self.seconds, f"{problem}\n{self.output}")
 
 
 MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in FAULTS for phase in PHASES]
 
 
-def run(case: Case, folder: Path, data: list[str], whole: tuple[object, ...]) -> Outcome:
-    """What a job over `data` makes of this fault; `whole` is what it comes to without.
+def run_case(case: Case, folder: Path, data: list[str], undisturbed: tuple[object, ...]) -> FaultOutcome:
+    """Inject a fault into a job over `data` and return the outcome; `undisturbed` is the result without any fault.
 
-    On a busy machine a short moment may pass unseen; another job has it too.
+    On a busy machine a short phase may pass unseen, so there are several tries, each with another job.
     """
-    for chance in range(CHANCES):
+    for index in range(NUM_TRIES):
         flags = [*data, *cluster(case.num_workers)]
-        outcome = _struck_in_time(case, folder / f"job-{chance}", flags, whole)
+        outcome = _inject_in_time(case, folder / f"job-{index}", flags, undisturbed)
         if outcome is not None:
             return outcome
-    return Outcome(WRONG, 0.0, f"the moment never came, in {CHANCES} jobs")
+    return FaultOutcome(WRONG, 0.0, f"the phase was never seen, in {NUM_TRIES} jobs")
 
 
-def _struck_in_time(case: Case, folder: Path, flags: list[str], whole: tuple[object, ...]) -> Outcome | None:
-    """None where the job has gone through undisturbed."""
+def _inject_in_time(
+    case: Case, folder: Path, flags: list[str], undisturbed: tuple[object, ...]
+) -> FaultOutcome | None:
+    """The outcome; None where the job was done before the phase was seen."""
     folder.mkdir(parents=True)
     with started(folder, *flags) as job:
-        come = until(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), COME_SECONDS)
+        is_reached = wait_for(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), PHASE_SECONDS)
         if job.process.poll() == 0:
             return None
-        if not come or job.has_ended():
-            return Outcome(WRONG, 0.0, f"the moment never came\n{job.said()}")
+        if not is_reached or job.has_ended():
+            return FaultOutcome(WRONG, 0.0, f"the phase was never seen\n{job.output()}")
         time.sleep(case.delay_seconds)
-        outcome = _struck(job, case)
-        left = job.traces.left()
-    if left:
-        return outcome.but(f"left behind: {', '.join(left)}")
-    if outcome.how == STOPPED:
+        outcome = _inject(job, case)
+        left_behind = job.traces.left_behind()
+    if left_behind:
+        return outcome.but_wrong(f"left behind: {', '.join(left_behind)}")
+    if outcome.kind == STOPPED:
         with started(folder, *flags) as again:
-            if not until(again.has_ended, DONE_SECONDS) or again.process.returncode:
-                return outcome.but(f"the same command does not go on\n{again.said()}")
-    if outcome.how in (RECOVERED, STOPPED) and not is_same(result(job.out), whole, case.num_workers):
-        return outcome.but("another curve")
+            if not wait_for(again.has_ended, DONE_SECONDS) or again.process.returncode:
+                return outcome.but_wrong(f"the same command does not resume\n{again.output()}")
+    if outcome.kind in (RECOVERED, STOPPED) and not is_same_result(
+        result(job.out), undisturbed, case.num_workers
+    ):
+        return outcome.but_wrong("another curve")
     return outcome
 
 
-def _struck(job: Job, case: Case) -> Outcome:
-    """Send the fault's signals when they are due, and watch until the job has ended."""
+def _inject(job: FaultJob, case: Case) -> FaultOutcome:
+    """Send the fault's signals when they are due, wait until the job has ended, and return the outcome."""
     faults = SUPERVISOR_FAULTS if case.role == SUPERVISOR else FAULTS
     pid, step, due = job.pid(case.role), job.step(), list(faults[case.fault])
-    began, standstill_seconds, further = time.monotonic(), 0.0, 0.0
+    began, standstill_seconds, progress_seconds = time.monotonic(), 0.0, 0.0
     while True:
         code, seconds = job.process.poll(), time.monotonic() - began
         if due and pid and due[0][0](job, seconds):
             with contextlib.suppress(ProcessLookupError):  # it was done, or the others have ended it
                 os.kill(pid, due.pop(0)[1])
-            job.traces.note_ports()
+            job.traces.record_ports()
         if code is not None or job.step() > step:
-            step, standstill_seconds, further = (
+            step, standstill_seconds, progress_seconds = (
                 job.step(),
-                max(standstill_seconds, seconds - further),
+                max(standstill_seconds, seconds - progress_seconds),
                 seconds,
             )
         if code is not None:
-            return _judged(job, code, seconds, standstill_seconds)
+            return _classify(job, code, seconds, standstill_seconds)
         if seconds > DONE_SECONDS:
-            return Outcome(HUNG, seconds, job.said())
+            return FaultOutcome(HUNG, seconds, job.output())
         time.sleep(0.02)
 
 
-def _judged(job: Job, code: int, seconds: float, standstill_seconds: float) -> Outcome:
-    if "Traceback" in job.said() + job.logged():
-        return Outcome(WRONG, seconds, f"a traceback\n{job.said()}{job.logged()}")
-    if code in GOES_ON:
-        return Outcome(STOPPED, seconds, job.said())
+def _classify(job: FaultJob, code: int, seconds: float, standstill_seconds: float) -> FaultOutcome:
+    if "Traceback" in job.output() + job.logs():
+        return FaultOutcome(WRONG, seconds, f"a traceback\n{job.output()}{job.logs()}")
+    if code in RESUMABLE:
+        return FaultOutcome(STOPPED, seconds, job.output())
     if code == 0:
-        return Outcome(RECOVERED, standstill_seconds, job.said())
+        return FaultOutcome(RECOVERED, standstill_seconds, job.output())
     late = seconds > REFUSED_SECONDS or code not in ERRORS
-    return Outcome(
-        WRONG if late else REFUSED, seconds, f"exit code {code} after {seconds:.1f} s\n{job.said()}"
+    return FaultOutcome(
+        WRONG if late else REFUSED, seconds, f"exit code {code} after {seconds:.1f} s\n{job.output()}"
     )

@@ -1,4 +1,4 @@
-"""A job of a few workers that faults strike: started as a user would, and watched from outside."""
+"""A job of a few workers to inject faults into: started as a user would, and observed from outside."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLAGS = [
 ]
 TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "60"]
 SUPERVISOR = "supervisor"
-NEAR = 1e-4  # of a number in 24 steps, where the order of sums is left to chance
+RELATIVE_TOLERANCE = 1e-4  # after 24 steps, where the order of sums varies
 
 
 def cluster(num_workers: int) -> list[str]:
@@ -45,25 +45,25 @@ def cluster(num_workers: int) -> list[str]:
 CLUSTER = cluster(2)
 
 
-class Job:
+class FaultJob:
     """`python -m mxtrain.fit` over a cluster, in FOLDER/run."""
 
     def __init__(self, folder: Path, *flags: str, **environment: str):
         self.folder, self.out = folder, folder / "run"
         self.traces = Traces(folder)
-        self._said = (folder / "said.log").open("wb")
+        self._output = (folder / "output.log").open("wb")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mxtrain.fit", "--out", str(self.out), *FLAGS, *flags],
             **{"cwd": ROOT, "env": {**self.traces.environment, **environment}},
-            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._said},
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._output},
         )
 
-    def said(self) -> str:
-        """On the terminal, by the supervisor."""
-        return (self.folder / "said.log").read_text(errors="replace")
+    def output(self) -> str:
+        """The supervisor's lines on the terminal."""
+        return (self.folder / "output.log").read_text(errors="replace")
 
-    def logged(self) -> str:
-        """By all roles."""
+    def logs(self) -> str:
+        """The logs of all roles, one after the other."""
         return "".join(path.read_text(errors="replace") for path in (self.out / "logs").glob("[sw]*.log"))
 
     def pid(self, role: str) -> int | None:
@@ -74,7 +74,7 @@ class Job:
         return None
 
     def step(self) -> int:
-        """How far it has come."""
+        """The last step in its records, 0 without any."""
         return max(map(int, re.findall(r'"kind": "train", "step": (\d+),', text(self.out))), default=0)
 
     def is_scored(self, step: int) -> bool:
@@ -83,24 +83,25 @@ class Job:
     def has_ended(self) -> bool:
         return self.process.poll() is not None
 
-    def end(self) -> None:
-        self.traces.end()
+    def kill(self) -> None:
+        """Kill all processes of the job."""
+        self.traces.kill()
         self.process.wait(10)
-        self._said.close()
+        self._output.close()
 
 
 @contextlib.contextmanager
-def started(folder: Path, *flags: str, **environment: str) -> Iterator[Job]:
-    """None of its processes outlives the block."""
-    job = Job(folder, *flags, **environment)
+def started(folder: Path, *flags: str, **environment: str) -> Iterator[FaultJob]:
+    """Start a job for the block; none of its processes outlives it."""
+    job = FaultJob(folder, *flags, **environment)
     try:
         yield job
     finally:
-        job.end()
+        job.kill()
 
 
-def until(happened: Callable[[], object], seconds: float) -> bool:
-    """Whether it did within so many seconds."""
+def wait_for(happened: Callable[[], object], seconds: float) -> bool:
+    """Wait until `happened()` is true, and return False where it was not within so many seconds."""
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:
@@ -110,20 +111,20 @@ def until(happened: Callable[[], object], seconds: float) -> bool:
 
 
 def result(out: Path) -> tuple[Any, ...]:
-    """What a run has come to: its records without times, and all its arrays."""
+    """The result of a run: its records without times, and all arrays of its newest checkpoint."""
     return curve(out), {path.name: path.read_bytes() for path in newest(out).glob("*.params")}
 
 
-def is_same(found: tuple[Any, ...], expected: tuple[Any, ...], num_workers: int) -> bool:
-    """To the bit; with three workers and more, whose sums the servers add as they arrive, the records to rounding."""
+def is_same_result(found: tuple[Any, ...], expected: tuple[Any, ...], num_workers: int) -> bool:
+    """Compare to the bit; with three workers or more, whose sums are added as they arrive, records to rounding."""
     if num_workers < 3:
         return found == expected
     records, others = found[0], expected[0]
     return len(records) == len(others) and all(
-        record.keys() == other.keys() and all(_is_near(record[name], other[name]) for name in other)
+        record.keys() == other.keys() and all(_is_close(record[name], other[name]) for name in other)
         for record, other in zip(records, others)
     )
 
 
-def _is_near(one: Any, other: Any) -> bool:
-    return one == other if isinstance(one, str) else math.isclose(one, other, rel_tol=NEAR)
+def _is_close(one: Any, other: Any) -> bool:
+    return one == other if isinstance(one, str) else math.isclose(one, other, rel_tol=RELATIVE_TOLERANCE)

@@ -1,4 +1,4 @@
-"""What the jobs that faults strike learn from: bright pictures against dark ones."""
+"""The data of jobs with faults: bright pictures against dark ones; and data of users that breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_SAMPLES = 128
 
 
 def pack(folder: Path, num_samples: int, seed: int = 0) -> Path:
-    """A .rec file in FOLDER with so many pictures."""
+    """Pack so many pictures into FOLDER and return the .rec file."""
     rng = np.random.default_rng(seed)
     for name, level in (("bright", 200), ("dark", 40)):
         (folder / "images" / name).mkdir(parents=True)
@@ -29,8 +29,8 @@ def pack(folder: Path, num_samples: int, seed: int = 0) -> Path:
     return folder / "data.rec"
 
 
-def given(folder: Path) -> list[str]:
-    """The flags of data in FOLDER: enough to evaluate on that an evaluation lasts for faults to meet it."""
+def data_flags(folder: Path) -> list[str]:
+    """Pack data into FOLDER and return its flags; an evaluation on it is long enough for faults to hit it."""
     return [
         "--train",
         str(pack(folder / "train", NUM_SAMPLES)),
@@ -40,7 +40,7 @@ def given(folder: Path) -> list[str]:
 
 
 class Raising:
-    """A Dataset that breaks at some samples where the second worker comes to them."""
+    """A dataset that raises at some samples on the second worker."""
 
     synsets = ("bright", "dark")
 

@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle: the job ends and says so, and goes on when there is room again."""
+"""A disk that fills up during a job: the job ends with the reason, and resumes when there is room again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.core.errors import USAGE
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, result, started, until
+from tests.faults.job import CLUSTER, result, started, wait_for
 from tests.support.runs import has_step
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
@@ -32,24 +32,25 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=20)
 
 
-def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
-    disk: Path, tmp_path: Path, data: list[str], whole: tuple[object, ...]
+def test_a_full_disk_ends_the_job_and_with_room_it_resumes(
+    disk: Path, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
     with started(tmp_path, *data, *CLUSTER) as job:
-        assert until(lambda: has_step(job.out, 7), DONE_SECONDS), job.said()
+        assert wait_for(lambda: has_step(job.out, 7), DONE_SECONDS), job.output()
         fill(disk / "filler")
-        assert until(job.has_ended, REFUSED_SECONDS), job.said()
-        assert job.process.returncode == USAGE, job.said() + job.logged()
-        assert "No space left on device" in job.said() and "make room" in job.said()
-        assert job.traces.left() == []
+        assert wait_for(job.has_ended, REFUSED_SECONDS), job.output()
+        assert job.process.returncode == USAGE, job.output() + job.logs()
+        assert "No space left on device" in job.output() and "make room" in job.output()
+        assert job.traces.left_behind() == []
     (disk / "filler").unlink()
     with started(tmp_path, *data, *CLUSTER) as job:
-        assert until(job.has_ended, DONE_SECONDS)
-        assert job.process.returncode == 0, job.said()
-    assert result(job.out) == whole
+        assert wait_for(job.has_ended, DONE_SECONDS)
+        assert job.process.returncode == 0, job.output()
+    assert result(job.out) == undisturbed
 
 
 def fill(path: Path) -> None:
+    """Write until the disk is full to the byte."""
     with path.open("wb", buffering=0) as file:
         for size in (1 << 16, 1):
             with contextlib.suppress(OSError):

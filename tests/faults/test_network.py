@@ -1,4 +1,4 @@
-"""A network that is cut between two hosts in the middle of a job, and one that loses ps-lite's messages."""
+"""A network that is cut between two hosts during a job, and one that loses ps-lite's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from mxtrain.core.errors import RESTART_ME
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, until
+from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, wait_for
 from tests.faults.nodes import free_port
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
@@ -23,7 +23,7 @@ from tests.support.two_hosts import Host, do, two_hosts
 CUT_SECONDS = 5.0  # more than --silence-timeout
 
 
-class Roles:
+class TwoHostJob:
     """A job over two hosts: each role with a supervisor of its own, the second worker on the second host."""
 
     def __init__(self, hosts: tuple[Host, Host], folder: Path, *flags: str):
@@ -38,13 +38,13 @@ class Roles:
         line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2", "-s", "1"]
         line += ["--index", index] if index else []
         line += ["--", "--out", str(self.out), *FLAGS, *CLUSTER, *flags]
-        with (self._folder / f"{name}.said").open("wb") as said:
+        with (self._folder / f"{name}.output").open("wb") as output:
             return subprocess.Popen(
                 host.inside(*line),
                 cwd=ROOT,
                 env=self.traces.environment,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=output,
             )
 
     def codes(self) -> dict[str, int | None]:
@@ -53,56 +53,56 @@ class Roles:
     def have_ended(self) -> bool:
         return None not in self.codes().values()
 
-    def said(self) -> dict[str, str]:
-        return {name: (self._folder / f"{name}.said").read_text() for name in self.processes}
+    def output(self) -> dict[str, str]:
+        return {name: (self._folder / f"{name}.output").read_text() for name in self.processes}
 
-    def end(self) -> None:
-        self.traces.end()
+    def kill(self) -> None:
+        self.traces.kill()
         for process in self.processes.values():
             process.wait(10)
 
 
 @contextlib.contextmanager
-def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[Roles, Host]]:
-    """The job, and the host whose cable has just been pulled."""
+def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[TwoHostJob, Host]]:
+    """Yield a job, and the host whose cable has just been cut."""
     with two_hosts() as hosts:
-        roles = Roles(hosts, folder, *flags)
+        job = TwoHostJob(hosts, folder, *flags)
         try:
-            assert until(lambda: has_step(roles.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), roles.said()
+            assert wait_for(lambda: has_step(job.out, STEPS_PER_EPOCH + 3), DONE_SECONDS), job.output()
             hosts[1].cut()
-            yield roles, hosts[1]
-            assert roles.traces.left() == []
+            yield job, hosts[1]
+            assert job.traces.left_behind() == []
         finally:
-            roles.end()
+            job.kill()
 
 
 @pytest.mark.system
 @pytest.mark.timeout(240)
-def test_after_a_cut_that_heals_both_hosts_go_on(
-    tmp_path: Path, data: list[str], whole: tuple[object, ...]
+def test_after_a_cut_that_heals_both_hosts_resume(
+    tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
-    patient = ["--start-timeout", "40"]
-    with cut_in_the_middle(tmp_path, *data, *patient) as (roles, host):
+    start_flags = ["--start-timeout", "40"]
+    with cut_in_the_middle(tmp_path, *data, *start_flags) as (job, host):
         time.sleep(CUT_SECONDS)
         do(*host.inside("ip", "link", "set", host.cable, "up"))
-        assert until(roles.have_ended, DONE_SECONDS), roles.said()
-        assert set(roles.codes().values()) == {0}, roles.said()
-    assert all("restart 1 of" in said for said in roles.said().values())
-    assert result(roles.out) == whole
+        assert wait_for(job.have_ended, DONE_SECONDS), job.output()
+        assert set(job.codes().values()) == {0}, job.output()
+    assert all("restart 1 of" in each for each in job.output().values())
+    assert result(job.out) == undisturbed
 
 
 @pytest.mark.system
 @pytest.mark.timeout(180)
-def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_who_is_missing(
+def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_the_missing_worker(
     tmp_path: Path, data: list[str]
 ) -> None:
-    few = ["--max-restarts", "1", "--start-timeout", "15"]
-    with cut_in_the_middle(tmp_path, *data, *few) as (roles, _):
-        assert until(roles.have_ended, REFUSED_SECONDS), roles.said()
-        assert set(roles.codes().values()) == {1}, roles.said()
-    said = roles.said()
-    assert "no route to it" in said.pop("worker-1"), said
-    assert all("worker-1 did not come to" in each for each in said.values()), said
+    limits = ["--max-restarts", "1", "--start-timeout", "15"]
+    with cut_in_the_middle(tmp_path, *data, *limits) as (job, _):
+        assert wait_for(job.have_ended, REFUSED_SECONDS), job.output()
+        assert set(job.codes().values()) == {1}, job.output()
+    output = job.output()
+    assert "no route to it" in output.pop("worker-1"), output
+    assert all("worker-1 did not come to" in each for each in output.values()), output
 
 
 @pytest.mark.slow
@@ -110,23 +110,23 @@ def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_who_is_missi
 def test_a_network_that_loses_all_messages_ends_the_job_and_leaves_stacks(
     tmp_path: Path, data: list[str]
 ) -> None:
-    """ps-lite sends nothing again: what waits for a lost message waits for ever."""
+    """ps-lite never sends a message again, so the wait for a lost one does not end."""
     flags = [*data, *CLUSTER, "--stall-timeout", "15", "--max-restarts", "0"]
     with started(tmp_path, *flags, PS_DROP_MSG="100") as job:
-        assert until(job.has_ended, 2 * REFUSED_SECONDS), job.logged()  # it has to start before
-        assert job.process.returncode == RESTART_ME, job.said()
-        assert job.traces.left() == []
-    assert "made no progress for 15" in job.said() and "most recent call first" in job.logged()
+        assert wait_for(job.has_ended, 2 * REFUSED_SECONDS), job.logs()  # it has to start before
+        assert job.process.returncode == RESTART_ME, job.output()
+        assert job.traces.left_behind() == []
+    assert "made no progress for 15" in job.output() and "most recent call first" in job.logs()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_network_that_loses_some_messages_makes_a_job_slower(
-    tmp_path: Path, data: list[str], whole: tuple[object, ...]
+    tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
     flags = [*data, *CLUSTER, "--stall-timeout", "8", "--max-restarts", "9"]
     with started(tmp_path, *flags, PS_DROP_MSG="3") as job:
-        assert until(job.has_ended, 360)
-        assert job.process.returncode == 0, job.said()
-        assert job.traces.left() == []
-    assert result(job.out) == whole
+        assert wait_for(job.has_ended, 360)
+        assert job.process.returncode == 0, job.output()
+        assert job.traces.left_behind() == []
+    assert result(job.out) == undisturbed

@@ -1,4 +1,4 @@
-"""Jobs that cannot be: a clear error and the end of every process within 30 s, and nothing left behind."""
+"""Jobs that cannot work: a clear error and the end of every process within 30 s, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ import pytest
 from mxtrain.core.errors import RESTART_ME, USAGE
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, started, until
-from tests.faults.nodes import LOOPBACK, Ended, Own, ended, free_port
+from tests.faults.job import CLUSTER, started, wait_for
+from tests.faults.nodes import LOOPBACK, NodeOptions, NodesResult, free_port, run_nodes
 
 QUICK = ("--start-timeout", "10")
 
 
-def assert_ended(found: Ended, *codes: int) -> None:
-    assert len(found.codes) == len(found.said), f"{found.codes}: some still run\n{found.said}"
+def assert_ended(found: NodesResult, *codes: int) -> None:
+    assert len(found.codes) == len(found.output), f"{found.codes}: some still run\n{found.output}"
     assert set(found.codes.values()) == {*codes}, found
-    assert found.seconds < REFUSED_SECONDS and found.left == []
-    assert "Traceback" not in "".join(found.said.values())
+    assert found.seconds < REFUSED_SECONDS and found.left_behind == []
+    assert "Traceback" not in "".join(found.output.values())
 
 
 def test_a_worker_with_other_data_is_named_with_both(data: list[str], tmp_path: Path) -> None:
     other = samples.pack(tmp_path / "other", num_samples=120, seed=7)
-    found = ended(
-        tmp_path, free_port(), *data, seconds=REFUSED_SECONDS, worker_1=Own(("--train", str(other)))
+    found = run_nodes(
+        tmp_path, free_port(), *data, seconds=REFUSED_SECONDS, worker_1=NodeOptions(("--train", str(other)))
     )
     assert_ended(found, USAGE)
-    for said in found.said.values():
-        assert "worker-1 (" in said and "worker-0 (" in said and "give all the same data" in said
+    for output in found.output.values():
+        assert "worker-1 (" in output and "worker-0 (" in output and "give all the same data" in output
 
 
-def test_a_worker_that_is_told_of_more_workers_is_refused_and_the_others_name_it(
+def test_a_worker_with_another_world_size_is_refused_and_the_others_name_it(
     data: list[str], tmp_path: Path
 ) -> None:
-    own = Own(environment={"DMLC_NUM_WORKER": "3"}, flags=("--num-workers", "3"))
-    found = ended(tmp_path, free_port(), *data, *QUICK, seconds=REFUSED_SECONDS, worker_1=own)
+    own = NodeOptions(environment={"DMLC_NUM_WORKER": "3"}, flags=("--num-workers", "3"))
+    found = run_nodes(tmp_path, free_port(), *data, *QUICK, seconds=REFUSED_SECONDS, worker_1=own)
     assert_ended(found, USAGE)
-    assert "is told of [3, 1] workers and servers, the scheduler of [2, 1]" in found.said["worker-1"]
-    assert "worker-1 did not come to" in found.said["worker-0"]
+    assert "is told of [3, 1] workers and servers, the scheduler of [2, 1]" in found.output["worker-1"]
+    assert "worker-1 did not come to" in found.output["worker-0"]
 
 
-def test_a_worker_whose_own_module_leaves_is_waited_for_by_nobody(data: list[str], tmp_path: Path) -> None:
-    own = Own(("--train", "tests.faults.samples:leaving"))
-    found = ended(
+def test_no_node_waits_for_a_worker_whose_own_module_exits(data: list[str], tmp_path: Path) -> None:
+    own = NodeOptions(("--train", "tests.faults.samples:leaving"))
+    found = run_nodes(
         tmp_path, free_port(), *data, "--start-timeout", "60", seconds=REFUSED_SECONDS, worker_1=own
     )
     assert_ended(found, 1)
-    for said in found.said.values():
-        assert "no such data here" in said
+    for output in found.output.values():
+        assert "no such data here" in output
 
 
 def test_a_port_in_use_is_named_by_the_scheduler(data: list[str], tmp_path: Path) -> None:
     with listening() as port:
-        found = ended(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS)
+        found = run_nodes(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS)
     assert_ended(found, USAGE, RESTART_ME)
     assert found.codes["scheduler"] == USAGE
-    assert f"{port}: another program has this port" in found.said["scheduler"]
-    assert "heard nothing from the scheduler" in found.said["worker-0"]
+    assert f"{port}: another program has this port" in found.output["scheduler"]
+    assert "heard nothing from the scheduler" in found.output["worker-0"]
 
 
 @pytest.mark.slow
 def test_an_unreachable_scheduler_is_named_by_a_worker(data: list[str], tmp_path: Path) -> None:
     port = free_port()
-    found = ended(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS, names=("worker-0",))
+    found = run_nodes(tmp_path, port, *data, *QUICK, seconds=REFUSED_SECONDS, names=("worker-0",))
     assert_ended(found, USAGE)
-    assert f"worker-0: no scheduler at {LOOPBACK}:{port} in 10 s" in found.said["worker-0"]
+    assert f"worker-0: no scheduler at {LOOPBACK}:{port} in 10 s" in found.output["worker-0"]
 
 
 @pytest.mark.slow
@@ -79,11 +79,11 @@ def test_an_unreachable_scheduler_is_named_by_a_worker(data: list[str], tmp_path
 def test_a_worker_that_raises_ends_the_job_with_its_own_words(tmp_path: Path) -> None:
     flags = ["--train", "tests.faults.samples:raising", *CLUSTER, "--max-restarts", "1"]
     with started(tmp_path, *flags, "--start-timeout", "60") as job:
-        assert until(job.has_ended, DONE_SECONDS)
-        assert job.process.returncode == 1, job.said()
-        assert job.traces.left() == []
-    assert job.said().count("the user's own code broke") > 1
-    assert "worker-1" in job.said() and "given up after 1 restart" in job.said()
+        assert wait_for(job.has_ended, DONE_SECONDS)
+        assert job.process.returncode == 1, job.output()
+        assert job.traces.left_behind() == []
+    assert job.output().count("the user's own code broke") > 1
+    assert "worker-1" in job.output() and "given up after 1 restart" in job.output()
 
 
 # Read by Python at its start.
@@ -95,24 +95,24 @@ if os.environ.get("DMLC_ROLE") == "worker":
 
 
 @pytest.mark.timeout(180)
-def test_a_library_without_what_is_asked_of_it_is_not_asked_a_third_time(
+def test_a_library_without_a_function_ends_the_job_after_the_second_attempt(
     data: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "sitecustomize.py").write_text(OTHER_NUMPY)
     path = f"{tmp_path / 'library'}:{os.environ.get('PYTHONPATH', samples.ROOT)}"
     with started(tmp_path, *data, *CLUSTER, PYTHONPATH=path) as job:
-        assert until(job.has_ended, DONE_SECONDS)
-        said = job.said()
-        assert job.process.returncode == 1, said
-    assert "AttributeError: module 'numpy' has no attribute 'ascontiguousarray'" in said
-    assert "restart 1 of 3" in said and "restart 2 of 3" not in said
-    assert "given up as it was the same in the attempt before" in said
+        assert wait_for(job.has_ended, DONE_SECONDS)
+        output = job.output()
+        assert job.process.returncode == 1, output
+    assert "AttributeError: module 'numpy' has no attribute 'ascontiguousarray'" in output
+    assert "restart 1 of 3" in output and "restart 2 of 3" not in output
+    assert "given up as it was the same in the attempt before" in output
 
 
 @contextlib.contextmanager
 def listening() -> Iterator[int]:
-    """The port of a program that takes connections and says nothing."""
+    """Yield the port of a program that takes connections and answers nothing."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(16)

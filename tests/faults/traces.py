@@ -1,4 +1,7 @@
-"""What processes leave behind, found by a mark in their environment, which they hand down to all they start."""
+"""Processes, ports, files and shared memory that a job leaves behind.
+
+They are found by a mark in the environment, which each process passes on to all that it starts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Traces:
-    """Of the processes that are started with `environment`; FOLDER is theirs."""
+    """The traces of the processes that are started with `environment` in FOLDER."""
 
     def __init__(self, folder: Path):
         self._scratch = folder / "tmp"
@@ -27,7 +30,7 @@ class Traces:
         self.environment.update({MARK: str(folder), "TMPDIR": str(self._scratch)})
 
     def pids(self) -> list[int]:
-        """Every one that lives, or is frozen."""
+        """The processes that still run, or are frozen."""
         mark = f"{MARK}={self.environment[MARK]}\0".encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -36,14 +39,14 @@ class Traces:
                     found.append(int(path.parent.name))
         return found
 
-    def note_ports(self) -> None:
-        """Those on which they listen now."""
+    def record_ports(self) -> None:
+        """Record the ports on which they listen now."""
         for pid in self.pids():
             with contextlib.suppress(OSError):
                 self._ports.update(listener.port for listener in listeners(pid))
 
-    def left(self) -> list[str]:
-        """What is still there though all should have ended; nothing should be."""
+    def left_behind(self) -> list[str]:
+        """Wait a little and return what is still there after all should have ended; nothing should be."""
         end = time.monotonic() + LEAVE_SECONDS
         while self._found() and time.monotonic() < end:
             time.sleep(0.05)
@@ -57,15 +60,15 @@ class Traces:
             *(str(path) for path in set(SHARED_MEMORY.iterdir()) - self._before if not _is_held(path)),
         ]
 
-    def end(self) -> None:
-        """Of all processes, whatever they are at."""
+    def kill(self) -> None:
+        """Kill all processes."""
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def _is_held(path: Path) -> bool:
-    """Some living process has it: other programs of this machine come and go."""
+    """True where a running process has it mapped: other programs of this machine come and go."""
     if not path.exists():
         return True
     for maps in Path("/proc").glob("[0-9]*/maps"):

@@ -1,0 +1,56 @@
+"""The fault matrix: every role, fault and phase; the default suite has two cases that no other test comes near."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.case import MATRIX, RECOVERED, REFUSED, STOPPED, SUPERVISOR, Case, run_case
+
+IN_DEFAULT_SUITE = [Case("server-0", "SIGKILL", "rendezvous"), Case("worker-1", "frozen", "evaluation")]
+MORE_WORKERS = [
+    *(Case(role, "SIGKILL", "mid-epoch", num_workers=3) for role in ("scheduler", "server-0", "worker-2")),
+    Case("worker-2", "SIGTERM", "checkpoint", num_workers=3),
+    Case("worker-1", "frozen for 4 s", "first step", num_workers=3),
+    Case("worker-3", "SIGKILL", "evaluation", num_workers=4),
+    Case("worker-2", "frozen", "rendezvous", num_workers=4),
+    Case(SUPERVISOR, "SIGKILL", "mid-epoch", num_workers=4),
+]
+
+
+def expected_kinds(case: Case) -> set[str]:
+    """The outcomes that a case may have: the group recovers, or the same command resumes after a stop."""
+    if case.role == SUPERVISOR and case.fault in ("SIGKILL", "SIGTERM"):
+        return {STOPPED} if case.phase != "exit" else {STOPPED, RECOVERED}
+    if case.role.startswith("worker") and case.fault == "SIGTERM":
+        return {STOPPED} if case.phase != "exit" else {STOPPED, RECOVERED}  # then there is nothing to stop
+    if case.phase == "start" and case.fault.startswith("frozen"):
+        return {RECOVERED, REFUSED}  # it is missing after --start-timeout, and named
+    return {RECOVERED}
+
+
+def assert_expected_outcome(
+    case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    outcome = run_case(case, tmp_path, data, undisturbed)
+    assert outcome.kind in expected_kinds(case), outcome.output
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("case", IN_DEFAULT_SUITE, ids=str)
+def test_a_job_recovers_or_stops_resumably(
+    case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    assert_expected_outcome(case, tmp_path, data, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "case", [case for case in [*MATRIX, *MORE_WORKERS] if case not in IN_DEFAULT_SUITE], ids=str
+)
+def test_the_same_over_the_whole_matrix(
+    case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    assert_expected_outcome(case, tmp_path, data, undisturbed)
