@@ -1,7 +1,7 @@
-"""From the description of --augment to a transform `(payload, rng, out)`.
+"""Building transforms `(payload, rng, out)`: that of --augment for training, and that of an evaluation.
 
-The names and their numbers are `config/catalogue.py`'s; the functions behind them are in `pixels.py` (crops) and
-`changes.py`.
+Does not own the names of augmentations and their numbers (`config/catalogue.py`), nor the functions behind them
+(crops in `pixels.py`, the others in `changes.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def train_transform(
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = IMAGENET_STD,
 ) -> Transform:
-    """What --augment says, then normalised by `mean` and `std` of pixels from 0 to 1."""
+    """Build what --augment `spec` describes, followed by normalisation by `mean` and `std` of pixels from 0 to 1."""
     from mxtrain.data import changes as known_changes
     from mxtrain.data import pixels
 
@@ -46,7 +46,7 @@ def eval_transform(
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = IMAGENET_STD,
 ) -> Transform:
-    """Short side to `resize`, centre `image_size`, nothing random."""
+    """Build the transform of an evaluation: short side to `resize`, centre crop of `image_size`, nothing random."""
     from mxtrain.data import pixels
 
     if resize < image_size:

@@ -1,10 +1,10 @@
-"""A .rec file as a set of records: opened, held against its .idx, and read by position from any thread.
+"""Reading a .rec file: opened, checked against its .idx, and read by position from any thread.
 
 Beside `train.rec` lie `train.idx` (key and offset of each record; rebuilt in memory when it is missing),
-`train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). The bytes are
-`recordio.py`'s part, writing is `record_writer.py`'s, and which record is wanted when is `order.py`'s.
+`train.classes.tsv` (the class names; None when it is missing) and `train.sources.tsv` (for messages). Does not own the
+format (`recordio.py`), nor writing (`record_writer.py`).
 
-Files are read with pread, not mapped: a mapped file that shrinks or sits on a failing disk kills the process.
+Files are read with pread, not mapped: a mapped file that shrinks or lies on a failing disk kills the process.
 """
 
 from __future__ import annotations
@@ -24,41 +24,43 @@ from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
 from mxtrain.data.records import Record
 from mxtrain.data.source_names import SourceNames, read_names
 
-# An .idx is held against its .rec at this many records. Each look costs a disk read while the file is cold,
-# and `read` checks its own record anyway: an even sample, the last record in it, is enough to notice an .idx
-# that belongs to another file.
+# The most records at which an .idx is checked against its .rec. Each costs a disk read while the file is cold, and
+# `read` checks its own record anyway: an even sample that includes the last record notices another file's .idx.
 MAX_CHECKED_RECORDS = 1 << 16
-_LOOK_BYTES = FRAME.size + HEADER.size + 4 * 24
+_PEEK_BYTES = FRAME.size + HEADER.size + 4 * 24
 _DAMAGED = "the file is damaged: copy it again, or pack it again"
 
 
 class Index(NamedTuple):
+    """The key and offset of each record, in the order of the .idx."""
+
     keys: Ints
     offsets: Ints
-    has_checksums: (
-        bool  # one checksum seen means that all records must have theirs: damage may wipe out a tag
-    )
+    # One checksum that was seen means that all records must have theirs: damage may wipe out a tag.
+    has_checksums: bool
 
 
 def index_path(path: Path) -> Path:
+    """Return the path of a .rec's .idx."""
     return path.with_suffix(".idx")
 
 
 def classes_path(path: Path) -> Path:
+    """Return the path of a .rec's list of class names."""
     return path.with_suffix(".classes.tsv")
 
 
 def open_records(path: str | Path) -> RecordFile:
-    """The records of a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
+    """Open a .rec file; DataError when it is missing, something else, or at odds with its .idx."""
     file = RecordIOFile(Path(path))
     index = _read_index(file) if index_path(file.path).exists() else scan(file)
     return RecordFile(file, index, _read_class_names(classes_path(file.path)))
 
 
 class RecordFile:
-    """The records of one file, by position. Reading is safe from many threads, and in forked processes."""
+    """`Records` of one file. Reading is safe from many threads, and in forked processes."""
 
-    descriptors: tuple[int, ...] = ()  # what another process has to inherit, besides what a pickle holds
+    descriptors: tuple[int, ...] = ()  # none to inherit: a pickled copy opens the file itself
 
     def __init__(self, file: RecordIOFile, index: Index, class_names: list[str] | None):
         self.path = file.path
@@ -78,15 +80,15 @@ class RecordFile:
         return len(self.keys)
 
     def __reduce__(self) -> tuple[Callable[..., RecordFile], tuple[Any, ...]]:
-        """Another process opens the file for itself, and need not hold it against its .idx again."""
+        """Pickle the path and the index: another process opens the file itself, without checking its .idx again."""
         return _reopen, (self.path.absolute(), self._index, self.class_names)
 
     def where(self, position: int) -> str:
-        """How a message names the record."""
+        """Return the name of a record for a message: file, position, key, and its source as far as that is known."""
         return f"{self.path}: record {position} (key {self.keys[position]}{self._from(position)})"
 
     def source_names(self) -> SourceNames:
-        """Where the records were packed from, as far as it is known."""
+        """Return the names of what the records were packed from, as far as they are known."""
         if self._names is None:
             try:
                 self._names = read_names(self.path, index_path(self.path), self.keys, self._offsets)
@@ -99,12 +101,12 @@ class RecordFile:
         return f", from {name}" if name else ""
 
     def will_need(self, positions: Ints) -> None:
-        """Let the disk begin: these records are read soon."""
+        """Ask the kernel to read these records ahead."""
         for start, end in zip(self._offsets[positions].tolist(), self._ends[positions].tolist()):
             self._file.will_need(start, end - start)
 
     def read(self, position: int, verify: bool = True) -> Record:
-        """The record at `position`; DataError when it is damaged, as far as that shows without `verify`."""
+        """Return the record at `position`; DataError when it is damaged, as far as that shows without `verify`."""
         key = int(self.keys[position])
         try:
             data, padding, _ = self._file.data(int(self._offsets[position]))
@@ -119,21 +121,21 @@ class RecordFile:
 
     @property
     def lengths(self) -> Ints:
-        """How many bytes each record takes in its file."""
+        """The number of bytes each record takes in its file."""
         lengths: Ints = self._ends - self._offsets
         return lengths
 
     def checksum(self, position: int) -> int:
-        """What was written there: the checksum in the record's header, or of all its bytes where it has none."""
+        """Return the checksum in the record's header, or that of its bytes where it has none."""
         try:
             offset = int(self._offsets[position])
-            header = recordio.parse_header(self._file.look(offset)[0])
+            header = recordio.parse_header(self._file.peek(offset)[0])
             return zlib.crc32(self._file.data(offset)[0]) if not header.has_tag else header.id2 & 0xFFFFFFFF
         except BadRecord as bad:
             self._fail(position, bad)
 
     def labels(self) -> Floats:
-        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked. Read once."""
+        """Return all labels, (n,), or (n, k) with k a record, read once; from the headers alone, so unchecked."""
         if self._labels is None:
             self._labels = self._read_labels()
         return self._labels
@@ -149,7 +151,7 @@ class RecordFile:
     def _label(self, position: int) -> Label:
         offset = int(self._offsets[position])
         try:
-            start, _ = self._file.look(offset)
+            start, _ = self._file.peek(offset)
             header = recordio.parse_header(start)
             if len(start) < header.payload_start:
                 start, _, _ = self._file.data(offset)
@@ -165,7 +167,7 @@ class RecordFile:
 
 
 class RecordIOFile:
-    """An open .rec: what stands at an offset. Raises BadRecord, which the caller turns into a DataError."""
+    """An open .rec, read by offset. Raises BadRecord, which the caller turns into a DataError."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -185,7 +187,7 @@ class RecordIOFile:
             raise DataError(f"{path} is not a RecordIO file, it looks like {looks_like}: give a .rec file")
 
     def data(self, offset: int) -> tuple[memoryview, memoryview, int]:
-        """The data of the record there, the padding behind it, and where the record ends."""
+        """Return the data of the record at `offset`, the padding behind it, and the offset of its end."""
         pieces: list[memoryview] = []
         padding, is_last = memoryview(b""), False
         while not is_last:
@@ -200,9 +202,9 @@ class RecordIOFile:
             padding = piece[length:]
         return recordio.join(pieces), padding, offset
 
-    def look(self, offset: int) -> tuple[memoryview, int]:
-        """The first bytes of the record's data (its header, few labels), and where the record ends."""
-        start = memoryview(self._at(offset, _LOOK_BYTES))
+    def peek(self, offset: int) -> tuple[memoryview, int]:
+        """Return the first bytes of the record's data (header and a few labels), and the offset of its end."""
+        start = memoryview(self._at(offset, _PEEK_BYTES))
         length, num_padded, is_last = recordio.parse_frame(start, is_first=True)
         if not is_last:
             data, _, end = self.data(offset)
@@ -230,13 +232,13 @@ def _reopen(path: Path, index: Index, class_names: list[str] | None) -> RecordFi
 
 
 def scan(file: RecordIOFile) -> Index:
-    """Keys and offsets from the .rec alone; the keys are the ids in the records if all are different."""
+    """Build the index from the .rec alone. Keys are the ids in the records if all differ, else the positions."""
     ids: list[int] = []
     offsets: list[int] = []
     offset, has_checksums = 0, False
     while offset < file.num_bytes:
         try:
-            start, end = file.look(offset)
+            start, end = file.peek(offset)
             header = recordio.parse_header(start)
         except BadRecord as bad:
             raise DataError(f"{file.path}: record {len(ids)} (byte {offset}): {bad}; {_DAMAGED}") from None
@@ -258,7 +260,7 @@ def _read_index(file: RecordIOFile) -> Index:
     path = index_path(file.path)
     try:
         keys, offsets = recordio.parse_index(regular_files.read(path))
-        return Index(keys, offsets, _hold_against(file, np.sort(offsets)))
+        return Index(keys, offsets, _check_index(file, np.sort(offsets)))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except BadRecord as bad:
@@ -266,10 +268,10 @@ def _read_index(file: RecordIOFile) -> Index:
         raise DataError(f"{path} {bad}: {remedy}") from None
 
 
-def _hold_against(file: RecordIOFile, offsets: Ints) -> bool:
-    """Whether there are checksums; BadRecord unless these sorted offsets are those of all records.
+def _check_index(file: RecordIOFile, offsets: Ints) -> bool:
+    """Raise BadRecord unless these sorted offsets are those of all records; return whether there are checksums.
 
-    They are if each record ends where the next starts.
+    They are all records if each ends where the next starts.
     """
     has_checksums = False
     ends = np.append(offsets[1:], file.num_bytes)
@@ -282,7 +284,7 @@ def _hold_against(file: RecordIOFile, offsets: Ints) -> bool:
     checked = np.linspace(0, len(offsets) - 1, min(len(offsets), MAX_CHECKED_RECORDS)).astype(np.int64)
     for offset, listed_end in zip(offsets[checked].tolist(), ends[checked].tolist()):
         try:
-            start, end = file.look(offset)
+            start, end = file.peek(offset)
             has_checksums |= recordio.parse_header(start).has_tag
         except BadRecord as bad:
             raise BadRecord(f"does not fit {file.path.name} (at byte {offset}: {bad})") from None

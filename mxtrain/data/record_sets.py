@@ -1,7 +1,7 @@
-"""Several .rec files as one set of records: `a.rec,b.rec`, or a pattern such as `train-*.rec` for all shards.
+"""Record sets: several .rec files as one, `a.rec,b.rec`, or a pattern such as `train-*.rec` for all shards.
 
-Positions go through the files in the order they are named; a pattern names them sorted. One file alone is what
-`record_file.py` opens.
+Owns which files belong to a set, and their order: positions count through the files as they are named, those of a
+pattern in sorted order. Reading one file is `record_file.py`'s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
 
 
 def open_set(text: str) -> RecordFile | RecordSet:
-    """The records that `--train` or `--val` means; DataError when files are missing or do not belong together."""
+    """Open what `--train` or `--val` names; DataError when files are missing or do not belong together."""
     paths = [path for part in text.split(",") for path in _paths(part.strip())]
     repeated = {path for path in paths if paths.count(path) > 1}
     if repeated:
@@ -32,7 +32,7 @@ def open_set(text: str) -> RecordFile | RecordSet:
 
 
 class RecordSet:
-    """The records of several files, by position, with what `Records` has for one."""
+    """`Records` of several files, one after the other. `name` stands for all of them in messages."""
 
     def __init__(self, name: str, parts: list[RecordFile]):
         for part in parts[1:]:
@@ -71,7 +71,7 @@ class RecordSet:
         return part.checksum(inside)
 
     def labels(self) -> Floats:
-        """All labels, (n,) or with k labels a record (n, k); from the headers alone, so unchecked."""
+        """Return all labels, (n,), or (n, k) with k labels a record; from the headers alone, so unchecked."""
         labels = [part.labels() for part in self._parts]
         odd = next((k for k, of_part in enumerate(labels) if of_part.shape[1:] != labels[0].shape[1:]), None)
         if odd is not None:
@@ -85,7 +85,7 @@ class RecordSet:
 
 
 def _paths(part: str) -> list[Path]:
-    """The files of a name or a pattern; a name that is a file is one, whatever is in it."""
+    """Return the files of a name or a pattern. A name of a file that exists is no pattern, whatever is in it."""
     if Path(part).exists() or not glob.has_magic(part):
         return [Path(part)]
     found = sorted(Path(path) for path in glob.glob(part) if path.endswith(".rec"))
@@ -95,7 +95,7 @@ def _paths(part: str) -> list[Path]:
 
 
 def _refuse_missing_shards(text: str, paths: list[Path]) -> None:
-    """`train-00000-of-00004.rec` says how many there are."""
+    """Raise DataError where files such as `train-00000-of-00004.rec` say that there are more of them."""
     present: dict[tuple[str, str], set[int]] = {}
     for path in paths:
         match = SHARD.fullmatch(str(path))

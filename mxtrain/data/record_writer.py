@@ -1,7 +1,7 @@
-"""Writing a .rec with its .idx, aside and renamed, so that a file of that name is always a whole one.
+"""Writing a .rec with its .idx, atomically: a file of that name is always a whole one.
 
-What is not whole yet is named `*.partial`. One process writes it at a time, and one that ended early can leave it
-for the next to go on with. The bytes are `recordio.py`'s part.
+Owns temporary files, named `*.partial` until they are whole and renamed. One process at a time writes one, and one
+that is interrupted can leave it for the next to resume. Does not own the format (`recordio.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mxtrain.data.recordio import Label
 
 
 def rebuild_index(path: str | Path) -> int:
-    """Write the .idx of a .rec anew, from the .rec itself; the number of records."""
+    """Write the .idx of a .rec again, from the .rec alone, and return the number of records."""
     file = RecordIOFile(Path(path))
     keys, offsets, _ = scan(file)
     with Replacement(index_path(file.path)) as index:
@@ -31,12 +31,12 @@ def rebuild_index(path: str | Path) -> int:
 
 
 def aside(path: Path) -> Path:
-    """Where a file is until it is whole."""
+    """Return the temporary path of a file that is not whole yet."""
     return path.with_name(path.name + ".partial")
 
 
 def open_alone(path: Path) -> BinaryIO:
-    """The file, made if need be, for reading and writing by this process alone; BlockingIOError if another has it."""
+    """Open or create a file, and lock it for this process alone; BlockingIOError if another process has the lock."""
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", 0)
         try:
@@ -46,13 +46,13 @@ def open_alone(path: Path) -> BinaryIO:
         except BaseException:
             file.close()
             raise
-        file.close()  # whoever had it has renamed or removed it meanwhile
+        file.close()  # the process that had it has renamed or removed it meanwhile
 
 
 class Replacement:
-    """A file written aside, which takes the place of `path` when the block ends well.
+    """A temporary file that replaces `path` when the block ends well, and is removed when it does not.
 
-    The first `num_kept` bytes of what an earlier process left aside are kept.
+    The first `num_kept` bytes that an earlier process left in the temporary file are kept.
     """
 
     def __init__(self, path: Path, num_kept: int = 0):
@@ -80,7 +80,7 @@ class Replacement:
             raise self._cannot_write(error) from None
 
     def sync(self) -> None:
-        """Bring everything to the disk, where it may turn out to be full, and keep the temporary name."""
+        """Write everything to the disk (which may turn out to be full), still under the temporary name."""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -88,6 +88,7 @@ class Replacement:
             raise self._cannot_write(error) from None
 
     def commit(self) -> None:
+        """Write everything to the disk, and rename the file to `path`."""
         try:
             self.sync()
             self._aside.replace(self.path)  # before it is closed, which lets other processes have it
@@ -98,14 +99,15 @@ class Replacement:
             self.discard()
 
     def discard(self) -> None:
-        if self._file.closed:  # it has taken its place, or was left
+        """Remove the temporary file, unless it was committed or left."""
+        if self._file.closed:
             return
         with contextlib.suppress(FileNotFoundError):
             self._aside.unlink()
         self.leave()
 
     def leave(self) -> None:
-        """Stop writing; what was brought to the disk stays aside for another process."""
+        """Close the temporary file and leave it for another process to resume."""
         with contextlib.suppress(OSError):  # closing writes what is still buffered, perhaps to a full disk
             self._file.close()
 
@@ -123,7 +125,7 @@ class Replacement:
 
 
 class Written(NamedTuple):
-    """How far a RecordWriter has come: enough for another one to go on from there."""
+    """The progress of a RecordWriter: all that another one needs to resume."""
 
     num_records: int = 0
     num_bytes: int = 0
@@ -132,9 +134,10 @@ class Written(NamedTuple):
 
 
 class RecordWriter:
-    """Writes `path` and its .idx; both appear when the block ends well, and neither does otherwise.
+    """A writer of `path` and its .idx; both appear when the block ends well, and neither does otherwise.
 
-    What was written goes, unless the block ended because the user stopped it: then another writer can go on.
+    `written` is the progress of an earlier writer that this one resumes. When the block fails, temporary files are
+    removed; when the user stops it, they are left for another writer.
 
     The id in each record is its key, as in MXNet's own im2rec, so that a lost .idx can be rebuilt. Keys ascend.
     """
@@ -153,7 +156,7 @@ class RecordWriter:
         return self.written.num_records
 
     def write(self, key: int, label: Label, payload: bytes) -> None:
-        """Append a record: `label` is a number or an array of them, and is kept as float32."""
+        """Append a record; `label`, a number or an array of them, is stored as float32."""
         if key <= self.written.last_key:
             raise ValueError(f"key {key} does not come after key {self.written.last_key}")
         try:
@@ -167,12 +170,12 @@ class RecordWriter:
         self.written = Written(num_records + 1, num_bytes + len(frames), num_index_bytes + len(line), key)
 
     def sync(self) -> None:
-        """Bring what was written to the disk; with several writers, do so on all before any commits."""
+        """Write everything to the disk; with several writers, sync all of them before any is committed."""
         self._records.sync()
         self._index.sync()
 
     def leave(self) -> None:
-        """Stop writing; what was brought to the disk stays aside for another writer to go on with."""
+        """Close the temporary files and leave them for another writer to resume."""
         self._records.leave()
         self._index.leave()
 
@@ -187,7 +190,7 @@ class RecordWriter:
             self._index.discard()
             return
         try:
-            # No .idx between the two renames: whoever opens the new .rec just then must not find the old one's.
+            # No .idx between the two renames: a process that opens the new .rec just then must not find the old one's.
             index_path(self.path).unlink(missing_ok=True)
             self._records.commit()
             self._index.commit()

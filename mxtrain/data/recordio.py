@@ -1,10 +1,10 @@
 """The RecordIO format, byte for byte: frames, image-record headers, the checksum, and the text files beside.
 
-Pure functions over bytes; opening, reading and writing files is `record_file.py`'s part.
+Owns pure functions over bytes; `record_file.py` reads files, `record_writer.py` writes them.
 
     file    frames, one after the other
     frame   u32 0xced7230a | u32 (cflag << 29 | length) | data | zeros up to a multiple of 4
-    record  one frame with cflag 0; or, where the data holds the magic number at a multiple of 4, the pieces
+    record  one frame with cflag 0; or, where the data holds the magic number at a multiple of 4, the parts
             between those magic numbers as frames with cflag 1, 2 ..., 3
     data    u32 flag | f32 label | u64 id | u64 id2 | `flag` further f32 labels | payload
     .idx            a line `key<TAB>offset` for each record
@@ -42,10 +42,12 @@ Data = Union[bytes, memoryview]
 
 
 class BadRecord(ValueError):
-    """What is wrong with some bytes; whoever knows the file turns it into a DataError that names it."""
+    """The reason why bytes are no good record; a caller that knows the file turns it into a DataError."""
 
 
-class Header(NamedTuple):
+class RecordHeader(NamedTuple):
+    """The fixed part of a record's data, before its labels and payload."""
+
     num_labels: int  # 0: the one label is `label`
     label: float
     id: int
@@ -53,7 +55,7 @@ class Header(NamedTuple):
 
     @property
     def has_tag(self) -> bool:
-        """Whether our checksum is there. A few bits off it is our tag, damaged: other tools write 0."""
+        """Whether the record has our checksum. A tag with a few wrong bits counts, as damaged: other tools write 0."""
         return bin(self.id2 >> 32 ^ CHECKSUM_TAG).count("1") <= 4
 
     @property
@@ -65,32 +67,35 @@ class Header(NamedTuple):
 
 
 def frame(data: bytes) -> bytes:
-    """The frame, or frames, of one record."""
+    """Return the frame, or frames, of one record with this data."""
     if len(data) > MAX_DATA_BYTES:
         raise BadRecord(f"it holds {len(data)} bytes, and RecordIO takes at most {MAX_DATA_BYTES} a record")
     cuts = _aligned_magics(data)
     starts, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(data)]
     flags = [FIRST, *[MIDDLE] * (len(cuts) - 1), LAST] if cuts else [WHOLE]
-    pieces: list[bytes] = []
+    parts: list[bytes] = []
     for flag, start, end in zip(flags, starts, ends):
-        pieces += (FRAME.pack(MAGIC, flag << 29 | end - start), data[start:end])
-    return b"".join([*pieces, bytes(-len(data) % 4)])
+        parts += (FRAME.pack(MAGIC, flag << 29 | end - start), data[start:end])
+    return b"".join([*parts, bytes(-len(data) % 4)])
 
 
 def _aligned_magics(data: bytes) -> list[int]:
-    """Where the magic number stands at a multiple of 4: a reader that looks for records would stop there."""
+    """Return the offsets of magic numbers at multiples of 4, which a reader would take for the next record."""
     words = np.frombuffer(data, "<u4", len(data) // 4)  # 5 times as fast as bytes.find
     found: list[int] = (4 * np.flatnonzero(words == MAGIC)).tolist()
     return found
 
 
-def join(pieces: list[memoryview]) -> memoryview:
-    """The data of a record, from the pieces that `frame` cut it into."""
-    return pieces[0] if len(pieces) == 1 else memoryview(MAGIC_BYTES.join(pieces))
+def join(parts: list[memoryview]) -> memoryview:
+    """Return the data of a record, from the parts that `frame` cut it into."""
+    return parts[0] if len(parts) == 1 else memoryview(MAGIC_BYTES.join(parts))
 
 
 def parse_frame(head: Data, is_first: bool) -> tuple[int, int, bool]:
-    """(length, length with padding, whether the record ends here) of the frame with these first 8 bytes."""
+    """Parse the first 8 bytes of a frame; return its length, that with padding, and whether the record ends there.
+
+    `is_first` says whether it must be the first frame of its record, or a further one.
+    """
     if len(head) < FRAME.size:
         raise BadRecord("the file ends in the middle of it")
     magic, word = FRAME.unpack_from(head)
@@ -106,7 +111,7 @@ def parse_frame(head: Data, is_first: bool) -> tuple[int, int, bool]:
 
 
 def pack(key: int, label: Label, payload: Data) -> bytes:
-    """The data of a record as `mx.recordio.pack` writes it with `id` = key, plus the checksum."""
+    """Return the data of a record as `mx.recordio.pack` writes it with `id` = key, plus our checksum."""
     single = isinstance(label, (int, float))
     labels = b"" if single else np.asarray(label, "<f4").tobytes()
     head = (len(labels) // 4, label if single else 0.0, key)
@@ -116,13 +121,15 @@ def pack(key: int, label: Label, payload: Data) -> bytes:
     return b"".join([HEADER.pack(*head, CHECKSUM_TAG << 32 | checksum), labels, payload])
 
 
-def parse_header(data: Data) -> Header:
+def parse_header(data: Data) -> RecordHeader:
+    """Return the header at the start of a record's data."""
     if len(data) < HEADER.size:
         raise BadRecord(f"it holds {len(data)} bytes, fewer than an image record's header ({HEADER.size})")
-    return Header(*HEADER.unpack_from(data))
+    return RecordHeader(*HEADER.unpack_from(data))
 
 
-def parse_label(data: Data, header: Header) -> Label:
+def parse_label(data: Data, header: RecordHeader) -> Label:
+    """Return the label: a number, or a view of the array of them."""
     if not header.num_labels:
         return header.label
     if len(data) < header.payload_start:
@@ -132,8 +139,8 @@ def parse_label(data: Data, header: Header) -> Label:
     return np.frombuffer(data, "<f4", header.num_labels, HEADER.size)
 
 
-def check(data: Data, padding: Data, header: Header) -> None:
-    """BadRecord unless the record has its checksum, and is what was written."""
+def check(data: Data, padding: Data, header: RecordHeader) -> None:
+    """Raise BadRecord unless the record has a checksum and its bytes agree with it."""
     unsigned = bytes(data[:16]) + bytes(4) + bytes(data[20 : HEADER.size])
     actual = zlib.crc32(data[HEADER.size :], zlib.crc32(unsigned))
     if header.id2 != CHECKSUM_TAG << 32 | actual or any(padding):
@@ -144,7 +151,7 @@ def check(data: Data, padding: Data, header: Header) -> None:
 
 
 def parse_index(text: bytes) -> tuple[Ints, Ints]:
-    """Keys and offsets of an .idx, in its order."""
+    """Return keys and offsets of an .idx, in its order."""
     num_lines = text.count(b"\n") + (not text.endswith(b"\n"))
     if text.translate(None, b"0123456789\t\r\n") or text.count(b"\t") != num_lines:
         raise BadRecord("is not lines of `number<TAB>offset`")
@@ -155,6 +162,7 @@ def parse_index(text: bytes) -> tuple[Ints, Ints]:
 
 
 def format_index(keys: Ints, offsets: Ints) -> bytes:
+    """Return the text of an .idx."""
     return "".join(f"{key}\t{at}\n" for key, at in zip(keys.tolist(), offsets.tolist())).encode("ascii")
 
 
@@ -162,7 +170,7 @@ def format_index(keys: Ints, offsets: Ints) -> bytes:
 
 
 def parse_classes(text: bytes) -> list[str]:
-    """The class names, from lines of `name<TAB>number of images` (or of the name alone)."""
+    """Return the class names, from lines of `name<TAB>number of images` (or of the name alone)."""
     try:
         names = [line.split("\t")[0] for line in plain_text.split_lines(text.decode("utf-8"))]
     except UnicodeDecodeError:
@@ -173,6 +181,7 @@ def parse_classes(text: bytes) -> list[str]:
 
 
 def format_classes(names: Sequence[str], num_images: Sequence[int]) -> bytes:
+    """Return the text of a .classes.tsv."""
     return "".join(f"{name}\t{count}\n" for name, count in zip(names, num_images)).encode("utf-8")
 
 
@@ -193,7 +202,7 @@ _SIGNATURES = (
 
 
 def describe(start: bytes, num_bytes: int) -> str:
-    """What a file of `num_bytes` that begins with `start` looks like, for someone who expected a .rec."""
+    """Return a guess of what a file is that is no .rec: it has `num_bytes`, and begins with `start`."""
     for at, signature, name in _SIGNATURES:
         if start[at : at + len(signature)] == signature:
             return name

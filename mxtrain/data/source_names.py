@@ -1,9 +1,9 @@
-"""Which file, or line, or member of an archive, each record was packed from: `train.sources.tsv` beside `train.rec`.
+"""The file, line or archive member that each record was packed from: `train.sources.tsv` beside `train.rec`.
 
-    first line      `# of the .idx `, then its CRC-32: the list of another pack, or a damaged one, names nothing
+    first line      `# of the .idx `, then its CRC-32: the list of another pack, or a damaged one, is not used
     further lines   key<TAB>name, in the order of the keys
 
-Nothing is decided by these names; they are for messages.
+Owns this file's format. The names are for messages alone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _FIRST_LINE = b"# of the .idx %08x\n"
 
 
 def sources_path(path: Path) -> Path:
+    """Return the path of a .rec's list of sources."""
     return path.with_suffix(".sources.tsv")
 
 
 def first_line(index: Iterable[bytes]) -> bytes:
-    """The first line, from the bytes of the .idx, in parts of any size."""
+    """Return the first line, from the bytes of the .idx, which come in parts of any size."""
     checksum = 0
     for part in index:
         checksum = zlib.crc32(part, checksum)
@@ -35,11 +36,12 @@ def first_line(index: Iterable[bytes]) -> bytes:
 
 
 def line(key: int, name: str) -> bytes:
+    """Return the line of one record."""
     return f"{key}\t{plain_text.printable(name)}\n".encode()
 
 
 class SourceNames:
-    """Names by key, kept as the bytes of the file. A pack's keys count from 0, so that a key is a line as well."""
+    """The names by key, kept as the bytes of the file. The keys of a pack count from 0, so a key is a line's number."""
 
     def __init__(self, text: bytes = b""):
         self._text = text
@@ -47,8 +49,9 @@ class SourceNames:
         self._starts = ends + 1  # of all lines but the first, and of none behind the last
 
     def of(self, key: int) -> str | None:
-        place = min(key, len(self._starts) - 1)
-        start = int(self._starts[place]) if place >= 0 else 0
+        """Return the name for a key, or None."""
+        number = min(key, len(self._starts) - 1)
+        start = int(self._starts[number]) if number >= 0 else 0
         wanted = b"%d\t" % key
         if not self._text.startswith(wanted, start):
             start = self._text.find(b"\n" + wanted) + 1
@@ -59,7 +62,7 @@ class SourceNames:
 
 
 def read_names(path: Path, index: Path, keys: Ints, offsets: Ints) -> SourceNames:
-    """The names for a .rec with these records, none where there are none; BadRecord if they are another pack's."""
+    """Read the names for the .rec at `path` with these records; BadRecord if they are another pack's."""
     try:
         text = regular_files.read(sources_path(path))
     except FileNotFoundError:
@@ -72,7 +75,7 @@ def read_names(path: Path, index: Path, keys: Ints, offsets: Ints) -> SourceName
 
 
 def _indexes(index: Path, keys: Ints, offsets: Ints) -> Iterator[bytes]:
-    """The .idx, which tells even of damaged records; and as it is written again, where itself is lost or damaged."""
+    """Yield the .idx as it is, which knows damaged records too, and as it is rebuilt where it was lost or damaged."""
     with contextlib.suppress(OSError):
         yield regular_files.read(index)
     yield recordio.format_index(keys, offsets)

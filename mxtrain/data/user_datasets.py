@@ -1,8 +1,8 @@
-"""A Gluon Dataset or DataLoader of the user's own, as records or as batches that the loop trains on.
+"""The user's own Gluon Datasets and DataLoaders, as data sets that can be trained on.
 
-A Dataset of (picture, label) is one more set of records: its order, augmentation and resuming are ours. A DataLoader
-of (pictures, labels) decides all that by itself, and is only cut into micro-batches here. Both are taken for what they
-do, so that nothing of MXNet is imported.
+A Dataset of (picture, label) becomes `Records`: its order, augmentation and resume are mxtrain's. A DataLoader of
+(pictures, labels) decides all that itself, and is only cut into micro-batches. Both are recognised by their methods,
+so that MXNet is not imported. Does not load the user's code (`train/open_data.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
 
 
-def is_data_loader(given: Any) -> bool:
-    return not hasattr(given, "__getitem__") and hasattr(given, "__iter__")
+def is_data_loader(source: Any) -> bool:
+    """Return whether an object can be iterated but not indexed, as a Gluon DataLoader."""
+    return not hasattr(source, "__getitem__") and hasattr(source, "__iter__")
 
 
 class UserDataset:
-    """A Dataset with what `Records` has. One thread at a time is let in: Gluon's record datasets share a file."""
+    """`Records` of a Gluon Dataset, read by one thread at a time: Gluon's record datasets share a file handle.
+
+    `name` and `flag` are the user's own, for messages. All labels are read at once.
+    """
 
     def __init__(self, name: str, dataset: Any, flag: str = "--train"):
         self.path = Path(name)
@@ -58,14 +62,14 @@ class UserDataset:
         return f"{self.path}: sample {position}"
 
     def will_need(self, positions: Ints) -> None:
-        """Nothing: only the Dataset knows where its samples are."""
+        """Do nothing: only the Dataset knows where its samples are."""
 
     def labels(self) -> Floats:
         return self._labels
 
 
 class UserBatches:
-    """A DataLoader, each batch of which is one step."""
+    """A `Dataset` of a Gluon DataLoader, each batch of which is one step of `batch_size` samples."""
 
     def __init__(self, name: str, batches: Any, batch_size: int, image_size: int):
         self.path = Path(name)
@@ -76,21 +80,22 @@ class UserBatches:
         self._shape = (batch_size, 3, image_size, image_size)
 
     def __len__(self) -> int:
-        """Samples in an epoch."""
+        """Return the number of samples in an epoch."""
         return len(self._batches) * self._batch_size
 
     def where(self, position: int) -> str:
         return f"{self.path}: sample {position} of an epoch"
 
     def labels(self) -> Floats:
-        """None are known before they come."""
+        """Return no labels: they are not known before their batch is loaded."""
         return np.zeros(0, np.float32)
 
     def loader(self, requests: Iterable[Request], num_classes: int) -> UserLoader:
+        """Return a loader of the micro-batches that are requested; their samples are those of the DataLoader."""
         return UserLoader(self._micro_batches(requests, num_classes))
 
     def _micro_batches(self, requests: Iterable[Request], num_classes: int) -> Iterator[Batch]:
-        """Each epoch iterates the DataLoader anew; going on in the middle of one skips batches by counting."""
+        """Iterate the DataLoader once an epoch; a resume in the middle of one skips the batches before it."""
         epoch, batches = None, iter(())
         for step, of_step in itertools.groupby(requests, key=lambda request: request.step):
             wanted = list(of_step)
@@ -98,8 +103,8 @@ class UserBatches:
                 epoch = wanted[0].epoch
                 batches = itertools.islice(self._batches, step % len(self._batches), None)
             with in_user_code(f"--train {self.path}"):
-                given = next(batches, None)
-            data, label = self._checked(given, num_classes)
+                batch = next(batches, None)
+            data, label = self._checked(batch, num_classes)
             start = 0
             for request in wanted:
                 rows = slice(start, start + len(request.samples))
@@ -137,7 +142,7 @@ class UserBatches:
 
 
 class UserLoader:
-    """Batches of a DataLoader, with the face of `Loader`."""
+    """The micro-batches of a DataLoader, with the interface of `Loader`."""
 
     def __init__(self, batches: Iterator[Batch]):
         self.skipped: dict[int, str] = {}
@@ -147,13 +152,13 @@ class UserLoader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held here."""
+        """Close nothing: no resource is held."""
 
     def __iter__(self) -> Iterator[Batch]:
         return self._batches
 
     def release(self, batch: Batch) -> None:
-        """Its memory goes when the batch does."""
+        """Do nothing: a batch owns its memory."""
 
 
 def _to_numpy(array: Any) -> Array:
@@ -161,7 +166,7 @@ def _to_numpy(array: Any) -> Array:
 
 
 def _labels(dataset: Any) -> Floats:
-    """Where Gluon's own datasets keep them, or else from every sample, read once."""
+    """Take the labels from where Gluon's own datasets keep them, or else read every sample once."""
     if hasattr(dataset, "items") and hasattr(dataset, "synsets"):
         found = [label for _, label in dataset.items]
     elif getattr(dataset, "_label", None) is not None:

@@ -106,7 +106,7 @@ def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
 
 def _step(file: RecordIOFile, offset: int, seen: _Walked) -> int:
     """Take the record there; where it ends."""
-    start, end = file.look(offset)
+    start, end = file.peek(offset)
     header = recordio.parse_header(start)
     if len(start) < header.payload_start:
         start, _, _ = file.data(offset)

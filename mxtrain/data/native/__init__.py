@@ -1,7 +1,7 @@
-"""The part in C: a box of a JPEG decoded, and pixels turned into planes, with the results of the code that it replaces.
+"""The C extension: decoding a box of a JPEG, and writing pixels as planes, with the results of the code it replaces.
 
-Owns whether it is there. It is built where mxtrain is installed with a C compiler at hand, and needs AVX2; without it
-both functions are None and their callers do the same in more time.
+Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it both functions
+are None, and their callers do the same in more time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ except ImportError:
 
 Function = Callable[..., Any]
 
-# crop(payload, top, left, height, width) -> RGB in a bytearray; None: not its kind
+# crop(payload, top, left, height, width) -> RGB in a bytearray, or None for a kind of JPEG that it does not decode
 crop: Function | None = getattr(_built, "crop", None)
 # planes(image, out, scale, offset)
 planes: Function | None = getattr(_built, "planes", None)
