@@ -1,4 +1,4 @@
-"""doctor --comm brings up real clusters, and says why where it cannot."""
+"""doctor --comm starts real clusters, and prints why if it cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.commands import ROOT
 
 
 @pytest.fixture(autouse=True)
-def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
@@ -32,7 +32,7 @@ def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
     assert any("leave DMLC_LOCAL unset" in sentence for sentence in advice.advise(measured))
 
 
-def test_where_no_cluster_comes_up_the_reason_is_one_line(tmp_path: Path) -> None:
+def test_if_no_cluster_starts_the_reason_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "mxnet" / "__init__.py").write_text("raise ImportError('half installed')")
     done = subprocess.run(

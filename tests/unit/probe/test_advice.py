@@ -1,4 +1,4 @@
-"""What doctor --comm makes of measured numbers, and how its jobs are set up."""
+"""Advice of doctor --comm on measured numbers, and the setup of its jobs."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ MEASURED: dict[str, Any] = {
 
 
 def advised(**changes: Any) -> str:
-    """With the milliseconds or the error of jobs 0, 1 or 2 replaced: job_2={"error": ...}."""
+    """The advice, with the milliseconds or the error of jobs 0, 1 or 2 replaced: job_2={"error": ...}."""
     measured = copy.deepcopy(MEASURED)
     for name, change in changes.items():
         measured["jobs"][int(name[-1])].update(change)
     return "\n".join(advice.advise(measured))
 
 
-def test_what_is_no_faster_beyond_chance_is_left_as_it_is() -> None:
+def test_a_difference_within_chance_changes_no_setting() -> None:
     text = advised()
     assert "--num-servers 1: 95 ms with 1, 98 ms with 2" in text
     assert "buckets of 4 MB, the default, are right: 120 ms at 1 MB, 96 ms at 4 MB" in text
     assert "unix sockets: 95 ms over unix sockets, 100 ms over TCP" in text
 
 
-def test_what_is_faster_is_advised_with_its_numbers() -> None:
+def test_a_faster_setting_is_advised_with_its_numbers() -> None:
     assert "--num-servers 2: 95 ms with 1, 60 ms with 2" in advised(job_2={"milliseconds": {"4": 60.0}})
     slow = {"1": 300.0, "4": 200.0, "16": 100.0}
     assert "buckets of 16 MB would be 2.0 times as fast" in advised(job_0={"milliseconds": slow})
@@ -69,7 +69,7 @@ def test_tcp_is_advised_only_where_it_is_faster() -> None:
     assert "leave DMLC_LOCAL unset" in advised(job_0=faster)
 
 
-def test_a_job_that_failed_is_told_and_the_rest_still_advised() -> None:
+def test_a_failed_job_is_reported_and_the_rest_still_advised() -> None:
     text = advised(job_2={"error": "server-0 ended with exit code 1: no memory", "milliseconds": {}})
     assert "2 servers, unix sockets: server-0 ended with exit code 1: no memory" in text
     assert "--num-servers 1" in text
@@ -79,7 +79,7 @@ def test_without_the_default_job_nothing_is_advised() -> None:
     assert advised(job_0={"error": "broken", "milliseconds": {}}) == "1 server, unix sockets: broken"
 
 
-def test_the_table_fits() -> None:
+def test_the_table_fits_its_width() -> None:
     measured = {**MEASURED, "recommendations": advice.advise(MEASURED)}
     assert max(map(len, doctor.aligned(advice.rows(measured)).splitlines())) <= doctor.TABLE_COLUMNS
 
@@ -89,7 +89,9 @@ def test_a_socket_has_a_rate(family: int) -> None:
     assert 0.01 < jobs.socket_rate(family) < 1000
 
 
-def test_an_environment_cannot_steer_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_another_cluster_is_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PORT", "DMLC_INTERFACE", "DMLC_LOCAL", "PS_VERBOSE", "MXTRAIN_GENERATION"):
         monkeypatch.setenv(name, "7")
     over_tcp, over_unix = (
@@ -109,7 +111,7 @@ def test_a_job_is_not_started_without_time() -> None:
 
 def test_a_job_whose_time_is_over_leaves_nothing_behind() -> None:
     started = time.monotonic()
-    found = jobs.job(1, False, started + jobs.LEAST_SECONDS + 0.1)
+    found = jobs.job(1, False, started + jobs.MIN_SECONDS + 0.1)
     assert time.monotonic() - started < 30
     assert found["error"] is not None
     with pytest.raises(ChildProcessError):
