@@ -89,7 +89,7 @@ def one_line(program: str, command: Callable[[], object]) -> int:
 
 
 def as_stop(error: BaseException) -> Stop | None:
-    """Return the Stop that an exception is, or amounts to where this machine ran out of shortages; None for a bug."""
+    """Return the Stop that an exception is, or amounts to where this machine ran out of resources; None for a bug."""
     if isinstance(error, OSError) and error.errno in REMEDIES:
         where = error.filename or _unnamed_file(error)
         return OutOfResources(

@@ -340,7 +340,7 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere/a\.rec: cannot be written \(No such file"):
         RecordWriter(tmp_path / "nowhere" / "a.rec")
     (tmp_path / "b.rec").mkdir()
-    with pytest.raises(UsageError, match=r"b\.rec: Is a directory"):
+    with pytest.raises(UsageError, match=r"b\.rec: cannot be written \(Is a directory"):
         Replacement(tmp_path / "b.rec")
     assert os.listdir(tmp_path) == ["b.rec"]
 
