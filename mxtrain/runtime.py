@@ -28,7 +28,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.core import kernels, machine
+from mxtrain.core import kernels, machine, wheels
 from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
@@ -111,7 +111,7 @@ def _enter_mxnet(execute: Callable[[], None]) -> None:
     _restore_numpy_aliases()
     _restore_distutils()
     kernels.lend_quadmath()
-    if "mxnet-cu112" in machine.installed_wheels():
+    if "mxnet-cu112" in wheels.installed():
         _preload_cuda()
     with _explained(), _openmp_team(share, _wanted["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
@@ -305,12 +305,12 @@ def _why_not(error: BaseException) -> str:
             "mxnet-cu112 needs NVIDIA's driver (libcuda.so.1) and this machine has none: install the driver, "
             "or for CPUs pip uninstall -y mxnet-cu112 && pip install '.[cpu]' in mxtrain's checkout"
         )
-    missing = {lib["library"]: lib["package"] for lib in machine.missing_libraries()}
+    missing = {lib["library"]: lib["package"] for lib in wheels.missing_libraries()}
     if name in missing:
         return f"{name} is missing on this machine: apt-get install {' '.join(missing.values())}"
-    if name and "mxnet-cu112" in machine.installed_wheels():
+    if name and "mxnet-cu112" in wheels.installed():
         return f"mxnet-cu112 finds no {name}: pip install '.[cu112]' in mxtrain's checkout brings CUDA 11"
-    conflicts = machine.wheel_conflicts()
+    conflicts = wheels.conflicts()
     if conflicts:
         return conflicts[0]
     reason = (str(error).splitlines() or [""])[0]

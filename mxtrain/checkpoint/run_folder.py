@@ -24,7 +24,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.core import durable, kernels, machine, plain_text
+from mxtrain.core import durable, kernels, plain_text, wheels
 from mxtrain.core.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ def _environment() -> dict[str, Any]:
         "command": [sys.executable, *sys.argv],
         "python": platform.python_version(),
         "mxtrain": mxtrain.__version__,
-        "wheels": machine.installed_wheels(),
+        "wheels": wheels.installed(),
         "kernels": kernels.used(),
         "host": platform.node(),
         "git": _git_state(),

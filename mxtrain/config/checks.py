@@ -25,7 +25,7 @@ from mxtrain.config import (
     names,
     server_checks,
 )
-from mxtrain.core import kernels, machine
+from mxtrain.core import gpus, kernels
 from mxtrain.core.errors import UsageError, nearest
 
 OF_CLUSTERS = (
@@ -285,7 +285,7 @@ def _check_devices(run: Run) -> None:
 def check_present(devices: str) -> None:
     """Refuse a GPU that this machine does not have or this MXNet cannot use."""
     for kind, index in batch_plan.parse_devices(devices):
-        problem = machine.gpu_problem(index) if kind == "gpu" else None
+        problem = gpus.problem(index) if kind == "gpu" else None
         if problem:
             raise UsageError(f"--devices {devices}: {problem}")
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Mapping, NamedTuple
 
-from mxtrain.core import machine
+from mxtrain.core import machine, wheels
 
 logger = logging.getLogger(__name__)
 
@@ -106,19 +106,19 @@ def lend_quadmath() -> None:
     copy with its old, shorter name put back; the file may go as soon as it is mapped.
     """
     try:
-        ctypes.CDLL(machine.QUADMATH)
+        ctypes.CDLL(wheels.QUADMATH)
         return
     except OSError:
-        bundled = machine.bundled_quadmath()
+        bundled = wheels.bundled_quadmath()
     if bundled is None:
         return
-    renamed, original = bundled.name.encode(), machine.QUADMATH.encode()
+    renamed, original = bundled.name.encode(), wheels.QUADMATH.encode()
     library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
     with tempfile.NamedTemporaryFile(suffix=".so") as copy:
         copy.write(library)
         copy.flush()
         ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
-    logger.debug("%s taken from %s", machine.QUADMATH, bundled)
+    logger.debug("%s taken from %s", wheels.QUADMATH, bundled)
 
 
 def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:

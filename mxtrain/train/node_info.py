@@ -16,7 +16,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run
-from mxtrain.core import durable, machine
+from mxtrain.core import durable, wheels
 from mxtrain.core.errors import Stop
 from mxtrain.data import fingerprint
 from mxtrain.data.records import Dataset
@@ -64,7 +64,7 @@ def _checkpoints(output: config.Output) -> dict[int, str]:
 
 def versions() -> dict[str, Any]:
     """Return the versions of mxtrain and of installed wheels: another OpenCV, for instance, gives other pixels."""
-    return {"mxtrain": mxtrain.__version__, **machine.installed_wheels()}
+    return {"mxtrain": mxtrain.__version__, **wheels.installed()}
 
 
 def _folder_id(out: Path) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import doctor
-from mxtrain.probe import advice, jobs
+from mxtrain.probe import advice, jobs, table
 from tests.support.commands import ROOT
 
 
@@ -46,4 +45,4 @@ def test_if_no_cluster_starts_the_reason_is_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("mxtrain.doctor: no cluster of two workers came up: ")
     assert "half installed" in done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= doctor.TABLE_COLUMNS
+    assert max(map(len, done.stdout.splitlines())) <= table.TABLE_COLUMNS

@@ -11,7 +11,7 @@ from typing import Callable
 import pytest
 
 from mxtrain import fit
-from mxtrain.core import machine
+from mxtrain.core import gpus
 from mxtrain.core.errors import DATA, USAGE, one_line
 from tests.support.commands import ROOT, Command
 
@@ -78,7 +78,7 @@ def test_wrong_flags(refused: Refused, shapes: Path, tmp_path: Path, flags: str,
     assert not out.exists()
 
 
-@pytest.mark.skipif(machine.gpu_problem(0) is None, reason="this machine has a GPU")
+@pytest.mark.skipif(gpus.problem(0) is None, reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there(refused: Refused, shapes: Path, tmp_path: Path) -> None:
     done = refused("--train", shapes / "train.rec", "--out", tmp_path / "r", "--devices", "gpu:0")
     assert_refused(done, USAGE, "--devices gpu:0")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain import doctor
 from mxtrain.core import machine
+from mxtrain.probe import mxnet_check
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +71,7 @@ def test_a_hanging_mxnet_is_a_finding(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(
         "PYTHONPATH", f"{break_mxnet(tmp_path, 'import time; time.sleep(99)')}{os.pathsep}{ROOT}"
     )
-    assert doctor.ask_mxnet(seconds=3) == {"error": "mxnet did not import and train one step within 3 s"}
+    assert mxnet_check.check(seconds=3) == {"error": "mxnet did not import and train one step within 3 s"}
 
 
 # As on a machine where others have the CPU: a little of it now and then.
@@ -87,10 +87,10 @@ raise ImportError("at last")
 
 def test_a_slow_mxnet_is_waited_for_while_it_gets_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{break_mxnet(tmp_path, SLOWLY.format(seconds=6))}{os.pathsep}{ROOT}")
-    assert "at last" in str(doctor.ask_mxnet(seconds=2)["error"])
+    assert "at last" in str(mxnet_check.check(seconds=2)["error"])
 
 
 def test_a_slow_mxnet_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{break_mxnet(tmp_path, SLOWLY.format(seconds=99))}{os.pathsep}{ROOT}")
-    error = str(doctor.ask_mxnet(seconds=1)["error"])
+    error = str(mxnet_check.check(seconds=1)["error"])
     assert "within 8 s, on a machine with a load of" in error and "try again when it is less busy" in error

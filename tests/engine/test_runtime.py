@@ -267,7 +267,9 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
 
 @pytest.mark.system
 def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
-    code = "from mxtrain.core import kernels, machine; print(machine.missing_libraries(), kernels.openblas().used)"
+    code = (
+        "from mxtrain.core import kernels, wheels; print(wheels.missing_libraries(), kernels.openblas().used)"
+    )
     script = WITHOUT_LIBRARIES.replace("$2)", "libquadmath.so*)")
     line = ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), "", sys.executable, "-c", code]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

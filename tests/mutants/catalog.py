@@ -454,10 +454,10 @@ MUTANTS = (
         "doctor",
         "README.md",
         "doctor says what to do about each thing that it finds",
-        "mxtrain/doctor.py",
+        "mxtrain/probe/machine_advice.py",
         'advice += [sentence for sentence in facts["wheel_conflicts"] if sentence not in advice]',
         'advice += [sentence for sentence in facts["wheel_conflicts"] if sentence in advice]',
-        ("tests/unit/commands/test_doctor.py",),
+        ("tests/unit/probe/test_machine_advice.py",),
     ),
     Mutant(
         "help-without-mxnet",

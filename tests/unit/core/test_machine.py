@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain.core import machine
+from mxtrain.core import gpus, machine
 
 ROOT = Path(__file__).resolve().parents[3]
 A100 = {"index": 0, "name": "NVIDIA A100", "capability": [8, 0], "memory_bytes": 40 << 30}
@@ -20,7 +20,7 @@ H100 = {"index": 1, "name": "NVIDIA H100", "capability": [9, 0], "memory_bytes":
 
 def ask(expression: str, *options: str, **environment: str) -> Any:
     """The value of a machine.* expression in a fresh process."""
-    code = f"import json, os; from mxtrain.core import machine; print(json.dumps({expression}))"
+    code = f"import json, os; from mxtrain.core import gpus, machine, wheels; print(json.dumps({expression}))"
     done = subprocess.run(
         [sys.executable, *options, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -162,7 +162,7 @@ def installed(folder: Path, wheels: dict[str, str]) -> list[str]:
         if version:
             metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
             write(folder, {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": metadata})
-    found = ask("machine.wheel_conflicts()", "-S", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
+    found = ask("wheels.conflicts()", "-S", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     assert isinstance(found, list)
     return found
 
@@ -180,18 +180,18 @@ def test_conflict_names_the_culprit_and_the_cure(case: str, tmp_path: Path) -> N
 
 
 def test_gpu_without_the_cuda_wheel_is_refused(tmp_path: Path) -> None:
-    problem = ask("machine.gpu_problem(2)", "-S")
+    problem = ask("gpus.problem(2)", "-S")
     assert problem.startswith("gpu:2 needs MXNet's CUDA build")
     assert "--devices cpu" in problem
 
 
 def test_gpus_are_judged_by_what_the_wheel_holds_code_for() -> None:
     both = {"devices": [A100, H100], "reason": ""}
-    assert machine.device_problem(0, both) is None
-    assert "compute capability 9.0" in str(machine.device_problem(1, both))
-    assert "gpu:2 does not exist" in str(machine.device_problem(2, both))
+    assert gpus.device_problem(0, both) is None
+    assert "compute capability 9.0" in str(gpus.device_problem(1, both))
+    assert "gpu:2 does not exist" in str(gpus.device_problem(2, both))
     nothing = {"devices": [], "reason": "no NVIDIA driver"}
-    assert "gpu:0 cannot be used, no NVIDIA driver" in str(machine.device_problem(0, nothing))
+    assert "gpu:0 cannot be used, no NVIDIA driver" in str(gpus.device_problem(0, nothing))
 
 
 DRIVERS = {
@@ -223,7 +223,7 @@ def test_driver_is_asked_and_survived(case: str, tmp_path: Path) -> None:
     subprocess.run(
         ["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "cuda.c")], check=True, timeout=60
     )
-    expression = "[setattr(machine, 'GPU_PROBE_SECONDS', 2), machine.gpus()][1]"
+    expression = "[setattr(gpus, 'PROBE_SECONDS', 2), gpus.detect()][1]"
     found = ask(expression, LD_LIBRARY_PATH=str(tmp_path))
     assert [gpu["name"] for gpu in found["devices"]] == names
     assert [gpu["capability"] for gpu in found["devices"]] == [[8, 0], [9, 0]][: len(names)]
@@ -231,7 +231,7 @@ def test_driver_is_asked_and_survived(case: str, tmp_path: Path) -> None:
 
 
 def test_asking_needs_nothing_but_the_standard_library() -> None:
-    facts = "[machine.cpu(), machine.shared_memory(), machine.gpus(), machine.usable_cores()]"
+    facts = "[machine.cpu(), machine.shared_memory(), gpus.detect(), machine.usable_cores()]"
     processor, shm, gpus, cores = ask(facts, "-S")
     assert set(processor["instructions"]) <= set(machine.CPU_INSTRUCTIONS)
     assert 0 <= shm["free_bytes"] <= shm["total_bytes"]

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain import doctor
-from mxtrain.probe import advice, jobs
+from mxtrain.probe import advice, jobs, table
 
 MEASURED: dict[str, Any] = {
     "workers": 2,
@@ -81,7 +80,7 @@ def test_without_the_default_job_nothing_is_advised() -> None:
 
 def test_the_table_fits_its_width() -> None:
     measured = {**MEASURED, "recommendations": advice.advise(MEASURED)}
-    assert max(map(len, doctor.aligned(advice.rows(measured)).splitlines())) <= doctor.TABLE_COLUMNS
+    assert max(map(len, table.align(advice.rows(measured)).splitlines())) <= table.TABLE_COLUMNS
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])

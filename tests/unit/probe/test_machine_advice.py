@@ -1,4 +1,4 @@
-"""What doctor makes of the facts: advice, and a table that fits."""
+"""Doctor's advice from the facts, and a table of them that fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mxtrain import doctor
+from mxtrain.probe import facts as machine_facts
+from mxtrain.probe import machine_advice, table
 
 FACTS: dict[str, Any] = {
     "versions": {"mxtrain": "0.1.0", "python": "3.11.7", "mxnet": "1.9.1"},
@@ -44,11 +45,11 @@ def advice(**changes: Any) -> str:
     facts = copy.deepcopy(FACTS)
     for name, change in changes.items():
         facts[name] = {**facts[name], **change} if isinstance(change, dict) else change
-    return "\n".join(doctor.recommendations(facts))
+    return "\n".join(machine_advice.recommendations(facts))
 
 
 def test_a_healthy_machine_gets_flags_only() -> None:
-    (flags,) = doctor.recommendations(FACTS)
+    (flags,) = machine_advice.recommendations(FACTS)
     assert "--devices cpu" in flags
     assert "6 OpenMP threads" in flags
     assert "--amp bf16" in flags
@@ -101,9 +102,9 @@ def test_without_mxnet_the_reason_comes_first_and_no_flags_follow() -> None:
 
 def test_table_is_aligned_and_fits() -> None:
     facts = {**FACTS, "wheel_conflicts": ["two wheels fight over one folder, and so " * 6, "a second one"]}
-    lines = doctor.table({**facts, "recommendations": doctor.recommendations(facts)}).splitlines()
+    lines = table.of_facts({**facts, "recommendations": machine_advice.recommendations(facts)}).splitlines()
     assert max(map(len, lines)) <= 100
-    starts = {line[: doctor.NAME_COLUMNS].strip() for line in lines} - {""}
+    starts = {line[: table.NAME_COLUMNS].strip() for line in lines} - {""}
     assert starts >= {
         "versions",
         "mxnet",
@@ -115,14 +116,14 @@ def test_table_is_aligned_and_fits() -> None:
         "recommended",
         "verdict",
     }
-    assert all(line[doctor.NAME_COLUMNS - 1] == " " and line[doctor.NAME_COLUMNS] != " " for line in lines)
+    assert all(line[table.NAME_COLUMNS - 1] == " " and line[table.NAME_COLUMNS] != " " for line in lines)
 
 
 def test_ports_tells_a_port_that_is_free_and_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in doctor.CLUSTER_VARIABLES:
+    for name in machine_advice.CLUSTER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DMLC_ROLE", "server")
-    found = doctor.ports()
+    found = machine_facts.ports()
     assert found["variables"] == {"DMLC_ROLE": "server"}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", found["free_port"]))

@@ -1,0 +1,67 @@
+"""Advice about this machine, from the facts that `facts.py` has collected. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxtrain.core import gpus
+
+SMALL_SHARED_MEMORY_BYTES = 1 << 30
+
+# Read by ps-lite from the environment of every process, whoever set them and for whatever reason.
+CLUSTER_VARIABLES = {
+    "PORT": "ps-lite binds this port in every worker and server of the host: unset it before a dist_* run",
+    "DMLC_ROLE": "a dist_* run takes this role here and starts no cluster of its own",
+    "DMLC_PS_ROOT_URI": "where every process looks for the scheduler; an address, names do not work",
+    "DMLC_PS_ROOT_PORT": "the scheduler's port",
+    "DMLC_NUM_WORKER": "everyone waits until so many workers are there",
+    "DMLC_NUM_SERVER": "everyone waits until so many servers are there",
+    "DMLC_NODE_HOST": "the address this host's workers and servers bind",
+    "DMLC_INTERFACE": "the network interface this host's workers and servers bind",
+    "DMLC_LOCAL": "0 keeps a dist_* run of one machine on TCP; left out it uses unix sockets",
+}
+
+
+def recommendations(facts: dict[str, Any]) -> list[str]:
+    """Return sentences, most urgent first: what has to be done, then warnings, then flags that suit this machine."""
+    advice = [] if facts["trainable"] else [str(facts["mxnet"]["error"])]
+    advice += [sentence for sentence in facts["wheel_conflicts"] if sentence not in advice]
+    if facts["missing_libraries"]:
+        packages = " ".join(library["package"] for library in facts["missing_libraries"])
+        advice.append(f"install what this system lacks: apt-get install {packages}")
+    advice += [f"{name} is set: {CLUSTER_VARIABLES[name]}" for name in facts["ports"]["variables"]]
+    if not facts["ports"]["loopback"]:
+        advice.append("no loopback port can be bound: --kvstore dist_* will not work, use local or device")
+    if facts["shared_memory"]["free_bytes"] < SMALL_SHARED_MEMORY_BYTES:
+        advice.append(
+            "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
+        )
+    if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
+        needed = {"c_compiler": "gcc", "python_headers": "python3-dev"}
+        lacking = [package for fact, package in needed.items() if not facts[fact]]
+        cure = (f"apt-get install {' '.join(lacking)}, " if lacking else "") + "install mxtrain again"
+        advice.append(f"pictures load 1.5 times as fast with the decoder that a C compiler builds: {cure}")
+    for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
+        if facts["threads"][name]:
+            advice.append(
+                f"{name}={facts['threads'][name]} is set and wins over this process's share of cores"
+            )
+    advice += [
+        f"{name}={value} is set and wins over the kernels that suit this CPU"
+        for name, value in facts["kernels"]["variables"].items()
+    ]
+    return advice + _suitable_flags(facts)
+
+
+def _suitable_flags(facts: dict[str, Any]) -> list[str]:
+    if not facts["trainable"]:
+        return []
+    usable = range(facts["mxnet"]["num_gpus"])
+    usable_gpus = [str(index) for index in usable if gpus.device_problem(index, facts["gpu"]) is None]
+    if usable_gpus:
+        return [f"train with --devices gpu:{','.join(usable_gpus)}"]
+    advice = f"train with --devices cpu: one context, {facts['threads']['usable_cores']} OpenMP threads"
+    has_instructions = {"avx512_bf16", "amx_bf16"} & set(facts["cpu"]["instructions"])
+    if has_instructions and not facts["kernels"]["bf16_problem"]:
+        advice += "; --amp bf16 speeds plain convolutions up and depthwise ones (MobileNet) down"
+    return [advice]
