@@ -77,13 +77,13 @@ def test_what_is_read_late_is_whole(ends: Ends, how: Callable[[], Any]) -> None:
 
 
 def test_beyond_a_bound_lines_are_dropped_and_counted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "MOST_WAITING_BYTES", 100_000)
+    monkeypatch.setattr(terminal, "MAX_PENDING_BYTES", 100_000)
     reading, writing = ends(os.pipe)
     out, line = Terminal(writing), b"x" * 999 + b"\n"
     out.write(line * 1000)
     out.write(line * 10)
-    told = b"mxtrain.launch: 910 lines left out, which nobody read in time; see logs/\n"
-    assert read(reading, 100_000 + len(told)) == line * 100 + told
+    gap = b"mxtrain.launch: 910 lines left out, which nobody read in time; see logs/\n"
+    assert read(reading, 100_000 + len(gap)) == line * 100 + gap
     out.write(b"and on\n")
     assert read(reading, 7) == b"and on\n"
 
@@ -105,7 +105,7 @@ def test_a_pipe_that_somebody_has_made_nonblocking_loses_nothing(ends: Ends) -> 
 
 
 def test_the_last_lines_reach_a_slow_reader() -> None:
-    code = "from mxtrain.launch import logs; [logs.say('x' * 99) for _ in range(3000)]"
+    code = "from mxtrain.launch import logs; [logs.print_message('x' * 99) for _ in range(3000)]"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
