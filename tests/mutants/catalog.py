@@ -409,7 +409,7 @@ MUTANTS = (
         "docs/distributed.md",
         "no message that reaches a server runs code",
         "mxtrain/kvstore/unpickle.py",
-        "if not isinstance(name, str) or hasattr(type(made), name):",
+        "if not isinstance(name, str) or hasattr(type(instance), name):",
         "if not isinstance(name, str):",
         ("tests/unit/kvstore/test_unpickle.py",),
     ),

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mxtrain.kvstore import unpickle
-from mxtrain.kvstore.unpickle import Refused
+from mxtrain.kvstore.unpickle import RefusedPickle
 
 
 class Schedule:
@@ -134,7 +134,7 @@ def test_what_calls_is_refused_by_name(way: str, tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     called, body = next(rest for name, *rest in attacks(marker) if name == way)
 
-    with pytest.raises(Refused, match=rf"it asks for .*{called}"):
+    with pytest.raises(RefusedPickle, match=rf"it asks for .*{called}"):
         read(body)
     assert not marker.exists()
 
@@ -177,7 +177,7 @@ NOT_IN_THE_LANGUAGE = {
 @pytest.mark.parametrize("form", sorted(NOT_IN_THE_LANGUAGE))
 def test_other_forms_are_refused(form: str) -> None:
     Optimizer.made.clear()
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedPickle):
         read(NOT_IN_THE_LANGUAGE[form])
     assert Optimizer.made == [] and Optimizer().update() == "the method"
 
@@ -185,7 +185,7 @@ def test_other_forms_are_refused(form: str) -> None:
 def test_a_registered_extension_is_not_followed() -> None:
     copyreg.add_extension("os", "system", 0x70)
     try:
-        with pytest.raises(Refused, match="EXT1 112"):
+        with pytest.raises(RefusedPickle, match="EXT1 112"):
             read(b"\x82\x70(Vtrue\ntR.")
     finally:
         copyreg.remove_extension("os", "system", 0x70)
@@ -197,7 +197,7 @@ def test_a_state_that_grows_after_it_was_given_does_not_count() -> None:
 
 
 def test_names_are_not_told_apart_from_text_by_what_they_say() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedPickle):
         read(b"Vcopy_reg._reconstructor\n(V" + HERE + b".Optimizer\nV__builtin__.object\nNtR.")
 
 
@@ -222,7 +222,7 @@ BOMBS = {
 def test_a_bomb_does_not_go_off(bomb: str) -> None:
     tracemalloc.start()
     started = time.monotonic()
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RefusedPickle):
         read(BOMBS[bomb])
     seconds = time.monotonic() - started
     peak = tracemalloc.get_traced_memory()[1]
@@ -235,7 +235,7 @@ HARMLESS = (Optimizer, Schedule, dict, list, tuple, str, int, float, type(None))
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
 def test_whatever_is_broken_is_refused_and_nothing_else_happens() -> None:
-    """A valid pickle with bytes changed, left out and put in: read, or Refused, and always of our classes."""
+    """A valid pickle with bytes changed, left out and put in: read, or RefusedPickle, and always of our classes."""
     rng = random.Random(0)
     whole = pickle.dumps(Optimizer(lr_scheduler=Schedule(), wd_mult={1: 0.5}), 0)
     num_read = 0
@@ -244,7 +244,7 @@ def test_whatever_is_broken_is_refused_and_nothing_else_happens() -> None:
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(broken))
             broken[at : at + rng.randint(0, 2)] = bytes(rng.choices(range(256), k=rng.randint(0, 2)))
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(RefusedPickle):
             found = read(bytes(broken))
             assert isinstance(found, HARMLESS)
             num_read += 1
