@@ -1,4 +1,4 @@
-"""What a checkpoint costs a run: training time lost for each one, of ResNet-50's state.
+"""Cost of a checkpoint: the training time that a run loses for each one, with ResNet-50's state.
 
     python -m benchmarks.checkpoint [--rounds 7] [--optimizers sgd,adam] [--out FOLDER] [--json]
 
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 class Training:
-    """Steps of ResNet-50, and what a checkpoint of them takes."""
+    """Steps of ResNet-50, and their checkpoints."""
 
     def __init__(self, optimizer: str, out: Path):
         from mxtrain import config, runtime
@@ -72,7 +72,7 @@ class Training:
         return state.snapshot(self.run, self.parts, self.progress, IDENTITY)
 
     def round(self, begin: Callable[[], Any], under_way: Callable[[], bool]) -> Round:
-        """Steps after `begin`, as many as in every round and until nothing is under way."""
+        """Make the steps of a round after `begin`, and more until nothing is under way."""
         from mxtrain.train.step import train_step
 
         started, num_steps = time.perf_counter(), 0
@@ -88,7 +88,7 @@ class Training:
 
 
 def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
-    """Seconds, as medians or as all rounds in order of size."""
+    """Return what one optimizer's checkpoints cost: seconds, as medians or as all rounds in ascending order."""
     from mxtrain.checkpoint.saver import Saver
 
     out.mkdir()
@@ -129,7 +129,7 @@ def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
 
 
 def random_batch() -> Any:
-    """What the loader gives to a step."""
+    """Return a batch like those of the loader."""
     import numpy as np
 
     rng = np.random.default_rng(0)

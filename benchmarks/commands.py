@@ -1,4 +1,4 @@
-"""The commands of mxtrain as a user gives them, and of the benchmarks themselves.
+"""Running mxtrain's commands as a user does, and parsing the benchmarks' own flags.
 
 One that fails ends the benchmark with the reason it gave.
 """
@@ -16,7 +16,7 @@ DEADLINE_SECONDS = 900
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
-    """Of a benchmark's own flags; --help shows what its module says."""
+    """Return a parser for a benchmark's flags; --help shows its module's docstring."""
     return argparse.ArgumentParser(
         prog=f"python -m benchmarks.{module}",
         description=doc,
@@ -25,7 +25,7 @@ def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def run(*line: object) -> None:
-    """In the checkout, quietly."""
+    """Run a command in the checkout without showing its output."""
     words = [str(word) for word in line]
     ended = subprocess.run(
         words,
@@ -41,7 +41,7 @@ def run(*line: object) -> None:
 
 
 def fit(out: Path, *flags: object) -> Path:
-    """A run from its beginning; the folder it leaves."""
+    """Run mxtrain.fit from the first step and return its run folder."""
     quiet = ("--log", "none", "--log-level", "warning", "--resume", "never")
     run(sys.executable, "-m", "mxtrain.fit", *flags, *quiet, "--out", out)
     return out

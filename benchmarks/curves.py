@@ -1,4 +1,4 @@
-"""Loss curves of runs: reading them, how far they are apart, and one picture of several.
+"""Loss curves of runs: reading them, their differences, and a picture of several.
 
 Owns the pictures of every benchmark that compares curves. A curve is the losses of a run's steps, in order.
 """
@@ -21,7 +21,7 @@ NUM_COLOURS_KEPT = 128
 
 
 class Panel(NamedTuple):
-    """Curves to lay over each other; the first is what the others are held against."""
+    """Curves drawn in one plot; the first is the reference for the others."""
 
     title: str
     curves: dict[str, Curve]
@@ -30,13 +30,13 @@ class Panel(NamedTuple):
 
 
 def records(out: Path, kind: str) -> list[dict[str, Any]]:
-    """What a run has written of that kind: train or eval."""
+    """Return the records of one kind (train, eval) that a run has written."""
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def losses(out: Path) -> Curve:
-    """One number a step; none missing, none twice."""
+    """Return the loss of each step; ValueError if a step is missing or there twice."""
     train = records(out, "train")
     steps = [record["step"] for record in train]
     if steps != list(range(1, len(steps) + 1)):
@@ -45,7 +45,7 @@ def losses(out: Path) -> Curve:
 
 
 def relative_difference(curve: Curve, reference: Curve) -> Curve:
-    """Of each step; ValueError where they do not have the same steps."""
+    """Return the relative difference of each step; ValueError if the curves do not have the same steps."""
     if curve.shape != reference.shape or not len(reference):
         raise ValueError(f"curves of {len(curve)} and {len(reference)} steps cannot be compared")
     apart: Curve = np.abs(curve - reference) / np.abs(reference)
@@ -53,7 +53,7 @@ def relative_difference(curve: Curve, reference: Curve) -> Curve:
 
 
 def draw(path: Path, panels: list[Panel]) -> None:
-    """For each panel the curves, and below them on a logarithmic scale how far each is from the first."""
+    """Draw the curves of each panel and, below on a logarithmic scale, the difference of each from the first."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Packing an image folder: mxtrain's packer against MXNet's own im2rec.py, CPU time and wall time an image.
+"""Packing an image folder: CPU and wall time an image of mxtrain's packer and of MXNet's im2rec.py.
 
     python -m benchmarks.packing [--rounds 3]
 
@@ -112,7 +112,7 @@ def main() -> int:
 
 
 def measure(side: Side, source: Path) -> Outcome:
-    """Pack all pictures of a folder, with all the commands that it takes."""
+    """Measure packing all pictures of a folder, with all the commands that it takes."""
     with tempfile.TemporaryDirectory(dir=source.parent) as out:
         rec = Path(out) / "out.rec"
         if side.is_ours:
@@ -138,13 +138,13 @@ def measure(side: Side, source: Path) -> Outcome:
 
 
 def _cpu_seconds_of_children() -> float:
-    """All that have ended, with theirs."""
+    """Return the CPU time of all children that have ended, with their own children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def median(outcomes: list[Outcome]) -> Outcome:
-    """Of the rounds; one that failed counts for all."""
+    """Return the median of the rounds; one that failed counts for all."""
     costs = [outcome for outcome in outcomes if isinstance(outcome, Cost)]
     if len(costs) < len(outcomes):
         return next(outcome for outcome in outcomes if isinstance(outcome, str))
@@ -161,7 +161,7 @@ def _render(results: Results) -> str:
 
 
 def _render_bars(results: Results) -> tuple[str, bool]:
-    """A line for each bar, and whether all were measured and are met."""
+    """Return a table with a line for each bar, and whether all were measured and are met."""
     lines = ["| CPU time over im2rec.py's | in all | bar | | an image |", "|---|---:|---:|---|---:|"]
     all_met = True
     for bar in BARS:

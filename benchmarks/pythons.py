@@ -1,4 +1,4 @@
-"""Every supported Python on this machine: a fresh environment, an installation, and the engine's main parts in it.
+"""Installation and main parts of mxtrain under every supported Python of this machine, in fresh environments.
 
     python benchmarks/pythons.py [--write docs/pythons.md] [--tests]
 
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def pythons() -> list[str]:
-    """The newest interpreter of each supported minor version, on PATH or among pyenv's."""
+    """Return the newest interpreter of each supported minor version, on PATH or among pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = []
     for minor in MINORS:
@@ -70,7 +70,7 @@ def pythons() -> list[str]:
 
 
 def examine(python: str, folder: Path, tests: bool) -> list[str]:
-    """One row of the table."""
+    """Install and test with one Python, and return its row of the table."""
     source, environment = folder / "source", folder / "environment"
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=CHECKOUT, stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
@@ -106,7 +106,7 @@ def said_by(command: list[str], folder: Path) -> str:
 
 
 def outcome(command: list[str], folder: Path, seconds: float, timed: bool = False) -> str:
-    """'ok', or what went wrong, as a cell of the table."""
+    """Run a command, and return 'ok' or what went wrong, as a cell of the table."""
     started = time.monotonic()
     try:
         run(command, folder, seconds)
@@ -196,7 +196,7 @@ def load_with_gluon(threads: bool) -> None:
 
 
 def load_with_ours() -> None:
-    """Pictures packed, then decoded by one thread, by two, and by two processes: the same batches."""
+    """Pack pictures and load them with one thread, two, and two processes: the batches are the same."""
     import cv2
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What `--remat` saves and costs: whole `mxtrain.fit` commands with and without it, taking turns.
+"""Savings and cost of `--remat`: whole `mxtrain.fit` commands with and without it, taking turns.
 
     python -m benchmarks.remat [--model resnet50_v1b] [--batch-size 32] [--image-size 224] [--rounds 2] [--json]
 
@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 900
 
 
 def make_pictures(folder: Path, count: int, side: int) -> Path:
-    """Noise in two brightnesses, packed."""
+    """Pack pictures of noise in two brightnesses."""
     import cv2
     import numpy as np
 
@@ -50,7 +50,7 @@ def make_pictures(folder: Path, count: int, side: int) -> Path:
 
 
 def measure(flags: list[str], out: Path) -> dict[str, Any]:
-    """One command: its peak in megabytes, seconds a step, and losses."""
+    """Run one command; return its peak in megabytes, seconds a step, and losses."""
     line = [sys.executable, "-m", "mxtrain.fit", *flags, "--out", str(out)]
     with subprocess.Popen(
         line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""What a row-sparse table saves: bytes between one of two workers and two servers in a step, and the step's time.
+"""Savings of a row-sparse table: bytes between one of two workers and two servers in a step, and its time.
 
     python -m benchmarks.sparse          under a minute; --num-rows, --width, --num-ids for other tables
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measured(side: str, argv: list[str]) -> tuple[float, float]:
-    """The median of the first worker's steps, in a cluster of its own; RuntimeError when a process fails."""
+    """Return the medians of the first worker's steps in a new cluster; RuntimeError if a process fails."""
     from benchmarks.comm.processes import free_port
 
     shared = {
@@ -83,7 +83,7 @@ def measured(side: str, argv: list[str]) -> tuple[float, float]:
 
 
 def node(num_rows: int, width: int, num_ids: int) -> None:
-    """One process of the cluster; does not return."""
+    """Run one process of the cluster; does not return."""
     from mxtrain import fit, runtime
     from mxtrain.cluster import environment
     from mxtrain.config import Layout, Output, Run
@@ -106,7 +106,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
 
 
 def steps(group: Any, num_rows: int, width: int, num_ids: int) -> dict[str, list[float]]:
-    """Bytes and seconds of each, after the first ones."""
+    """Return bytes and seconds of each step, after the first ones."""
     from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx

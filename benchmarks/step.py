@@ -1,4 +1,4 @@
-"""What a step costs besides computing, as shares of its time: `python -m benchmarks.step`.
+"""Overhead of a step besides computing, as shares of its time: `python -m benchmarks.step`.
 
 Each part is timed by itself, in turns with whole steps, and compared by its fastest turn: what else the machine does
 only ever adds.

@@ -1,4 +1,4 @@
-"""What OpenMP threads are worth: one ResNet-18 training step, two ways.
+"""Speed-up by OpenMP threads: one ResNet-18 training step, two ways.
 
     python benchmarks/threads.py            through `mxtrain.runtime` against plain `import mxnet`
     python benchmarks/threads.py contexts   two CPU contexts with all cores each against half of them each
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """CPU time spent so far by our finished children, and by everyone on this machine."""
+    """Return the CPU time used so far by our finished children, and by all processes of this machine."""
     children = os.times()
     user, nice, system = Path("/proc/stat").read_text().split()[1:4]
     return (

@@ -18,7 +18,7 @@ SIDE = 32
 
 
 def write_digits(out: Path) -> int:
-    """Write all images; their number."""
+    """Write all images as PNG files below `out`, and return their number."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:

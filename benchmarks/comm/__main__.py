@@ -1,4 +1,4 @@
-"""Gradients of resnet50 summed over two workers on this machine, side by side.
+"""Time to sum the gradients of resnet50 over two workers on this machine, by mxtrain and others.
 
     python -m benchmarks.comm --setup      PyTorch in an environment of its own; once
     python -m benchmarks.comm              all of it: some minutes on two quiet cores
@@ -24,7 +24,7 @@ from typing import Callable
 from benchmarks import commands
 from benchmarks.comm import processes
 from benchmarks.comm.measure import Taken, slowest
-from benchmarks.comm.processes import Process, WorkerGroup
+from benchmarks.comm.processes import Process, ProcessGroup
 from benchmarks.loader import environments
 from mxtrain.cluster import unix_sockets
 from mxtrain.launch.plan import MALLOC_ENVIRONMENT
@@ -68,24 +68,24 @@ def main() -> int:
     return 0 if speed_up(taken) >= BAR else 1
 
 
-def _mxnet(side: str, **environment: str) -> WorkerGroup:
+def _mxnet(side: str, **environment: str) -> ProcessGroup:
     line = [sys.executable, "-m", "benchmarks.comm.mxnet_side", side]
     return processes.with_servers(line, NUM_WORKERS, num_servers=1, environment=environment)
 
 
-def _gloo(torch: Path) -> WorkerGroup:
+def _gloo(torch: Path) -> ProcessGroup:
     line, port = [torch, "-m", "benchmarks.comm.torch_side"], processes.free_port()
     ranks = [[*line, rank, NUM_WORKERS, port] for rank in range(NUM_WORKERS)]
-    return WorkerGroup([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks], NUM_WORKERS)
+    return ProcessGroup([Process(rank, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in ranks], NUM_WORKERS)
 
 
-def _sockets() -> WorkerGroup:
+def _sockets() -> ProcessGroup:
     line, port = [sys.executable, "-m", "benchmarks.comm.socket_side"], processes.free_port()
     roles = ["server", *["client"] * NUM_WORKERS]
-    return WorkerGroup([Process([*line, role, port], {}) for role in roles], NUM_WORKERS)
+    return ProcessGroup([Process([*line, role, port], {}) for role in roles], NUM_WORKERS)
 
 
-SIDES: dict[str, Callable[[Path], WorkerGroup]] = {
+SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
     OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
     OVER_TCP: lambda _: _mxnet("ours", **MALLOC_ENVIRONMENT),
     CODED: lambda _: _mxnet("2bit", **MALLOC_ENVIRONMENT),
@@ -96,7 +96,7 @@ SIDES: dict[str, Callable[[Path], WorkerGroup]] = {
 
 
 def speed_up(taken: dict[str, list[Taken]]) -> float:
-    """Of mxtrain over MXNet's Trainer."""
+    """Return how many times as fast as MXNet's Trainer mxtrain is."""
     return _seconds(taken[STOCK]) / _seconds(taken[OURS])
 
 

@@ -1,4 +1,4 @@
-"""What every side's workers do: sum the same arrays with the others again and again, and say how long that takes."""
+"""Measurement in a worker of any side: it sums the same arrays with the others repeatedly, and prints the time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUM_CALLS = STEPS + 1
 
 
 class Taken(NamedTuple):
-    """By one step, at one worker."""
+    """The time and the bytes of one step at one worker."""
 
     seconds: float
     sent: int
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
 
 
 def take_turns(fill: Callable[[], None], reduce: Callable[[], None], is_right: Callable[[], bool]) -> None:
-    """For every line that comes in, begin with ones, and print what a call takes, until no more lines come.
+    """For each line of stdin, start with ones and print what a call of `reduce` takes, until stdin ends.
 
     A call waits until every sum is there, so no worker runs ahead of the others; after NUM_CALLS the sums are
     looked at.
@@ -40,10 +40,10 @@ def take_turns(fill: Callable[[], None], reduce: Callable[[], None], is_right: C
 
 
 def slowest(lines: Sequence[str]) -> Taken:
-    """Of the workers that printed these."""
+    """Return what the slowest of the workers that printed these lines took."""
     return max(Taken(*json.loads(line)) for line in lines)
 
 
 def expected(num_workers: int) -> float:
-    """The value of all sums after a turn: each worker went on with the sums it had got."""
+    """Return the value of all sums after a turn, in which each worker sums its last sums again."""
     return float(num_workers**NUM_CALLS)

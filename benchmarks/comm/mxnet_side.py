@@ -45,7 +45,7 @@ def bucketed(threshold: float) -> tuple[Any, list[Any], Callable[[], None]]:
 
 
 def stock() -> tuple[Any, list[Any], Callable[[], None]]:
-    """gluon.Trainer's reduction, once it has got past its race at the start."""
+    """Return gluon.Trainer's reduction, after its race at the start."""
     parameters = [mx.gluon.Parameter(f"weight{n}", shape=shape) for n, shape in enumerate(shapes())]
     for parameter in parameters:
         parameter.initialize(mx.init.One())

@@ -1,4 +1,4 @@
-"""Processes that work together on loopback and end in time: workers alone, or with MXNet's scheduler and servers."""
+"""Groups of processes on loopback with a deadline: workers alone, or with MXNet's scheduler and servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Process(NamedTuple):
     environment: Mapping[str, str]
 
 
-class WorkerGroup:
+class ProcessGroup:
     """Processes with one OpenMP thread each, of which the last `num_workers` take turns; leaving it kills them."""
 
     def __init__(self, processes: Sequence[Process], num_workers: int):
@@ -37,7 +37,7 @@ class WorkerGroup:
         self.children = [self._start(process) for process in processes]
         self.workers = self.children[-num_workers:]
 
-    def __enter__(self) -> WorkerGroup:
+    def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -47,7 +47,7 @@ class WorkerGroup:
                 pass
 
     def turn(self) -> list[str]:
-        """The JSON list that each worker answers to a line; RuntimeError if one does not, in time."""
+        """Return the JSON list that each worker prints after a line; RuntimeError if one does not in time."""
         late = threading.Timer(DEADLINE_SECONDS, self._kill)
         late.start()
         try:
@@ -59,7 +59,7 @@ class WorkerGroup:
             late.cancel()
 
     def end(self, deadline_seconds: float = DEADLINE_SECONDS) -> list[str]:
-        """What each worker printed; RuntimeError says what went wrong unless all processes end well, in time."""
+        """Return what each worker printed; RuntimeError, with all output, if one fails or does not end in time."""
         self._wait(time.monotonic() + deadline_seconds)
         self._kill()
         outputs = [child.communicate()[0] for child in self.children]
@@ -84,7 +84,7 @@ class WorkerGroup:
             child.kill()
 
     def _wait(self, deadline: float) -> None:
-        """Until all have ended, or one has failed: the others might wait for it for ever."""
+        """Wait until all have ended, or one has failed, for which the others might wait forever."""
         for worker in self.workers:
             _pipe(worker.stdin).close()
             worker.stdin = None
@@ -100,8 +100,8 @@ def with_servers(
     num_workers: int,
     num_servers: int,
     environment: Mapping[str, str] = MappingProxyType({}),
-) -> WorkerGroup:
-    """Workers of MXNet's parameter server."""
+) -> ProcessGroup:
+    """Return workers with a parameter server of MXNet."""
     common = {
         **environment,
         "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -113,7 +113,7 @@ def with_servers(
     serve = [sys.executable, "-c", SERVE]
     lines = {"scheduler": serve, "server": serve, "worker": worker}
     roles = ["scheduler", *["server"] * num_servers, *["worker"] * num_workers]
-    return WorkerGroup([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
+    return ProcessGroup([Process(lines[role], {**common, "DMLC_ROLE": role}) for role in roles], num_workers)
 
 
 def free_port() -> int:
@@ -123,7 +123,7 @@ def free_port() -> int:
 
 
 def _answer(worker: subprocess.Popen[str]) -> str:
-    """The next list that it prints, after whatever warnings."""
+    """Return the next list that a worker prints, after any warnings."""
     printed = []
     for line in _pipe(worker.stdout):
         if line.startswith("["):

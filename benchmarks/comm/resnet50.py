@@ -28,7 +28,7 @@ def _shapes() -> Iterator[Shape]:
 
 
 def _convolution(out: int, into: int, width: int, bias: bool = False) -> Iterator[Shape]:
-    """And the batch normalisation after it."""
+    """Yield the shapes of a convolution and the batch normalisation after it."""
     yield (out, into, width, width)
     for _ in range(2 + bias):
         yield (out,)

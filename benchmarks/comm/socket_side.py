@@ -1,4 +1,4 @@
-"""The limit: nothing but sockets and an addition. `server PORT` adds the flat arrays of two `client PORT`s.
+"""The limit: only sockets and an addition. `server PORT` adds the flat arrays of two `client PORT`s.
 
 Both ends send and receive at once. A chunk's sum is on its way as soon as both clients have sent that chunk, and
 takes its place at the client, in the memory that it was sent from.
@@ -80,7 +80,7 @@ def chunks(flat: np.ndarray) -> list[np.ndarray]:
 
 
 def read_into(connection: socket.socket, chunk: np.ndarray) -> bool:
-    """Whether there was anything to read."""
+    """Read, and return whether there was anything to read."""
     left = memoryview(chunk).cast("B")
     while left:
         count = connection.recv_into(left, 0, socket.MSG_WAITALL)

@@ -39,7 +39,7 @@ def main(rank: int, size: int, port: int) -> None:
 
 
 def divided(gradients: list[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """The last first, whole arrays, a new bucket where the last one is full."""
+    """Return whole arrays by bucket, the last array first, with a new bucket when one is full."""
     buckets: list[list[torch.Tensor]] = [[]]
     for gradient in reversed(gradients):
         if sum(held.nbytes for held in buckets[-1]) >= BUCKET_BYTES:

@@ -14,7 +14,7 @@ COUNTERS_AT = 120
 
 
 def num_bytes() -> tuple[int, int]:
-    """Sent and received, over the connections that are open now."""
+    """Return the bytes sent and received over the connections that are open now."""
     open_files = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     counts = [_of_connection(descriptor) for descriptor in open_files if _is_socket(descriptor)]
     return sum(sent for sent, _ in counts), sum(received for _, received in counts)

@@ -1,4 +1,4 @@
-"""Does it learn, and does it learn what PyTorch learns? Whole runs, each a command of its own.
+"""Accuracies and curves of whole runs beside PyTorch's, each run a command of its own.
 
     python -m benchmarks.learn --setup     an environment with PyTorch; once
     python -m benchmarks.learn             half an hour on two quiet cores
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def _first_steps(packs: tuple[Path, Path], folder: Path, torch: Path) -> list[Panel]:
-    """The first losses of mxtrain and of PyTorch, by optimizer."""
+    """Return the first losses of mxtrain and of PyTorch, a panel for each optimizer."""
     panels = []
     for optimizer, flags in FIRST_STEPS_OF.items():
         task = Task(f"first-steps-{optimizer}", [packs], folds.NUM_CLASSES, (*FIRST_STEPS, *flags))
@@ -83,7 +83,7 @@ def _first_steps(packs: tuple[Path, Path], folder: Path, torch: Path) -> list[Pa
 
 
 def _learn(task: Task, folder: Path, torch: Path) -> Results:
-    """All runs of a task on all sides, which take turns."""
+    """Return all runs of a task on all sides, which take turns."""
     results: Results = {OURS: [], TORCH: [], BF16: []}
     for number in range(len(task.packs)):
         for side, trained in results.items():

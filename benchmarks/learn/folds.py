@@ -17,7 +17,7 @@ NUM_FOLDS, NUM_CLASSES = 5, 10
 
 
 def make(folder: Path) -> list[tuple[Path, Path]]:
-    """For each fold a .rec to train on and one to hold out, unless the folder holds them."""
+    """Return a .rec to train on and one held out for each fold; they are made if the folder lacks them."""
     if not folder.exists():
         aside = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(aside, ignore_errors=True)
@@ -42,7 +42,7 @@ def _make(folder: Path) -> None:
 
 
 def deal(labels: npt.NDArray[Any], num_folds: int) -> npt.NDArray[np.int64]:
-    """The fold of each sample: every class is shuffled and dealt out, going on where the last one ended."""
+    """Return the fold of each sample: each class is shuffled and dealt out, starting where the last one ended."""
     rng = np.random.Generator(np.random.PCG64(0))
     order: list[int] = []
     for label in np.unique(labels):

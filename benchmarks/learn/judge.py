@@ -1,4 +1,4 @@
-"""What was learnt as Markdown tables, and held against its bars. Pure functions."""
+"""Results as Markdown tables, and their comparison with the bars. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 def accuracies(learnt: dict[str, Results], linear: Linear) -> str:
-    """Means over the runs, with the worst and the best."""
+    """Return a table of mean accuracies over the runs, with the worst and the best."""
     sides = list(next(iter(learnt.values())))
     lines = [
         "| accuracy on held-out pictures | " + " | ".join(learnt) + " |",
@@ -44,7 +44,7 @@ def accuracies(learnt: dict[str, Results], linear: Linear) -> str:
 
 
 def bars(first_steps: list[Panel], learnt: dict[str, Results], linear: Linear) -> tuple[str, bool]:
-    """A line for each bar, and whether all are met."""
+    """Return a table with a line for each bar, and whether all are met."""
     judged = [_of_first_steps(panel) for panel in first_steps]
     for task, results in learnt.items():
         judged.append(_of_task(task, results))
@@ -94,7 +94,7 @@ def _of_first_loss(task: str, results: Results) -> Line:
 
 
 def _of_side(task: str, side: str, results: Results) -> Line:
-    """Means that are no farther apart than mxtrain's own runs: of other seeds, and for the digits of other folds."""
+    """Compare means, which may differ as much as mxtrain's own runs with other seeds, or for the digits other folds."""
     apart = abs(_mean(results[side]) - _mean(results[OURS]))
     spread = _spread(results[OURS])
     return Line(

@@ -1,4 +1,4 @@
-"""What a linear classifier makes of the same pictures: of their pixels, and of their colours."""
+"""A linear classifier of the same pictures, by their pixels and by their colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = 6  # of each colour
 
 
 def accuracies(train: Path, val: Path) -> dict[str, float]:
-    """Of the held-out pictures."""
+    """Return the accuracies on the held-out pictures, by what the classifier is shown."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -47,7 +47,7 @@ def pixels(image: Array) -> Array:
 
 
 def colours(image: Array) -> Array:
-    """How many pixels have each colour."""
+    """Return how many pixels have each colour."""
     levels = image.reshape(-1, 3).astype(np.int64) * LEVELS // 256
     return np.bincount(levels @ np.array([LEVELS * LEVELS, LEVELS, 1]), minlength=LEVELS**3)
 

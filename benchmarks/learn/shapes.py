@@ -1,4 +1,4 @@
-"""Pictures that take features to tell apart: a shape filled with a texture, in no colour or place of its own.
+"""Pictures that need features to classify: a shape filled with a texture, at random places in random colours.
 
 A class is a pair of shape and texture. Colours, place, size, angle, the scale of the texture, the background and two
 ellipses that lie about are drawn anew for each picture: neither colours nor single pixels give a class away. The same
@@ -32,7 +32,7 @@ Rng = np.random.Generator
 
 
 def make(folder: Path, num_train: int, num_val: int) -> tuple[Path, Path]:
-    """A .rec to train on and one to hold out, made once."""
+    """Return a .rec to train on and one held out; they are made once."""
     folder = folder / f"shapes-{num_train}-{num_val}"
     packs = folder / "train.rec", folder / "val.rec"
     if not all(pack.with_suffix(".idx").exists() for pack in packs):
@@ -54,7 +54,7 @@ def _write(folder: Path, number: int) -> None:
 
 
 def picture(number: int) -> Array:
-    """BGR pixels, uint8, of class `number % len(CLASSES)`."""
+    """Return uint8 BGR pixels of a picture of class `number % len(CLASSES)`."""
     rng = np.random.Generator(np.random.PCG64([21, number]))
     shape, texture = CLASSES[number % len(CLASSES)].split("-")
     image = _background(rng)
@@ -74,13 +74,13 @@ def _colour(rng: Rng) -> Array:
 
 
 def _background(rng: Rng) -> Array:
-    """Colours that change slowly."""
+    """Return colours that change slowly."""
     coarse = rng.uniform(0, 255, (4, 4, 3)).astype(np.float32)
     return cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
 
 
 def _filling(texture: str, rng: Rng) -> Array:
-    """Two colours well apart, in a pattern of some scale and angle."""
+    """Return a pattern of two clearly different colours at a random scale and angle."""
     one = _colour(rng)
     apart = rng.uniform(80, 127, 3)
     other = one + np.where(one < 128, apart, -apart)
@@ -101,7 +101,7 @@ def _pattern(texture: str, rng: Rng) -> Array:
 
 
 def _shape(shape: str, rng: Rng) -> Array:
-    """1 inside and 0 outside, wholly in the picture."""
+    """Return a mask, 1 inside the shape and 0 outside, entirely within the picture."""
     radius, turn = rng.uniform(0.24, 0.36) * SIDE, rng.uniform(0, 2 * np.pi)
     centre = rng.uniform(radius, SIDE - radius, 2)
     mask = np.zeros((SIDE, SIDE), np.float32)
@@ -116,7 +116,7 @@ def _shape(shape: str, rng: Rng) -> Array:
 
 
 def _ellipse(rng: Rng) -> Array:
-    """A long one."""
+    """Return a mask of a long ellipse."""
     mask = np.zeros((SIDE, SIDE), np.float32)
     centre, angle = rng.integers(40, SIDE - 40, 2).tolist(), rng.uniform(0, 180)
     cv2.ellipse(mask, centre, (int(rng.integers(60, 90)), int(rng.integers(16, 30))), angle, 0, 360, 1.0, -1)

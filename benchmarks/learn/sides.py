@@ -15,7 +15,7 @@ ENDED = "ended"  # a file beside what a run leaves
 
 
 class Task(NamedTuple):
-    """What is learnt: a pair of .rec files and a seed for each run, and the flags that all have."""
+    """A task: a pair of .rec files and a seed for each run, and the flags that all runs have."""
 
     name: str
     packs: Sequence[tuple[Path, Path]]
@@ -29,7 +29,7 @@ class Trained(NamedTuple):
 
 
 def train(task: Task, side: str, number: int, folder: Path, torch: Path) -> Trained:
-    """Run `number` of a task, unless the folder holds it.
+    """Train run `number` of a task, unless the folder has it, and return its results.
 
     PyTorch's needs mxtrain's own in the folder, and starts from its first weights.
     """

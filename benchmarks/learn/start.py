@@ -1,4 +1,4 @@
-"""The weights that a run starts from, in a file that torch_side.py reads: `start.py WEIGHTS.npz NUM_CLASSES FLAGS`."""
+"""Writing a run's initial weights to a file for torch_side.py: `start.py WEIGHTS.npz NUM_CLASSES FLAGS`."""
 
 from __future__ import annotations
 

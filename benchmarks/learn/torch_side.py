@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
-    """The loss of each step, as it is made."""
+    """Yield the loss of each step after making it."""
     records = open_set(str(run.data.train))
     fill = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
@@ -61,7 +61,7 @@ def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float
 
 
 def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[float, int]:
-    """Add up the gradients of a step's micro-batches; their summed loss and how many samples they have."""
+    """Sum the gradients of a step's micro-batches; return their summed loss and number of samples."""
     total, num_samples = 0.0, 0
     for batch in batches:
         loss = nn.functional.cross_entropy(
@@ -75,7 +75,7 @@ def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[
 
 
 def accuracy(run: config.Run, net: nn.Module) -> float:
-    """Over all held-out pictures."""
+    """Return the accuracy on all held-out pictures."""
     records = open_set(str(run.data.val))
     fill = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
     net.eval()
@@ -97,7 +97,7 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 def load(net: nn.Module, arrays: dict[str, Any]) -> None:
-    """Both nets are made in the same order, so their arrays are in the same order too."""
+    """Load weights by position: both nets are built in the same order, so are their arrays."""
     state = {
         name: tensor for name, tensor in net.state_dict().items() if not name.endswith("num_batches_tracked")
     }
@@ -108,7 +108,7 @@ def load(net: nn.Module, arrays: dict[str, Any]) -> None:
 
 
 def adamw(optim: config.Optim, net: nn.Module) -> Any:
-    """A function that moves the weights once at a rate."""
+    """Return a function that updates the weights once at a given rate."""
     optimizer = torch.optim.AdamW(_groups(optim, net), lr=optim.lr, betas=(optim.momentum, 0.999))
 
     def update(rate: float) -> None:
@@ -120,7 +120,7 @@ def adamw(optim: config.Optim, net: nn.Module) -> Any:
 
 
 def sgd(optim: config.Optim, net: nn.Module) -> Any:
-    """MXNet's momentum holds rate x gradient, PyTorch's gradients alone: so the rate goes into the gradients."""
+    """Return SGD as MXNet computes it: its momentum holds rate x gradient, PyTorch's the gradient alone."""
     optimizer = torch.optim.SGD(_groups(optim, net), lr=1.0, momentum=optim.momentum)
     decays = [group["weight_decay"] for group in optimizer.param_groups]
 
@@ -135,7 +135,7 @@ def sgd(optim: config.Optim, net: nn.Module) -> Any:
 
 
 def _groups(optim: config.Optim, net: nn.Module) -> list[dict[str, Any]]:
-    """Biases and norm parameters do not decay."""
+    """Return parameter groups of which biases and norm parameters do not decay."""
     parameters = list(net.parameters())
     return [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": optim.weight_decay},

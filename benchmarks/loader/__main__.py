@@ -1,4 +1,4 @@
-"""Loaders side by side: CPU time an image of the whole process tree, and images a second.
+"""Loaders compared: CPU time of the whole process tree for an image, and images per second.
 
     python -m benchmarks.loader --setup            environments for the contenders that need one; once, about 3 GB
     python -m benchmarks.loader                    all of it: about half an hour on two quiet cores

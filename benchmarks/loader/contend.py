@@ -1,4 +1,4 @@
-"""Who contends, and one measurement of one contender."""
+"""The contenders, and one measurement of one of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTENDERS = {
 
 
 class Size(NamedTuple):
-    """How many pictures there are, and how many are loaded."""
+    """The number of pictures, and how many of them are loaded."""
 
     num_pictures: int
     warm_up: int
@@ -44,7 +44,7 @@ class Size(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What all contenders do side by side."""
+    """A setting in which all contenders are measured."""
 
     pack: str
     batch: str
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """Why there is no number."""
+    """A reason why there is no number."""
 
     reason: str
 
@@ -66,7 +66,7 @@ Outcome = Union[Measured, Absent]
 
 
 def measure(name: str, rec: Path, cell: Cell, size: Size, envs: Path) -> Outcome:
-    """One contender in one cell, once."""
+    """Measure one contender in one cell, once."""
     contender = CONTENDERS[name]
     python = environments.interpreter(envs, contender.environment)
     if python is None:

@@ -1,4 +1,4 @@
-"""The environments of contenders that must not share ours: what is in each, making them, and finding them."""
+"""Environments of contenders that must not share ours: their packages, making and finding them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 1800
 
 
 def set_up(folder: Path, names: Iterable[str]) -> None:
-    """Make those that are missing; half-made ones are made anew."""
+    """Make the environments that are missing or incomplete."""
     for name in names:
         if interpreter(folder, name) is None:
             _run(sys.executable, "-m", "venv", "--clear", folder / name)
@@ -41,7 +41,7 @@ def set_up(folder: Path, names: Iterable[str]) -> None:
 
 
 def interpreter(folder: Path, name: str) -> Path | None:
-    """The environment's Python, or None when it is not installed."""
+    """Return the environment's Python, or None if it is not installed."""
     if name == OURS:
         return Path(sys.executable) if find_spec("mxnet") else None
     return _python(folder, name) if _ready(folder, name).exists() else None

@@ -28,7 +28,7 @@ PACKS = {"restart": "with restart intervals", "plain": "without restart interval
 
 
 def make(folder: Path, num_images: int) -> dict[str, Path]:
-    """A .rec for each of PACKS, made once; the images lie in `folder/NAME`, for packing."""
+    """Return a .rec for each of PACKS, made once; their images are in `folder/NAME`, for packing."""
     folder = folder / f"{num_images}-images"
     packs = {name: folder / f"{name}.rec" for name in PACKS}
     if not all(pack.exists() for pack in packs.values()):
@@ -44,7 +44,7 @@ def make(folder: Path, num_images: int) -> dict[str, Path]:
 
 
 def folder_of(pack: Path) -> Path:
-    """The image folder that a pack was made of."""
+    """Return the image folder that a pack was made of."""
     return pack.with_suffix("")
 
 
@@ -56,7 +56,7 @@ def _pack(folder: Path, pack: Path) -> None:
 
 
 def _write(folder: Path, number: int) -> None:
-    """The same pixels and the same coefficients, with restart markers and without."""
+    """Write one picture with restart markers and without: the same pixels and coefficients."""
     cv2.setNumThreads(0)
     image = picture(number)
     name = Path(f"class{number % NUM_CLASSES}") / f"{number:05}.jpg"
@@ -67,7 +67,7 @@ def _write(folder: Path, number: int) -> None:
 
 
 def picture(number: int) -> np.ndarray:
-    """BGR pixels, uint8; every fourth one is upright."""
+    """Return uint8 BGR pixels; every fourth picture is upright."""
     rng = np.random.Generator(np.random.PCG64([20, number]))
     image = np.empty((HEIGHT, WIDTH, 3), np.float32)
     image[:] = 128 + rng.normal(0, 20, 3) + rng.uniform(15, 50) * _noise(rng)[:, :, None]
@@ -94,7 +94,7 @@ def _amplitude() -> np.ndarray:
 
 
 def _shape(rng: np.random.Generator) -> np.ndarray:
-    """An ellipse or a quadrangle somewhere, 1 inside and 0 outside."""
+    """Return a mask, 1 inside a random ellipse or quadrangle and 0 outside."""
     mask = np.zeros((HEIGHT, WIDTH), np.float32)
     centre = rng.integers(0, (WIDTH, HEIGHT))
     if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""A command that ends in time and leaves no process behind."""
+"""Running a command with a deadline, without processes left behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ended(NamedTuple):
 
 
 def run(line: Sequence[object]) -> Ended:
-    """In the checkout, in a session of its own, without this shell's settings of threads."""
+    """Run a command in the checkout, in its own session, without this shell's thread settings."""
     neutral = {
         key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "MXNET_", "TF_"))
     }

@@ -1,4 +1,4 @@
-"""How a contender is measured, inside its own process: the stdlib and NumPy only.
+"""The measurement of a contender inside its own process, with the stdlib and NumPy only.
 
 A contender delivers batches without end. After some to warm up, the CPU time of all processes of its session is read
 from the kernel's own clocks; after a number of images it is read again. Import, start-up, shutting down and what is
@@ -58,7 +58,7 @@ def _measure(
 
 
 def _take(batches: Batches, num_images: int) -> tuple[int, Any]:
-    """Batches of at least so many images in all: their number and the last batch."""
+    """Take batches of at least so many images; return their number and the last batch."""
     num_taken, batch = 0, None
     while num_taken < num_images:
         batch = next(batches)
@@ -67,7 +67,7 @@ def _take(batches: Batches, num_images: int) -> tuple[int, Any]:
 
 
 def session_cpu_seconds() -> dict[int, float]:
-    """For each process of this one's session, the CPU time of all its threads, also of those that have ended."""
+    """Return the CPU time of each process of this session, with its threads that have ended."""
     session = str(os.getsid(0))
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

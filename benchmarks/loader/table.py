@@ -1,4 +1,4 @@
-"""What was measured as Markdown tables, and the ratios that are held against their bars. Pure functions."""
+"""Measurements as Markdown tables, and the comparison of ratios with their bars. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Results = Dict[Tuple[str, Cell], List[Outcome]]  # by a contender's name; an out
 
 
 class Bar(NamedTuple):
-    """How many times mxtrain's CPU time the peer takes for an image, at least."""
+    """The least ratio of the peer's CPU time for an image to mxtrain's."""
 
     peer: str
     workers: int
@@ -24,7 +24,7 @@ BARS_PACK, BARS_BATCH = "restart", "float32"
 
 
 def median(outcomes: list[Outcome]) -> Outcome:
-    """Of the rounds; one without a number counts for all."""
+    """Return the median of the rounds; one without a number counts for all."""
     measured = [outcome for outcome in outcomes if isinstance(outcome, Measured)]
     if not outcomes or len(measured) < len(outcomes):
         return next((outcome for outcome in outcomes if isinstance(outcome, Absent)), Absent("not measured"))
@@ -32,7 +32,7 @@ def median(outcomes: list[Outcome]) -> Outcome:
 
 
 def plain(results: Results) -> list[dict[str, object]]:
-    """For JSON."""
+    """Return the results for JSON."""
     return [
         {"contender": name, **cell._asdict(), "rounds": [outcome._asdict() for outcome in outcomes]}
         for (name, cell), outcomes in results.items()
@@ -40,7 +40,7 @@ def plain(results: Results) -> list[dict[str, object]]:
 
 
 def render(results: Results) -> str:
-    """A table for each pack and kind of batch."""
+    """Return a table for each pack and kind of batch."""
     groups = dict.fromkeys((cell.pack, cell.batch) for _, cell in results)
     return "\n\n".join(_table(results, *group) for group in groups)
 
@@ -68,7 +68,7 @@ def _entries(outcome: Outcome) -> tuple[str, str]:
 
 
 def render_bars(results: Results) -> tuple[str, bool]:
-    """A line for each bar, and whether all were measured and are met."""
+    """Return a table with a line for each bar, and whether all were measured and are met."""
     lines = [
         "| CPU time an image over mxtrain's, float32 | bar | " + " | ".join(PACKS.values()) + " | |",
         "|---|---:|---:|---:|---|",

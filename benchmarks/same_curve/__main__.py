@@ -1,4 +1,4 @@
-"""One config, computed by different devices and workers: is it the same loss curve?
+"""Loss curves of one config computed by different devices and workers, which should be the same.
 
     python -m benchmarks.same_curve
 
@@ -66,7 +66,7 @@ def digits(folder: Path) -> Path:
 
 
 def train(net: str, rec: Path, folder: Path, mappings: dict[str, tuple[str, ...]]) -> dict[str, Curve]:
-    """A run for each mapping; its losses."""
+    """Train a run for each mapping; return their losses."""
     found = {}
     for name, flags in mappings.items():
         out = folder / name.replace(" ", "-")
@@ -77,7 +77,7 @@ def train(net: str, rec: Path, folder: Path, mappings: dict[str, tuple[str, ...]
 
 
 def table(panels: list[Panel]) -> tuple[str, bool]:
-    """A line for each run that is held against another, and whether all are the same curve."""
+    """Return a table with a line for each run compared with the first, and whether all curves are the same."""
     lines = ["| net | run | largest relative difference | bar | |", "|---|---|---:|---:|---|"]
     all_same = True
     for panel in panels:

@@ -1,4 +1,4 @@
-"""One small net with and without what makes mappings differ: batch statistics and random masks.
+"""A small net with and without batch statistics and random masks, which depend on the micro-batches.
 
 Its activation is smooth. ReLU has a kink: when a value passes it in one run and not in the other, the last bits that
 every other order of sums moves become a difference of gradients, which then grows from step to step. That is a

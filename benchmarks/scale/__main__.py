@@ -1,4 +1,4 @@
-"""What a second worker is worth: nets on one core each, one worker against two of `dist_sync`, in interleaved rounds.
+"""Speed-up by a second worker: one worker against two of `dist_sync`, a core each, in interleaved rounds.
 
     python -m benchmarks.scale --write docs/scaling.md      about 6 minutes on two quiet cores
 
@@ -63,7 +63,7 @@ def measure(net: str, num_rounds: int) -> Rounds:
     return rounds
 
 
-def _together(group: sides.Group, rounds: Rounds) -> None:
+def _together(group: sides.ProcessGroup, rounds: Rounds) -> None:
     server = group.children[sides.SERVER].pid
     before = sides.cpu_seconds(server)
     answers = [read(line) for line in group.turn()]

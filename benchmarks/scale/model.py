@@ -1,4 +1,4 @@
-"""A step of many workers on paper: what it takes where sums travel, servers add, and some workers are late.
+"""A model of a step with many workers, of which some are late: computing, sending sums, and adding on servers.
 
 Pure arithmetic on measured or assumed numbers, with no fitted one.
 """
@@ -14,7 +14,7 @@ QUANTILES = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What one worker does in each step; its own batch stays the same however many there are."""
+    """The work of one worker in a step; its batch does not depend on the number of workers."""
 
     num_bytes: float  # of gradients that it sends, and of sums that it gets back
     seconds: float  # of a step without any other worker
@@ -25,7 +25,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Every worker has a host of its own, and so has every server unless it lives beside a worker."""
+    """The hosts: one for each worker, and one for each server unless it shares a worker's."""
 
     network: float  # bytes a second that a host sends, while it receives as many
     adding: float = float("inf")  # bytes of gradients a second that a server takes in, adds and sends back
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 
 def limits(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> list[Limit]:
-    """How long one step's gradients and sums keep each resource busy; all work side by side."""
+    """Return how long one step's gradients and sums keep each resource busy; all work in parallel."""
     if num_workers == 1:
         return [Limit("nothing", 0.0)]
     of_server = work.num_bytes * num_workers / num_servers
@@ -55,7 +55,7 @@ def limits(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> list
 
 
 class Step(NamedTuple):
-    """Where the seconds of a step go, and which resource the sums wait for."""
+    """The parts of a step's seconds, and the resource that the sums wait for."""
 
     computing: float
     stragglers: float
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What costs most."""
+        """The part that costs most."""
         return self.slowest if self.waiting >= self.stragglers else "stragglers"
 
 
@@ -81,7 +81,7 @@ def step(work: Work, hosts: Hosts, num_workers: int, num_servers: int) -> Step:
 
 
 def servers_needed(work: Work, hosts: Hosts, num_workers: int, loss: float = 0.01) -> int:
-    """The fewest servers with which a step is as efficient as with one for each worker, but for `loss`."""
+    """Return the fewest servers with which a step is as efficient as with one for each worker, up to `loss`."""
     best = step(work, hosts, num_workers, num_workers).efficiency
     return next(
         count
@@ -91,7 +91,7 @@ def servers_needed(work: Work, hosts: Hosts, num_workers: int, loss: float = 0.0
 
 
 def expected_latest(num_workers: int) -> float:
-    """By how many standard deviations the latest of so many is expected behind their mean, normally distributed."""
+    """Return by how many standard deviations the latest of normally distributed times is after their mean."""
     normal = statistics.NormalDist()
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
     return statistics.fmean(normal.inv_cdf(quantile ** (1 / num_workers)) for quantile in quantiles)

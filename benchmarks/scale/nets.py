@@ -1,4 +1,4 @@
-"""What is trained: three nets small enough for one core, with ever more bytes to sum for a second of computing."""
+"""Three nets small enough for one core, with ever more bytes to sum for a second of computing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Net(NamedTuple):
     batch_of_worker: int
 
     def flags(self, num_workers: int) -> list[str]:
-        """Of a run whose batch grows with its workers, as in the published figures."""
+        """Return the flags of a run whose batch grows with its workers, as in the published figures."""
         return [
             *("--train", "none.rec", "--model", self.model, "--image-size", str(self.image_size)),
             *("--batch-size", str(self.batch_of_worker * num_workers)),

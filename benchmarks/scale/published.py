@@ -1,4 +1,4 @@
-"""MXNet's own table of 1 to 256 GPUs, held against the model.
+"""MXNet's own table of 1 to 256 GPUs, compared with the model.
 
 The table is in example/image-classification/README.md of MXNet 0.9 to 1.x: images a second of sixteen p2.16xlarge, each
 with 16 GPUs (half K80s), synchronous, the batch of a GPU fixed.
@@ -48,14 +48,14 @@ BUCKET_MEGABYTES = 4
 
 
 class Bounds(NamedTuple):
-    """Efficiencies, where nothing is hidden behind the backward pass, and where as much as possible is."""
+    """Efficiencies if no communication is hidden behind the backward pass, and if as much as possible is."""
 
     least: float
     most: float
 
 
 def bounds(published: Published, num_gpus: int) -> Bounds:
-    """What the model makes of the published rate of one machine, against one GPU as published."""
+    """Return what the model predicts from the published rate of one machine, relative to one GPU as published."""
     num_machines = num_gpus // GPUS_OF_MACHINE
     images = published.batch_of_gpu * GPUS_OF_MACHINE
     seconds = images / published.images_per_second[GPUS_OF_MACHINE]

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, and their place in it."""
+"""Writing the tables of docs/scaling.md."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def measured(found: Mapping[str, Rounds]) -> str:
 
 
 def timeline(name: str, rounds: Rounds) -> str:
-    """Some of a net's buckets, the first and the last among them."""
+    """Return a table of some of a net's buckets, the first and the last among them."""
     last = len(rounds.timeline) - 1
     shown = sorted({round(part * last / (BUCKETS_SHOWN - 1)) for part in range(BUCKETS_SHOWN)})
     columns = [(f"{number + 1}", *map(ms, rounds.timeline[number])) for number in shown]
@@ -88,7 +88,7 @@ def row(name: str, work: Work, hosts: Hosts, num_workers: int) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Put `text` between the marks of a page."""
+    """Write `text` between the marks of a page."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, mark, after = rest.partition(END)
     if not mark:

@@ -1,4 +1,4 @@
-"""What a net's rounds come to. Pure."""
+"""Results of a net's rounds. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOCK_SECONDS = 0.01  # the kernel counts a process's time in these
 
 
 class Waits(NamedTuple):
-    """Of two workers in one step, in seconds; `exposed` is from the last gradient of the later one to its last sum."""
+    """Times of two workers in one step, in seconds; `exposed` is from the later one's last gradient to its last sum."""
 
     hides: bool
     seconds: float
@@ -23,7 +23,7 @@ class Waits(NamedTuple):
 
 @dataclasses.dataclass
 class Rounds:
-    """Of one net: a list for each round."""
+    """The rounds of one net: a list for each."""
 
     num_bytes: int = 0
     num_buckets: int = 0
@@ -37,7 +37,7 @@ class Rounds:
     )  # computed, summed; a late step
 
     def efficiency(self, hides: bool, of_apart: bool = False) -> float:
-        """The median round's; against one worker alone, or against two that have nothing to do with each other."""
+        """Return the median round's efficiency against one worker alone, or against two independent ones."""
         bases = self.apart if of_apart else self.alone
         return statistics.median(
             statistics.median(base) / statistics.median(self._of(steps, hides, "seconds"))
@@ -53,7 +53,7 @@ class Rounds:
 
     @property
     def hidden(self) -> float:
-        """Share of the sums' time that no worker waits for, because gradients are still computed."""
+        """Return the share of the sums' time that no worker waits for, because gradients are still computed."""
         return 1 - self.median("exposed", True) / self.median("exposed", False)
 
     def work(self) -> Work:
@@ -62,7 +62,7 @@ class Rounds:
         return Work(self.num_bytes, self.seconds_alone, hideable, spread(steps), self.num_buckets)
 
     def adding(self) -> float:
-        """Bytes of gradients that a server takes in, adds and gives back in a second of one core."""
+        """Return the bytes of gradients that a server receives, adds and sends back in a second of one core."""
         return 2 * self.num_bytes / max(statistics.median(self.server_cpu_seconds), CLOCK_SECONDS)
 
     def hosts(self, gbit: float) -> Hosts:
@@ -74,13 +74,13 @@ class Rounds:
 
 
 def read(line: str) -> tuple[int, list[Timed]]:
-    """What a worker answers."""
+    """Parse a worker's answer."""
     num_bytes, steps = json.loads(line)
     return num_bytes, [Timed(*each) for each in steps]
 
 
 def waits(workers: Sequence[Sequence[Timed]]) -> list[Waits]:
-    """Each step of the workers that made it together.
+    """Return the times of each step, given those of its workers.
 
     A worker also waits for the other's gradients; only the one whose own come last waits for nothing but sums.
     """
@@ -92,7 +92,7 @@ def waits(workers: Sequence[Sequence[Timed]]) -> list[Waits]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation over the median, from the middle two thirds: an interrupted step is not jitter."""
+    """Return standard deviation over median, from the middle two thirds: an interrupted step is not jitter."""
     low, *_, high = statistics.quantiles(values, n=6)
     # 5/6 of a normal distribution lie below 0.967 standard deviations.
     return (high - low) / (2 * 0.967) / statistics.median(values)

@@ -1,4 +1,4 @@
-"""A worker, on one core: `python -m benchmarks.scale.worker NET CORE`, alone or where DMLC_* says with whom.
+"""A worker on one core: `python -m benchmarks.scale.worker NET CORE`, alone or in the cluster of DMLC_*.
 
 The steps are those of `fit` (`train_step`), on made pictures; every second one lets sums wait for the whole backward
 pass. When gradients and sums are there is seen by threads that wait for the same arrays as MXNet's engine.
@@ -32,17 +32,17 @@ class Timed(NamedTuple):
     finished: float  # all sums are where the gradients were, BatchNorm's statistics too
 
 
-class Coordinator:
-    """Around the trainer of `parts`: what it does, when it did it."""
+class ReductionTimer:
+    """A wrapper of a trainer's reduction that notes when gradients and sums are there."""
 
     def __init__(self, trainer: Any):
         self.trainer, self.hides = trainer, True
-        self.begin_of_trainer, self.finish_of_trainer = trainer.begin, trainer.finish
-        trainer.begin, trainer.finish = self.begin, self.finish
+        self.trainer_start, self.trainer_finish = trainer.start_reduce, trainer.finish_reduce
+        trainer.start_reduce, trainer.finish_reduce = self.start_reduce, self.finish_reduce
         self.gradients = [p.list_grad()[0] for p in trainer.parameters if p.grad_req != "null"]
         self.buckets = trainer.gradient_buckets.buckets if trainer.gradient_buckets else []
 
-    def begin(self) -> None:
+    def start_reduce(self) -> None:
         from mxtrain.runtime import mx
 
         self.began = time.perf_counter()
@@ -54,26 +54,26 @@ class Coordinator:
         ]
         if not self.buckets:
             computed = [self.gradients[-1], self.gradients[0]]
-        self.begin_of_trainer()
+        self.trainer_start()
         self.computed, self.summed = [], []
         sums = [bucket.flat for bucket in self.buckets]
         self.threads = [
-            threading.Thread(target=self._note, args=(times, arrays))
+            threading.Thread(target=self._record, args=(times, arrays))
             for times, arrays in ((self.computed, computed), (self.summed, sums))
         ]
         for thread in self.threads:
             thread.start()
 
-    def finish(self, statistics: Sequence[Any]) -> None:
+    def finish_reduce(self, statistics: Sequence[Any]) -> None:
         from mxtrain.runtime import mx
 
         for thread in self.threads:
             thread.join()
-        self.finish_of_trainer(statistics)
+        self.trainer_finish(statistics)
         mx.nd.waitall()
         self.finished = time.perf_counter() - self.began
 
-    def _note(self, times: list[float], arrays: Sequence[Any]) -> None:
+    def _record(self, times: list[float], arrays: Sequence[Any]) -> None:
         for array in arrays:
             array.wait_to_read()
             times.append(time.perf_counter() - self.began)
@@ -101,7 +101,7 @@ def main(name: str, core: int) -> None:
 
 
 def take_turns(run: Any, group: Any, net: Net) -> None:
-    """Answer each line that comes in with a list of steps; the first of them all is not told."""
+    """Answer each line of stdin with a list of timed steps; the very first step is left out."""
     import numpy as np
 
     from mxtrain.optim import precision
@@ -112,25 +112,25 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)
     batch = SimpleNamespace(request=SimpleNamespace(position=group.rank), data=data, label=label)
-    watch, number = Coordinator(parts.trainer), 0
+    timer, number = ReductionTimer(parts.trainer), 0
 
     def timed(hides: bool) -> Timed:
         nonlocal number
-        watch.hides, number = hides, number + 1
+        timer.hides, number = hides, number + 1
         started = time.perf_counter()
         outcome = step.train_step(parts, [batch], lambda batch: None, number, 1e-4, precision.LossScale())
         seconds = time.perf_counter() - started
         assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.world_size
-        return Timed(hides, seconds, watch.computed, watch.summed, watch.finished)
+        return Timed(hides, seconds, timer.computed, timer.summed, timer.finished)
 
     timed(True)
     for _ in sys.stdin:
         steps = [timed(hides) for _ in range(PAIRS) for hides in (True, False)]
-        print(json.dumps([num_bytes(watch), steps]), flush=True)
+        print(json.dumps([num_bytes(timer), steps]), flush=True)
 
 
-def num_bytes(watch: Coordinator) -> int:
-    return sum(4 * gradient.size for gradient in watch.gradients)
+def num_bytes(timer: ReductionTimer) -> int:
+    return sum(4 * gradient.size for gradient in timer.gradients)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""No loader: libjpeg-turbo decodes every picture whole, one after the other. What a loader that decodes all pays."""
+"""No loader: libjpeg-turbo decodes every picture whole, one after the other, as a loader without cropping must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mxtrain's loader, with batches handed to MXNet without a copy, as `mxtrain/train/step.py` does it."""
+"""mxtrain's loader, with batches that MXNet reads without a copy, as in `mxtrain/train/step.py`."""
 
 from __future__ import annotations
 

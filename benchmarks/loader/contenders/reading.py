@@ -1,4 +1,4 @@
-"""What contenders without a reader of their own need: records of a .rec by position, in an endless random order.
+"""A reader for contenders without one: records of a .rec by position, in an endless random order.
 
 NumPy only, because it runs in every contender's environment. Records are whole (no payload holds the magic number)
 and have one label, as `images.py` packs them.
@@ -56,7 +56,7 @@ class EndlessOrder:
 
 
 def random_box(width: int, height: int, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Left, top, width and height of RandomResizedCrop's box, drawn as torchvision draws it."""
+    """Return left, top, width and height of RandomResizedCrop's box, drawn as torchvision draws it."""
     for _ in range(10):
         area = width * height * rng.uniform(*SCALE)
         ratio = np.exp(rng.uniform(*np.log(RATIO)))

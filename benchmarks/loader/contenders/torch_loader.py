@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader with processes over a Dataset of JPEGs; how one becomes pixels is the caller's."""
+"""PyTorch's DataLoader with processes over a Dataset of JPEGs, which the caller's function decodes."""
 
 from __future__ import annotations
 
