@@ -1,5 +1,5 @@
 #!/bin/sh
-# One role of a training job on this host, or with `local` a whole job on this machine; --help says how.
+# One role of a training job on this host, or with `local` a whole job on this machine; see --help.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 if [ -z "${PYTHON:-}" ]; then
