@@ -139,7 +139,7 @@ def test_doctor_leaves_no_child_behind(number: signal.Signals) -> None:
     line = [sys.executable, "-m", "mxtrain.doctor"]
     with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            until(lambda: probe_of(process.pid), "it asks no mxnet")
+            until(lambda: probe_of(process.pid), "it checks no mxnet")
             child = probe_of(process.pid)
             until(lambda: "numpy" in Path(f"/proc/{child}/maps").read_text(), "its child imports nothing")
             process.send_signal(number)
@@ -153,7 +153,7 @@ def probe_of(pid: int) -> str:
     """Its child that imports mxnet; it has others, which look at the machine."""
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(OSError):
-            if b"probe_mxnet" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"train_one_step" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return child
     return ""
 
