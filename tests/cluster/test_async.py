@@ -1,4 +1,4 @@
-"""dist_async: the optimizer is on the servers, and does there what it does at home."""
+"""dist_async: the optimizer runs on the servers, with the updates that it makes in one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUM_STEPS = 12
 
 
 def net(seed: int = 7) -> Any:
-    """With weights large enough to be cut among servers here, and biases that one of them has."""
+    """Layers with weights large enough to be cut among servers here, and with biases that lie on one server."""
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
 
@@ -115,7 +115,7 @@ def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
 
 
 def average(group: Any, folder: Path) -> None:
-    """Of statistics of 1, 2 and 4 by worker, three times: by uneven samples, by those of one worker, by none."""
+    """Average statistics of 1, 2 and 4 by worker, three times: by uneven samples, by those of one worker, by none."""
     from mxtrain.models import running_statistics
 
     layers = net()
@@ -157,7 +157,7 @@ def learn(group: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [2, 3])
-def test_workers_learn_together_without_waiting(tmp_path: Path, num_workers: int) -> None:
+def test_async_workers_learn_together(tmp_path: Path, num_workers: int) -> None:
     with job(tmp_path, learn, num_workers, num_servers=2) as processes:
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()

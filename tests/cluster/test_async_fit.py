@@ -22,7 +22,7 @@ MOMENTUM_STEPS = 20  # between checkpoints
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_it_learns_and_goes_on_where_a_killed_server_left_off(
+def test_an_async_run_learns_and_resumes_after_a_server_is_killed(
     digits: Path, tmp_path: Path, num_workers: int
 ) -> None:
     line = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(tmp_path)]
@@ -44,7 +44,7 @@ def test_it_learns_and_goes_on_where_a_killed_server_left_off(
 
 
 @pytest.mark.timeout(100)
-def test_workers_that_have_nothing_to_do_move_no_running_statistics(
+def test_workers_without_samples_move_no_running_statistics(
     shapes: Path, tmp_path: Path, command: Command
 ) -> None:
     """Three workers and one micro-batch a step: what comes of it is one process's curve."""
@@ -71,7 +71,7 @@ def test_workers_that_have_nothing_to_do_move_no_running_statistics(
         (["--micro-batch", "32"], "--num-workers 2 with --kvstore dist_async"),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_unsupported_flags_are_refused(
     digits: Path, tmp_path: Path, command: Command, more: list[str], reason: str
 ) -> None:
     line = ["--train", digits / "train.rec", "--out", tmp_path, *FLAGS, *ASYNC, *TWO_WORKERS, *more]

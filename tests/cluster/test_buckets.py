@@ -22,7 +22,7 @@ CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
         for cluster in CLUSTERS
     ],
 )
-def test_sums_are_exact_and_travel_early(num_workers: int, num_servers: int) -> None:
+def test_sums_are_exact_and_sent_early(num_workers: int, num_servers: int) -> None:
     with processes.with_servers([*SUMMING, 50], num_workers, num_servers) as group:
         group.end()
 

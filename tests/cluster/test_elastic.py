@@ -1,4 +1,4 @@
-"""A host that is gone: the others go on without it, on the same curve, and it waits when it is back."""
+"""A lost host: with --min-workers the others go on without it, on the same curve, and it waits when it is back."""
 
 from __future__ import annotations
 

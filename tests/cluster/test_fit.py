@@ -34,7 +34,7 @@ OPTIMIZERS = {
 
 @pytest.fixture(scope="module")
 def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
-    """What two workers come to in one go."""
+    """The run folder of two workers that nothing disturbs."""
     out = tmp_path_factory.mktemp("whole")
     done = command("mxtrain.fit", *flags(digits, out, *CLUSTER))
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Comma
 def test_workers_make_the_curve_of_one_process(
     digits: Path, tmp_path: Path, command: Command, optimizer: str
 ) -> None:
-    """And count its bad records, whoever meets them."""
+    """Bad records count alike, whichever worker reads them."""
     damaged_data.copy(digits / "train.rec", tmp_path / "train.rec", {100, 400, 900})
     damaged_data.copy(digits / "val.rec", tmp_path / "val.rec", set())
     more = [*OPTIMIZERS[optimizer], "--skip-bad", "3"]
@@ -76,7 +76,7 @@ def _same_evaluations(some: Path, others: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_a_net_of_many_buckets_whose_layers_keep_weights_in_an_order_of_their_own(
+def test_a_net_of_many_buckets_whose_convolutions_store_weights_in_their_own_layout(
     digits: Path, tmp_path: Path, command: Command
 ) -> None:
     """45 MB of gradients; MXNet's convolutions lay weights out for their kernels, and such arrays have no views."""
@@ -103,7 +103,9 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
 
 
 @pytest.mark.timeout(200)
-def test_so_may_an_evaluation(shapes: Path, tmp_path: Path, command: Command) -> None:
+def test_an_evaluation_may_take_longer_than_the_stall_timeout(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
     seconds, num_each = 8, 8
     assert num_each * slow_loss.SAMPLE_SECONDS > seconds
     more = ["--model", "tests.support.slow_loss:Net", "--stall-timeout", str(seconds), "--max-restarts", "0"]
@@ -115,7 +117,7 @@ def test_so_may_an_evaluation(shapes: Path, tmp_path: Path, command: Command) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_twenty_times_the_same_bits(digits: Path, whole: Path, tmp_path: Path, command: Command) -> None:
+def test_twenty_runs_have_the_same_bits(digits: Path, whole: Path, tmp_path: Path, command: Command) -> None:
     """MXNet's own Trainer takes gradients for weights in every other job: what it initialises races the first sums."""
     for number in range(20):
         out = tmp_path / str(number)
@@ -134,7 +136,7 @@ def test_twenty_times_the_same_bits(digits: Path, whole: Path, tmp_path: Path, c
         *(pytest.param(role, marks=pytest.mark.slow) for role in ("scheduler", "worker-0")),
     ],
 )
-def test_a_cluster_one_of_which_is_killed_comes_back_and_makes_the_same_curve_to_the_bit(
+def test_a_job_restarts_after_a_kill_and_makes_the_same_curve_to_the_bit(
     digits: Path, whole: Path, tmp_path: Path, role: str
 ) -> None:
     with started(*flags(digits, tmp_path, *CLUSTER, "--checkpoint-steps", "5")) as run:
@@ -149,10 +151,10 @@ def test_a_cluster_one_of_which_is_killed_comes_back_and_makes_the_same_curve_to
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_two_bits_learn_as_well_and_are_the_same_after_a_kill(
+def test_two_bit_gradients_learn_as_well_and_repeat_after_a_kill(
     digits: Path, tmp_path: Path, command: Command
 ) -> None:
-    """What compression keeps for later steps is given up at every checkpoint, whether the run is killed or not."""
+    """Residuals of the compression are dropped at every checkpoint, whether the run is killed or not."""
     longer = ["--max-steps", "0", "--epochs", "4", "--checkpoint-steps", "20"]
     accuracies = []
     for compress in ("none", "2bit"):

@@ -1,4 +1,4 @@
-"""The pods of `launch k8s` as processes on two hosts: what the manifests put into a pod is what a job needs.
+"""The pods of `launch k8s` as processes on two hosts: the manifests give each pod what a job needs.
 
 No Kubernetes is here. The test does what its controllers do: it fills in the fields that a manifest refers to, gives
 pods names in DNS, and makes all pods of a JobSet anew when one of them fails.
@@ -55,7 +55,7 @@ def specs(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def environment(
     container: dict[str, Any], index: int, attempt: int, address: str, token: str
 ) -> dict[str, str]:
-    """As the kubelet makes it: fields filled in, and $(NAME) for what stands before."""
+    """A pod's environment as the kubelet makes it: with its fields, and with earlier variables for $(NAME)."""
     fields = {
         "status.podIP": address,
         "metadata.annotations['batch.kubernetes.io/job-completion-index']": str(index),
@@ -76,7 +76,7 @@ def pods(
     hosts: tuple[Host, Host], documents: list[dict[str, Any]], folder: Path, attempt: int = 0
 ) -> Iterator[Pods]:
     (token,) = (each["stringData"]["token"] for each in documents if each["kind"] == "Secret")
-    names = folder / "names"  # what the headless service's DNS says
+    names = folder / "names"  # the names that the headless service has in DNS
     names.write_text(
         "".join(
             f"{hosts[HOST_OF[job.split('-')[1]]].address} {job}-{index}.digits\n"
@@ -124,7 +124,7 @@ def test_plain_jobs_train(undisturbed: Path) -> None:
     assert (undisturbed / "metrics.jsonl").exists()
 
 
-def test_a_jobset_whose_pod_was_killed_is_made_anew_and_ends_the_same(
+def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(
     hosts: tuple[Host, Host], digits: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     documents = rendered("jobset", digits, tmp_path / "run", "--resume", "never")

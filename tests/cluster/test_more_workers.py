@@ -1,4 +1,4 @@
-"""Three workers and more, whose sums the servers add as they arrive: their curve is that of one, to rounding."""
+"""Three workers and more, whose sums are added in the order of arrival: their curve is that of one, to rounding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_sample_of_an_epoch_is_trained_on_by_one_worker(
         *(pytest.param(*each, marks=pytest.mark.slow) for each in ((3, "server-0"), (4, "worker-1"))),
     ],
 )
-def test_one_of_several_is_killed_and_the_curve_is_that_of_one_process(
+def test_a_job_restarts_after_a_kill_on_the_curve_of_one_process(
     digits: Path, tmp_path: Path, command: Command, num_workers: int, role: str
 ) -> None:
     done = command("mxtrain.fit", *flags(digits, tmp_path / "one", "--log", "none"))

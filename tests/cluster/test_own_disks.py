@@ -1,4 +1,4 @@
-"""Workers whose --out is on a disk of its own, one of which dies before what the other has is on its own disk."""
+"""Workers with an --out on a disk of their own, one of which dies before it has the other's newest checkpoint."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ FLAGS = [
     *("--batch-size", "32", "--micro-batch", "16", "--max-steps", "20", "--start-timeout", "40"),
     *("--checkpoint-steps", "5", "--keep-last", "1", "--keep-best", "0"),
 ]
-# Read by Python at its start: in the first life this step's checkpoint takes longer than the test, the first or second
-# time that it is written.
+# Read by Python at its start: in the first attempt the checkpoint of this step takes longer than the test, the first or
+# the second time that it is written.
 SLOW_DISK = """
 import os, time
 fsync = os.fsync
@@ -54,9 +54,9 @@ os.fsync = slow
 def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
     digits: Path, tmp_path: Path, step: int, resume: str, again: bool
 ) -> None:
-    """All begin anew if it was the first, else they go on from the one before, also where one said never.
+    """All start anew if it was the first checkpoint, else they resume from the one before, also with --resume never.
 
-    The last one is written again with the score: who has it is ahead of the others by that alone.
+    The last checkpoint is written again with the score, which is then all that one disk has ahead of the other.
     """
     disks = [tmp_path / "a", tmp_path / "b"]
     outs = [tmp_path / "scheduler", tmp_path / "server", *disks]
@@ -89,7 +89,7 @@ def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
 
 
 def has_score(checkpoint: Path) -> bool | None:
-    """Of a checkpoint; None where there is none."""
+    """True for a checkpoint with a score, None if there is no checkpoint."""
     try:
         return json.loads((checkpoint / "state.json").read_text())["score"] is not None
     except OSError:

@@ -1,4 +1,4 @@
-"""Roles that are started one by one: by a tracker that sets DMLC_* alone, and by launch/ps.sh on each host."""
+"""Roles started one by one: by a tracker that sets DMLC_* only, and by launch/ps.sh on each host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.ps_sh import ROLES, all_started
 from tests.support.runs import has_step, wait_until
 
 
-def of_roles(port: str, fit_flags: list[str]) -> list[list[str]]:
+def role_commands(port: str, fit_flags: list[str]) -> list[list[str]]:
     """The commands of the four roles, as they would be given on four hosts."""
     given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
     indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
@@ -31,7 +31,7 @@ def port() -> str:
 
 
 @pytest.mark.timeout(300)
-def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
+def test_roles_started_one_by_one_make_the_same_weights_also_after_a_kill(
     digits: Path, tmp_path: Path, port: str
 ) -> None:
     """The variables alone as a tracker sets them, undisturbed; then launch/ps.sh, where a worker is killed."""
@@ -42,7 +42,7 @@ def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
         said = [run.communicate(timeout=120)[0] for run in runs]
         assert [run.returncode for run in runs] == [0] * 4, said
 
-    lines = of_roles(port, flags(digits, tmp_path / "b", "--checkpoint-steps", "5"))
+    lines = role_commands(port, flags(digits, tmp_path / "b", "--checkpoint-steps", "5"))
     with all_started(lines, [{}] * 4) as runs:
         wait_until(lambda: has_step(tmp_path / "b", 13), runs[2])
         (worker,) = children(runs[3].pid)
@@ -58,11 +58,9 @@ def test_roles_started_one_by_one_come_to_the_same_weights_also_after_a_death(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_role_that_is_frozen_for_good_starts_again_with_the_others(
-    digits: Path, tmp_path: Path, port: str
-) -> None:
-    """Its supervisor has no other process whose end could tell that something is wrong."""
-    lines = of_roles(port, flags(digits, tmp_path, "--checkpoint-steps", "5", "--silence-timeout", "3"))
+def test_a_frozen_worker_is_killed_and_the_job_restarts(digits: Path, tmp_path: Path, port: str) -> None:
+    """Its supervisor has no other process whose end could show that something is wrong."""
+    lines = role_commands(port, flags(digits, tmp_path, "--checkpoint-steps", "5", "--silence-timeout", "3"))
     with all_started(lines, [{}] * 4) as runs:
         wait_until(lambda: has_step(tmp_path, 13), runs[2])
         (worker,) = children(runs[3].pid)

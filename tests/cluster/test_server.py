@@ -1,4 +1,4 @@
-"""What strangers can do to a running job: nothing from outside this machine, and from inside it not run a thing."""
+"""Security of a running job: nothing listens beyond this machine, and no message from inside it runs code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.sockets import listeners, unix_paths
 LOOPBACK = "127.0.0.1"
 TERMINATE = 1
 NOBODY = 65534
-SETTLED_SECONDS = 3  # in which a server has seen its threads twice
+SETTLED_SECONDS = 3  # until a server has listed its threads twice
 
 
 def train_on(group: Any, folder: Path) -> None:
@@ -70,11 +70,11 @@ class Touch:
 
 @pytest.fixture
 def over_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As between hosts."""
+    """Processes that use TCP, as between hosts."""
     monkeypatch.setenv("DMLC_LOCAL", "0")
 
 
-def test_a_hostile_optimizer_sent_by_anybody_runs_nothing_and_ends_the_job_with_the_reason(
+def test_a_hostile_optimizer_runs_nothing_and_ends_the_job_with_the_reason(
     tmp_path: Path, over_tcp: None
 ) -> None:
     ran = tmp_path / "ran"
@@ -91,8 +91,10 @@ def test_a_hostile_optimizer_sent_by_anybody_runs_nothing_and_ends_the_job_with_
         assert "server-0: refused" in log and "posix.system" in log, name
 
 
-def test_a_server_that_anybody_tells_to_end_is_missed_within_seconds(tmp_path: Path, over_tcp: None) -> None:
-    """Its ps-lite hears nobody from then on, and all others wait; after --stall-timeout they would give up a worker."""
+def test_a_server_whose_ps_lite_a_message_has_ended_is_missed_within_seconds(
+    tmp_path: Path, over_tcp: None
+) -> None:
+    """Its ps-lite receives nothing from then on, and all others wait; --stall-timeout would end the job much later."""
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
         (server,) = listeners(processes["server-0"].pid)
@@ -126,7 +128,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
     os.umask(before)
 
 
-def test_on_one_machine_only_the_scheduler_listens_and_other_users_find_no_way_to_a_server(
+def test_on_one_machine_only_the_scheduler_listens_and_servers_have_private_sockets(
     tmp_path: Path, umask: None
 ) -> None:
     with job(tmp_path, train_on) as processes:
@@ -137,7 +139,7 @@ def test_on_one_machine_only_the_scheduler_listens_and_other_users_find_no_way_t
         workers_own = (tmp_path / "trained").stat().st_mode
     assert {name for name, each in found.items() if each} == {"scheduler"}
     assert {listener.address for listener in found["scheduler"]} == {LOOPBACK}
-    assert all(paths.values()), "each meets the others at one"
+    assert all(paths.values()), "each has a unix socket"
     assert set(modes.values()) == {0o700}
     mask = os.umask(0)
     os.umask(mask)
@@ -164,7 +166,7 @@ def test_another_user_cannot_connect_whatever_the_umask_is(tmp_path: Path) -> No
 
 
 def reached_by_nobody(paths: list[Path]) -> list[bool]:
-    """Whether that user can connect; in a child that becomes it."""
+    """For each socket, True if user nobody can connect; asked in a child process that becomes this user."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -172,8 +174,8 @@ def reached_by_nobody(paths: list[Path]) -> list[bool]:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
         for path in paths:
-            with socket.socket(socket.AF_UNIX) as stranger:
-                os.write(writing, bytes([stranger.connect_ex(str(path)) == 0]))
+            with socket.socket(socket.AF_UNIX) as client:
+                os.write(writing, bytes([client.connect_ex(str(path)) == 0]))
         os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
@@ -190,22 +192,22 @@ def send_command(server: tuple[str, int], body: bytes) -> None:
 
 
 def send_terminate(node: tuple[str, int]) -> None:
-    """What ps-lite sends to itself when all is done: control (3) with the command (1) TERMINATE."""
+    """The message that ps-lite sends to itself at its end: control (3) with the command (1) TERMINATE."""
     send(node, _field(3, _field(1, TERMINATE)))
 
 
 def send(node: tuple[str, int], meta: bytes) -> None:
     """A message to ps-lite by hand: ZeroMQ's greeting (ZMTP 3), then two frames, of which the second is a PBMeta."""
     ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", b"ps9999")
-    with socket.create_connection(node, timeout=10) as stranger, stranger.makefile("rb") as answers:
-        stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
+    with socket.create_connection(node, timeout=10) as client, client.makefile("rb") as answers:
+        client.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         assert len(answers.read(64)) == 64
-        stranger.sendall(bytes([4, len(ready)]) + ready)
-        # ZeroMQ takes what comes before its own READY is out for another READY, and hangs up.
+        client.sendall(bytes([4, len(ready)]) + ready)
+        # ZeroMQ takes bytes that arrive before its own READY is out for another READY, and closes.
         _, length = answers.read(2)
         assert answers.read(length).startswith(b"\x05READY")
-        stranger.sendall(b"\x02" + struct.pack(">Q", len(meta)) + meta)
-        time.sleep(1)  # ZeroMQ drops what it has not read when we go
+        client.sendall(b"\x02" + struct.pack(">Q", len(meta)) + meta)
+        time.sleep(1)  # ZeroMQ drops unread bytes when this end closes
 
 
 def _property(name: bytes, value: bytes) -> bytes:

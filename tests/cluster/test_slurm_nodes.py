@@ -83,10 +83,10 @@ def test_a_job_on_two_nodes(queue: Queue, undisturbed: Path) -> None:
     assert not queue.fit_processes()
 
 
-def test_before_the_time_is_up_it_saves_and_goes_back_into_the_queue(
+def test_before_its_time_is_up_a_job_saves_and_goes_back_into_the_queue(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
-    job = queue.submit(tmp_path, "--resume", "never")  # which is said of the beginning
+    job = queue.submit(tmp_path, "--resume", "never")  # applies to the first attempt only
     queue.wait(lambda: has_step(tmp_path / "run", 50))
     queue.slurm.do("scancel", "--batch", "--signal=USR1", job)  # as Slurm does by itself with --signal=B:USR1
     state = queue.wait_for_end(job)
@@ -97,7 +97,7 @@ def test_before_the_time_is_up_it_saves_and_goes_back_into_the_queue(
     assert_same_weights(tmp_path / "run", undisturbed)
 
 
-def test_a_death_on_one_node_starts_both_again_in_the_same_allocation(
+def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
     job = queue.submit(tmp_path)

@@ -1,4 +1,4 @@
-"""A row-sparse table on the servers: the curve of a dense one, of which only rows travel."""
+"""A row-sparse table on the servers: the curve of a dense one, with only rows sent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def losses(out: Path) -> np.ndarray[Any, Any]:
 
 
 def compare(one: Path, two: Path) -> None:
-    """By their curves, their evaluations and the weights of their last checkpoints."""
+    """Compare two runs' curves, evaluations and last checkpoints' weights."""
     from mxtrain.runtime import mx
 
     np.testing.assert_allclose(losses(two), losses(one), rtol=BAR)
@@ -95,7 +95,7 @@ def test_momenta_of_rows_are_those_of_one_process_also_after_a_kill(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_nobody_waits_and_it_learns(digits: Path, tmp_path: Path, command: Command) -> None:
+def test_a_table_learns_over_an_async_store(digits: Path, tmp_path: Path, command: Command) -> None:
     more = [*PLAIN, *ASYNC, "--max-steps", "0", "--epochs", "3", "--lr", "0.2"]
     done = command("mxtrain.fit", *line(digits, tmp_path, "sparse", *more))
     assert done.returncode == 0, done.stderr
@@ -115,7 +115,7 @@ def test_nobody_waits_and_it_learns(digits: Path, tmp_path: Path, command: Comma
         ("sparse", ["--clip-norm", "1"], 2, "--clip-norm 1 with --kvstore dist_sync"),
     ],
 )
-def test_what_cannot_work_ends_the_job_with_its_reason(
+def test_an_unsupported_use_ends_the_job_with_its_reason(
     digits: Path, tmp_path: Path, command: Command, net: str, more: list[str], code: int, reason: str
 ) -> None:
     done = command("mxtrain.fit", *line(digits, tmp_path, net, *PLAIN, *SYNC, *more))
@@ -145,7 +145,7 @@ def push_rows(group: Any, folder: Path) -> None:
     (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
 
-def test_rows_travel_and_those_of_both_workers_add_up(
+def test_only_rows_are_sent_and_those_of_both_workers_add_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DMLC_LOCAL", "0")  # of TCP alone the kernel counts bytes

@@ -1,4 +1,4 @@
-"""Jobs over two hosts that real sshds reach: the same weights to the bit, whatever dies on the way."""
+"""Jobs over two hosts with real sshds: the same weights to the bit, whatever dies on the way."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Lan:
                 job.kill()
 
     def left(self) -> list[int]:
-        """What runs on the hosts; an sshd may wait long for a peer that it does not hear."""
+        """Processes on the hosts but for sshds, which may wait long for a silent peer."""
         found = [pid for host in self.hosts for pid in host.processes()]
         return [pid for pid in found if command_line(pid) and b"sshd" not in command_line(pid)]
 
@@ -92,8 +92,8 @@ def undisturbed(lan: Lan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_two_hosts_learn_what_one_does(undisturbed: Path, lan: Lan, tmp_path: Path) -> None:
-    """And their roles ran where they should."""
+def test_two_hosts_make_the_weights_of_one(undisturbed: Path, lan: Lan, tmp_path: Path) -> None:
+    """Each role ran on its host."""
     alone = lan.command(tmp_path / "alone")
     alone[alone.index("-m") + 1 : alone.index("--num-workers")] = ["mxtrain.fit", "--kvstore", "dist_sync"]
     subprocess.run(alone, cwd=ROOT, check=True, capture_output=True, timeout=100)
@@ -120,7 +120,7 @@ def kill_connection(lan: Lan, job: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("fault", [kill_worker, kill_connection])
-def test_a_death_on_either_host_starts_both_again(
+def test_a_death_on_either_host_restarts_both(
     lan: Lan, undisturbed: Path, tmp_path: Path, fault: Callable[[Lan, subprocess.Popen[str]], None]
 ) -> None:
     with lan.started(tmp_path) as job:
@@ -133,10 +133,10 @@ def test_a_death_on_either_host_starts_both_again(
     assert lan.is_empty_in(1)
 
 
-def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undisturbed: Path) -> None:
+def test_hosts_without_a_shared_disk_resume_from_the_common_step(lan: Lan, undisturbed: Path) -> None:
     out = lan.own_disk / "run"
     outs = [root / out.relative_to("/") for root in lan.roots]
-    with lan.started(out, "--resume", "never") as job:  # which is said of the beginning
+    with lan.started(out, "--resume", "never") as job:  # applies to the first attempt only
         wait_until(lambda: has_step(outs[0], 50), job)
         kill_worker(lan, job)
         said = job.communicate(timeout=200)[0]
@@ -148,7 +148,7 @@ def test_hosts_without_a_shared_disk_go_on_from_what_both_have(lan: Lan, undistu
     assert "going on from" in (outs[1] / "logs" / "worker-1.log").read_text()
 
 
-def test_sigterm_here_saves_a_checkpoint_there_and_the_same_command_goes_on(
+def test_sigterm_to_the_launcher_saves_a_checkpoint_on_the_hosts_and_the_same_command_resumes(
     lan: Lan, undisturbed: Path, tmp_path: Path
 ) -> None:
     with lan.started(tmp_path) as job:
@@ -162,7 +162,7 @@ def test_sigterm_here_saves_a_checkpoint_there_and_the_same_command_goes_on(
     assert_same_weights(tmp_path, undisturbed)
 
 
-def test_when_the_command_here_is_killed_nothing_is_left_there(lan: Lan, tmp_path: Path) -> None:
+def test_a_killed_launcher_leaves_nothing_on_the_hosts(lan: Lan, tmp_path: Path) -> None:
     with lan.started(tmp_path, *ENDLESS) as job:
         wait_until(lambda: has_step(tmp_path, 50), job)
         job.kill()

@@ -1,4 +1,4 @@
-"""dist_sync under gluon: a net's gradients are computed in the memory that travels, and come back as the sum."""
+"""dist_sync under gluon: a net's gradients are computed in the memory that is sent, which then holds the sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 2100  # a square of them is cut into buckets of its own
 
 
 def net(places: list[Any]) -> Any:
-    """With gradients that share a bucket, and one that several buckets share."""
+    """Layers with gradients that share a bucket, and one that several buckets share."""
     from mxtrain.runtime import mx
 
     layers = mx.gluon.nn.HybridSequential()
@@ -70,7 +70,7 @@ def sum_gradients(group: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_gradients_are_computed_where_they_travel_and_all_workers_have_the_sum(
+def test_gradients_are_computed_in_buckets_and_all_workers_have_the_sum(
     tmp_path: Path, num_workers: int
 ) -> None:
     with job(tmp_path, sum_gradients, num_workers) as processes:

@@ -1,4 +1,4 @@
-"""A cluster on this machine whose workers do what a test says, where `fit` would train.
+"""A cluster on this machine whose workers run a function of a test in place of training.
 
 python -m tests.support.cluster_jobs FOLDER MODULE:FUNCTION      one process of it; DMLC_ROLE says which
 """
@@ -72,7 +72,7 @@ def ended(processes: Processes, seconds: float = DEADLINE_SECONDS) -> dict[str, 
 
 
 def wait_for(path: Path, processes: Processes) -> None:
-    """Until a worker has made that file."""
+    """Wait until a worker has made that file."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not path.exists():
         over = [name for name, process in processes.items() if process.poll() is not None]

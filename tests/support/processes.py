@@ -1,4 +1,4 @@
-"""The processes that a process has started: those of a cluster, of a loader."""
+"""Processes that a process has started: those of a cluster, of a loader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """By their own records: /proc/PID/task/*/children goes with a thread that ends, or moves to one already read."""
+    """The direct children of a process, by their own records.
+
+    /proc/PID/task/*/children goes with a thread that ends, or moves to one already read.
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -28,7 +31,7 @@ def roles(pid: int) -> dict[str, int]:
 
 
 def command_line(pid: int) -> bytes:
-    """Its words, each ended by a zero; nothing where it has gone."""
+    """The arguments of a process, each ended by a zero; empty if it has gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -79,7 +79,7 @@ def slurm(folder: Path) -> Iterator[Slurm]:
 
 @contextlib.contextmanager
 def _munge(folder: Path) -> Iterator[None]:
-    """With a key of its own."""
+    """A munge daemon with a key of its own."""
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)

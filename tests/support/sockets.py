@@ -1,4 +1,4 @@
-"""What a process listens on, as Linux has it."""
+"""Sockets that a process listens on, as Linux lists them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unix_paths(pid: int) -> list[Path]:
 
 
 def _inodes(pid: int) -> set[str]:
-    """Of its sockets."""
+    """The inodes of a process's sockets."""
     found = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):

@@ -59,7 +59,7 @@ class Host:
 
 
 def need(*programs: str) -> None:
-    """Skip where this test cannot run."""
+    """Skip the test if it cannot run here."""
     missing = [name for name in programs if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     if os.geteuid() or missing:
         pytest.skip(f"needs root, and {', '.join(missing) or 'nothing else'}")
@@ -67,7 +67,7 @@ def need(*programs: str) -> None:
 
 @contextlib.contextmanager
 def two_hosts() -> Iterator[tuple[Host, Host]]:
-    """Whatever still runs on them at the end of the block is ended."""
+    """A block with two hosts; processes that still run on them at its end are killed."""
     need("ip")
     number = os.getpid() % 10000
     hosts = (
