@@ -54,7 +54,7 @@ def defer_signal(program: str) -> None:
 
 
 def exit_if_deferred(program: str) -> None:
-    """End this process where a signal has been deferred: until the scheduler's address is known, nobody can be told."""
+    """End this process on a deferred signal: the scheduler, whose address is not known yet, cannot learn of it."""
     if deferred:
         number = deferred[0][0]
         _exit(f"{program}: stopped by {signal.Signals(number).name}", number)

@@ -1,1 +1,1 @@
-"""From a job to its processes, over one host or several, and their restarts. Nothing here loads mxnet."""
+"""The way from a job to its processes, on one host or several, and their restarts. Nothing here loads mxnet."""

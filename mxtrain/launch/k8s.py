@@ -1,4 +1,4 @@
-"""From a job to Kubernetes manifests: a JobSet, or a Service and plain Indexed Jobs.
+"""Kubernetes manifests of a job: a JobSet, or a Service and plain Indexed Jobs.
 
 Owns what Kubernetes has to know about a job; nothing here talks to a cluster, `kubectl apply -f -` does. Each role
 is an Indexed Job, each pod one process. With a JobSet the whole group restarts as one and knows its attempt's number;
@@ -25,7 +25,7 @@ PROGRAM = "launch/k8s"
 PORT = 9091
 # Nodes have to come and images to be pulled; the flags of the job win.
 DEFAULTS = ("--start-timeout", "1800")
-GRACE_SECONDS = 120  # for the checkpoint that an evicted worker writes
+GRACE_SECONDS = 120  # for an evicted worker to write a checkpoint in
 LONGEST_NAME = 45  # of a host name's 63 letters, beside "-scheduler-0-0"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 RESTART_ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"

@@ -53,7 +53,7 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
         *(f"#SBATCH {line}" for line in lines),
         "",
         f"cd {shlex.quote(asked.folder)} || exit {USAGE}",
-        # The shell becomes the supervisor, so that Slurm's signal reaches that.
+        # The supervisor takes the place of the shell, so that Slurm's signal reaches it.
         f"exec {' '.join(map(shlex.quote, supervisor))}",
     ]
     return "\n".join(script) + "\n"

@@ -25,7 +25,7 @@ from mxtrain.launch.plan import ProcessSpec
 from mxtrain.launch.supervisor import restart_policy, supervise
 
 PROGRAM = "launch/ssh"
-# No question that nobody would answer, and no waiting for a host that has gone.
+# ssh asks no question, and gives up a host that does not answer.
 OPTIONS = ["-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"]
 PROBE_SECONDS = 15
 PORT = 9091
@@ -40,9 +40,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
     run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
     checks.check_description(run)
     known = _read_host_file(asked.hosts)
-    hosts.place_roles(
-        known, run.layout.num_workers, run.layout.num_servers
-    )  # or say now what is wrong with them
+    hosts.place_roles(known, run.layout.num_workers, run.layout.num_servers)  # refuses what does not fit
     ssh = [*shlex.split(asked.ssh), "-T", *OPTIONS]
     job = HostsJob(
         run=run,

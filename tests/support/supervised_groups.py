@@ -62,7 +62,7 @@ sys.exit(supervise(group, policy))
 
 
 class SupervisedGroup:
-    """A supervisor in a process of its own, as on a command line."""
+    """A supervisor in a process of its own, and its stand-ins."""
 
     def __init__(
         self, out: Path, codes: dict[str, str], max_restarts: int, stderr: int, grace: dict[str, float]
@@ -86,7 +86,7 @@ class SupervisedGroup:
         return (self.out / "logs" / f"{name}.log").read_text()
 
     def pids(self) -> list[int]:
-        """Of all processes of this job but the supervisor: its children, or what is left of them."""
+        """All processes of this group but the supervisor: its children, or what is left of them."""
         marker = f"OUT={self.out}\0".encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -116,7 +116,7 @@ def is_ready(job: SupervisedGroup, *names: str) -> Callable[[], bool]:
 
 @pytest.fixture(name="start")
 def starting(tmp_path: Path) -> Iterator[Callable[..., SupervisedGroup]]:
-    """Start a job; what a role does is `wait()` unless it is said."""
+    """Start a group; a role's code is `wait()` unless it is given."""
     jobs: list[SupervisedGroup] = []
 
     def start(
@@ -126,9 +126,9 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., SupervisedGroup]]:
         grace: dict[str, float] = GRACE,
         **codes: str,
     ) -> SupervisedGroup:
-        said = {name.replace("_", "-"): code for name, code in codes.items()}
+        given = {name.replace("_", "-"): code for name, code in codes.items()}
         (tmp_path / "run").mkdir(exist_ok=True)
-        codes = {name: said.get(name, "wait()") for name in names}
+        codes = {name: given.get(name, "wait()") for name in names}
         jobs.append(SupervisedGroup(tmp_path / "run", codes, max_restarts, stderr, grace))
         return jobs[-1]
 

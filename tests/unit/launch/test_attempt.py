@@ -18,7 +18,7 @@ from tests.support.supervised_groups import NAMES, ROOT
 
 @pytest.mark.parametrize(("number", "most_seconds"), [(signal.SIGSTOP, 4), (0, 30)])
 def test_a_stopped_process_is_not_waited_for(tmp_path: Path, number: int, most_seconds: float) -> None:
-    """Where the first of two is killed and the second cannot hear of it; without SIGSTOP it has its grace period."""
+    """The first of two is killed and the second does not react; unless SIGSTOP holds it, it has its grace period."""
     imports = "import os, signal, time; "
     deaf = imports + "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getpid(), {}); time.sleep(60)"
     codes = {

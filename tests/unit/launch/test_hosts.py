@@ -41,7 +41,7 @@ def test_a_host_file_has_names_slots_and_comments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "no hosts"),
         ("# nothing\n", "no hosts"),
@@ -53,8 +53,8 @@ def test_a_host_file_has_names_slots_and_comments() -> None:
         ("-oProxyCommand=evil", "line 1: expected"),
     ],
 )
-def test_a_host_file_that_cannot_be_meant(text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_a_wrong_host_file_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         hosts.parse_host_file(text, "hosts")
 
 

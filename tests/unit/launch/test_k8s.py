@@ -1,4 +1,4 @@
-"""Kubernetes manifests: against the published schemas, and what they say about how a job falls and rises."""
+"""Kubernetes manifests: valid by the published schemas; restarts, names and secrets are as a job needs them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_schemas_refuse_what_is_wrong(validate: Any) -> None:
 
 
 def test_the_jobset_is_valid() -> None:
-    """Its published model takes every field and gives the same document back: it knows them all."""
+    """The published model takes every field and gives the same document back: it knows them all."""
     models = pytest.importorskip("kubeflow_trainer_api.models")
     (document,) = of_kind("JobSet", manifests(*WANTED, *RESOURCES))
     model = models.JobsetV1alpha2JobSet.from_dict(document)
@@ -104,13 +104,13 @@ def test_each_role_has_its_pods_and_the_same_command(form: str) -> None:
 
 
 def arguments(*flags: str, wanted: list[str] = WANTED) -> list[str]:
-    """What a worker's pod is started with."""
+    """The arguments of a worker's pod."""
     (jobset,) = of_kind("JobSet", manifests(*wanted, flags=list(flags)))
     found: list[str] = container(jobset["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
     return found
 
 
-def test_a_cluster_has_a_clusters_store_unless_told() -> None:
+def test_a_clusters_store_is_the_default() -> None:
     assert "--kvstore dist_sync" in " ".join(arguments("--train", "t.rec"))
     assert arguments("--kvstore=dist_async").count("--kvstore") == 0
     with pytest.raises(UsageError, match="--kvstore device has no roles"):
@@ -229,7 +229,7 @@ def test_a_flag_that_looks_like_a_variable_stays_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (["--name", "Digits"], "--name.*'Digits' is no name in Kubernetes"),
         (["--name", "d" * 46], "45 small letters"),
@@ -238,6 +238,6 @@ def test_a_flag_that_looks_like_a_variable_stays_itself() -> None:
         (["--worker-resources", "4"], "cpu=4,memory=16Gi"),
     ],
 )
-def test_what_cannot_work_is_refused(wrong: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_cannot_work_is_refused(wrong: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         k8s.render([*IMAGE, *wrong], FLAGS)

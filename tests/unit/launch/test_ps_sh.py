@@ -1,4 +1,4 @@
-"""launch/ps.sh: what it refuses, what it hands to a role, and that none of that needs mxnet."""
+"""launch/ps.sh and the scripts beside it: refusals in one line, the environment of a role, and no need of mxnet."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (
             "ssh --hosts nowhere -n 2 -- --train x.rec",
@@ -148,7 +148,9 @@ def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path)
         ("k8s", "launch/k8s: the following arguments are required: --image"),
     ],
 )
-def test_the_commands_beside_ps_sh_refuse_under_their_own_name(line: str, told: str, tmp_path: Path) -> None:
+def test_the_commands_beside_ps_sh_refuse_under_their_own_name(
+    line: str, message: str, tmp_path: Path
+) -> None:
     name, *words = line.split()
     done = subprocess.run(
         [str(PS_SH.parent / name), *words],
@@ -159,4 +161,4 @@ def test_the_commands_beside_ps_sh_refuse_under_their_own_name(line: str, told: 
         env={**os.environ, "PYTHON": sys.executable},
     )
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(message)

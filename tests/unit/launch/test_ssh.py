@@ -1,4 +1,4 @@
-"""A job over several hosts: host files, which role goes where, and what each host is told."""
+"""`launch/ssh`: refusals before anything starts, and the command that starts the host agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKEN = "d6f1a0"
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_a_missing_host_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_host_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--hosts .*nowhere: No such file"):
         ssh.launch(["--hosts", str(tmp_path / "nowhere")], FLAGS)
     (tmp_path / "picture").write_bytes(b"\xff\xd8")

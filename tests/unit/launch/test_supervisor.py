@@ -91,7 +91,7 @@ MISSING = "AttributeError: module 'numpy' has no attribute 'boolean'"
 def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
     start: Callable[..., SupervisedGroup], where: str
 ) -> None:
-    """It may come from any process: here from the worker itself, then from one that has learned of it."""
+    """The error may come from any process: here from the worker itself, then from one that has learned of it."""
     own, other = FAILS.format(MISSING + where), FAILS.format(f"mxtrain.fit: worker-1: {MISSING}{where}")
     job = start(
         max_restarts=9, scheduler=f"attempt and {other}; wait()", worker_1=f"attempt or {own}; wait()"

@@ -97,7 +97,7 @@ def test_a_worker_that_stops_before_the_rendezvous_is_no_mistake_of_those_who_mi
 def test_a_worker_that_misses_the_scheduler_stop_has_nothing_to_save(
     start: Callable[..., SupervisedGroup],
 ) -> None:
-    """It had not come to the rendezvous yet."""
+    """A worker that had not reached the rendezvous yet."""
     job = start(worker_0="sys.exit(143)", scheduler="sys.exit(143)", server_0="sys.exit(143)")
     until(lambda: len(job.pids()) == 1, "they did not end")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A terminal or pipe that nobody reads holds up neither a job nor its end: real pipes, terminals and processes."""
+"""A terminal or pipe that is not read delays neither a job nor its end: real pipes, terminals and processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ends = Callable[[Callable[[], Any]], "tuple[int, int]"]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """To read from and to write to, closed when the test is over."""
+    """Open pairs of descriptors to read from and to write to, which are closed when the test is over."""
     opened: list[int] = []
 
     def open_both(how: Callable[[], Any]) -> tuple[int, int]:
