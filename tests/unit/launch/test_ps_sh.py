@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ COUNTS = ["-n", "2", "-s", "1"]
 
 
 def ps_sh(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as given in some other folder, where mxtrain is not on the path and mxnet cannot be imported."""
+    """Run the command in some other folder, where mxtrain is not on the path and mxnet cannot be imported."""
     (folder / "mxnet.py").write_text("raise SystemExit('mxnet was imported')")
     own = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "MXTRAIN_"))}
     own.update(PYTHON=sys.executable, PYTHONPATH=str(folder), **environment)
@@ -32,13 +32,19 @@ def root() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
+def cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_is_there_at_once(tmp_path: Path) -> None:
+    """Measured in CPU time, which a busy machine does not stretch: there is nothing to wait for."""
     ps_sh(tmp_path, "--help")  # what is compiled once
     times = []
     for _ in range(3):
-        began = time.monotonic()
+        before = cpu_seconds_of_children()
         done = ps_sh(tmp_path, "--help")
-        times.append(time.monotonic() - began)
+        times.append(cpu_seconds_of_children() - before)
     assert done.returncode == 0 and done.stderr == ""
     assert "launch/ps.sh scheduler|server|worker --root ADDRESS:PORT" in done.stdout
     assert min(times) < 0.3
