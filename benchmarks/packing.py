@@ -2,12 +2,11 @@
 
     python -m benchmarks.packing [--rounds 3]
 
-The pictures are those of `benchmarks.loader`. The bars are held against the CPU time of all that is run to pack them
-(im2rec.py writes a list first). mxnet's import and exit are most of im2rec.py's, so what an image costs between imports
-and exit is shown beside: in a large set that counts most, and there `--pass-through`, which checks nothing and brings
-nothing to the disk, is the cheaper one. The sides take turns, and the medians of the rounds are shown. im2rec.py is
-held against mxtrain with one thread, where it needs the least CPU time. Exit code 1 unless every bar was measured and
-is met.
+The pictures are those of `benchmarks.loader`. The bars apply to the CPU time of all that is run to pack them (im2rec.py
+writes a list first). mxnet's import and exit are most of im2rec.py's, so the time of an image between imports and exit
+is shown too: in a large set that matters most, and there `--pass-through`, which checks nothing and does not wait for
+the disk, is the cheaper one. The sides take turns, and the medians of the rounds are shown. im2rec.py is compared with
+one thread, where it needs the least CPU time. Exit code 1 unless every bar was measured and is met.
 """
 
 from __future__ import annotations

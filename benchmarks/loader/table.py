@@ -83,7 +83,7 @@ def render_bars(results: Results) -> tuple[str, bool]:
         shown = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios.values())
         who = f"{CONTENDERS[bar.peer].title}, {bar.workers} worker{'s' if bar.workers > 1 else ''}"
         lines.append(f"| {who} | {bar.least} | {shown} | {verdict} |")
-    lines += ["", f"The bars are held against the pack {PACKS[BARS_PACK]}."]
+    lines += ["", f"The bars apply to the pack {PACKS[BARS_PACK]}."]
     return "\n".join(lines), all_met
 
 

@@ -25,7 +25,7 @@ RECIPE = (
     f"--warmup-epochs 0.5 --epochs 3 --max-steps {NUM_STEPS}"
 ).split()
 
-# How the same step is computed; the first is what the others are held against.
+# Mappings of the same step; the first is the reference for the others.
 MAPPINGS: dict[str, tuple[str, ...]] = {
     "1 device, accumulate 4": ("--devices", "cpu", "--accumulate", "4"),
     "2 devices, accumulate 2": ("--devices", "cpu:0,1", "--accumulate", "2"),
@@ -88,7 +88,7 @@ def table(panels: list[Panel]) -> tuple[str, bool]:
             all_same &= same
             verdict = "pass" if same else "FAIL"
             lines.append(f"| {panel.title} | {name} | {apart:.1e} | {BAR:g} | {verdict} |")
-    return "\n".join([*lines, "", f"Held against: {first}."]), all_same
+    return "\n".join([*lines, "", f"The reference is {first}."]), all_same
 
 
 def _parse() -> argparse.Namespace:
