@@ -34,7 +34,7 @@ from mxtrain.core.errors import UsageError
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
 
-_wanted: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last who asked
+_shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
 # In this order each finds what it is linked to among those before it.
 CUDA_LIBRARIES = (
@@ -58,8 +58,13 @@ def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType
     further: MXNet computes for one after the other (benchmarks/threads.py contexts). `threads` overrides the
     share and the user's OMP_NUM_THREADS.
     """
-    _wanted.update(local_workers=local_workers, threads=threads)
+    set_shares(local_workers, threads)
     return _imported("mxnet")
+
+
+def set_shares(local_workers: int = 1, threads: int | None = None) -> None:
+    """Set what `load` takes, for an import of mxnet that may come from somebody else's module."""
+    _shares.update(local_workers=local_workers, threads=threads)
 
 
 def load_gluoncv() -> types.ModuleType:
@@ -107,13 +112,13 @@ def _enter_mxnet(execute: Callable[[], None]) -> None:
     """Execute mxnet in surroundings in which it works."""
     if sys.flags.optimize > 1:
         raise NotHere("python -OO strips the docstrings that mxnet's import reads: use python -O, or neither")
-    share = max(1, machine.usable_cores() // _wanted["local_workers"])
+    share = max(1, machine.usable_cores() // _shares["local_workers"])
     _restore_numpy_aliases()
     _restore_distutils()
     kernels.lend_quadmath()
     if "mxnet-cu112" in wheels.installed():
         _preload_cuda()
-    with _explained(), _openmp_team(share, _wanted["threads"]), _without("DMLC_ROLE"), _quietly():
+    with _explained(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
         with _sparing_imports():
             execute()

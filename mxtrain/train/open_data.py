@@ -1,4 +1,4 @@
-"""What `--train` and `--val` name: .rec files, or a function that returns a Gluon Dataset or DataLoader."""
+"""Opens what `--train` and `--val` name: .rec files, or a function that returns a Gluon Dataset or DataLoader."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 
 
 def open_source(flag: str, source: str, run: Run) -> Any:
-    """The records, or batches, that a flag names; files are looked at without mxnet."""
-    return _open_given(flag, source, run) if import_path.is_import_path(source) else open_set(source)
+    """Return the records or batches that `flag` names as `source`.
+
+    Loads no mxnet by itself, but the module of a user's data set may (docs/adr/0014).
+    """
+    return _open_user_data(flag, source, run) if import_path.is_import_path(source) else open_set(source)
 
 
-def _open_given(flag: str, path: str, run: Run) -> Any:
-    """What the function returns, as records or batches; its module is imported after mxnet, as the door wants it."""
-    runtime.load(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+def _open_user_data(flag: str, path: str, run: Run) -> Any:
+    """Call the function and return its data as records or batches."""
+    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
     with in_user_code(f"{flag} {path}"):
-        return _judged(flag, path, import_path.load_callable(flag, path)(), run)
+        return _checked(flag, path, import_path.load_callable(flag, path)(), run)
 
 
-def _judged(flag: str, path: str, given: Any, run: Run) -> Any:
-    """What it returned, where a run can be made of it; its labels are read, or its batches counted."""
+def _checked(flag: str, path: str, given: Any, run: Run) -> Any:
+    """Return what the function gave as records or batches; UsageError or DataError where no run can be made of it."""
     if is_data_loader(given):
         return _batches(flag, path, given, run)
     if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
@@ -39,7 +42,7 @@ def _judged(flag: str, path: str, given: Any, run: Run) -> Any:
 
 
 def _batches(flag: str, path: str, given: Any, run: Run) -> UserBatches:
-    """A DataLoader's, where a run can be made of them."""
+    """Return the batches of a DataLoader; refuse flags and data that do not go with one."""
     if flag != "--train":
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
@@ -71,7 +74,7 @@ def _batches(flag: str, path: str, given: Any, run: Run) -> UserBatches:
 
 
 def _without_effect(run: Run) -> list[str]:
-    """The flags that change nothing where a DataLoader makes the batches; some still concern --val."""
+    """Return the flags that change nothing where a DataLoader makes the batches; some still concern --val."""
     data, default = run.data, Data()
     for_both = {
         "--sampling": data.sampling != default.sampling,
