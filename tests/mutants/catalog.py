@@ -315,6 +315,15 @@ MUTANTS = (
         ("tests/unit/cluster/test_resume_step.py",),
     ),
     Mutant(
+        "outdated-disk",
+        "docs/distributed.md",
+        "with --min-workers a restarted job leaves out workers whose disks lack its newest steps",
+        "mxtrain/cluster/coordinator.py",
+        "                connection.is_late = True\n",
+        "",
+        ("tests/unit/cluster/test_coordinator_late_workers.py",),
+    ),
+    Mutant(
         "silence",
         "docs/distributed.md",
         "a process that freezes ends the job after --silence-timeout",

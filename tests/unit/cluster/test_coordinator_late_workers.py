@@ -18,7 +18,7 @@ Shorthanded = Tuple[Dict[str, control_plane.Node], Callable[..., control_plane.N
 
 @pytest.fixture
 def shorthanded(tmp_path: Path) -> Shorthanded:
-    """A job that goes on without worker-0 until there is a file `enough`, and what starts such a worker late."""
+    """A job that goes on without worker-0 until there is a file `enough`, and a function that starts worker-0 late."""
 
     def work(me: Agent) -> None:
         assert (me.rank, me.world_size) == (0, 1)
@@ -76,7 +76,7 @@ def test_a_late_worker_starts_again_with_the_others_when_the_attempt_ends(shorth
 
 
 def test_a_worker_whose_disk_lacks_the_resume_step_is_left_out(tmp_path: Path) -> None:
-    """As one that was left out of an attempt for so long that the others have pruned its checkpoints."""
+    """Like a worker left out of an attempt for so long that the others have pruned its checkpoints."""
     port, num_workers = control_plane.free_port(), 3
     place = {"is_restart": True, "job": "ours", "num_workers": num_workers}
     steps = {"worker-0": (80, 100), "worker-1": (480, 500), "worker-2": (480, 500)}

@@ -29,11 +29,11 @@ def spec(environ: dict[str, str], **layout: Any) -> environment.NodeSpec:
     return found
 
 
-def test_no_cluster_without_its_variables() -> None:
+def test_without_its_variables_there_is_no_node_spec() -> None:
     assert environment.node_spec({"PATH": "/bin", "DMLC_LOCAL": "1", "DMLC_INTERFACE": "eth0"}, RUN) is None
 
 
-def test_a_whole_set_is_a_place() -> None:
+def test_a_complete_set_of_variables_is_a_node_spec() -> None:
     found = spec({"MXTRAIN_NODE": "worker-1", "MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "3"})
     assert found == environment.NodeSpec(
         "worker",
@@ -50,7 +50,7 @@ def test_a_whole_set_is_a_place() -> None:
     )
 
 
-def test_a_job_is_known_by_its_own_name_or_its_secret_which_the_name_does_not_tell() -> None:
+def test_a_job_is_identified_by_its_id_or_a_hash_of_its_secret() -> None:
     assert spec({"MXTRAIN_JOB": "secret", "MXTRAIN_JOB_ID": "slurm-7"}).job == "slurm-7"
     named, other = spec({"MXTRAIN_JOB": "secret"}).job, spec({"MXTRAIN_JOB": "another"}).job
     assert named == spec({"MXTRAIN_JOB": "secret", "MXTRAIN_GENERATION": "1"}).job != other
@@ -127,7 +127,7 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def test_a_node_is_known_by_the_address_that_reaches_the_root() -> None:
+def test_a_node_has_the_address_of_the_route_to_the_root() -> None:
     far = {"DMLC_PS_ROOT_URI": "192.0.2.1"}
     assert spec(far).node_host == own_address()
     assert spec({**far, "DMLC_NODE_HOST": "10.1.2.3"}).node_host == "10.1.2.3"
@@ -138,7 +138,7 @@ def test_a_node_is_known_by_the_address_that_reaches_the_root() -> None:
         spec({**far, "DMLC_INTERFACE": "nowhere0"})
 
 
-def test_without_a_secret_the_token_is_what_the_job_agrees_on() -> None:
+def test_without_a_secret_the_token_is_made_of_address_port_and_counts() -> None:
     assert spec({}).token == spec({"DMLC_ROLE": "server", "DMLC_PS_ROOT_URI": "localhost"}).token
     for other in ({"DMLC_NUM_WORKER": "3"}, {"DMLC_PS_ROOT_PORT": "9092"}, {"MXTRAIN_JOB": "x"}):
         assert spec(other).token != spec({}).token

@@ -17,7 +17,7 @@ from tests.support.control_plane import node_info, node_spec
 SERVERS = [node_info("scheduler"), node_info("server-0")]
 
 
-def test_ranks_follow_indices_whoever_came_first() -> None:
+def test_ranks_follow_indices_whichever_came_first() -> None:
     infos = [
         node_info("worker-10"),
         node_info("scheduler"),
@@ -33,7 +33,7 @@ def test_ranks_follow_indices_whoever_came_first() -> None:
     assert [each.local_workers for each in assignments] == [2, 2, 1, 2, 2]
 
 
-def test_without_indices_hosts_and_processes_count() -> None:
+def test_without_indices_ranks_follow_hosts_and_process_ids() -> None:
     infos = [node_info("worker", "b", 5), node_info("worker", "a", 9), node_info("worker", "a", 10)]
     assert [each.rank for each in rendezvous.assign_ranks(infos, 1, -1)] == [2, 0, 1]
 
@@ -65,7 +65,7 @@ def test_two_hosts_of_one_name_are_two() -> None:
         ({"socket_namespace": ""}, {"socket_namespace": ""}, False),
     ],
 )
-def test_unix_sockets_are_for_processes_that_all_have_the_same(
+def test_unix_sockets_need_one_host_and_socket_namespace(
     first: dict[str, str], second: dict[str, str], shared: bool
 ) -> None:
     here = {"worker-0": first, "server-0": second}
@@ -76,7 +76,7 @@ def test_unix_sockets_are_for_processes_that_all_have_the_same(
     assert [each.uses_unix_sockets for each in rendezvous.assign_ranks(infos, 1, -1)] == [shared, shared]
 
 
-def test_the_missing_are_named_as_far_as_names_were_given() -> None:
+def test_missing_processes_are_named_if_they_have_indices() -> None:
     node = node_spec("scheduler", 1, num_workers=3, num_servers=2)
     assert rendezvous.missing(node, [*SERVERS, node_info("worker-1")]) == ["server-1", "worker-0", "worker-2"]
     assert rendezvous.missing(node, [node_info("server"), node_info("worker")]) == [
@@ -88,7 +88,7 @@ def test_the_missing_are_named_as_far_as_names_were_given() -> None:
     assert rendezvous.missing(node, all_here) == []
 
 
-def test_enough_is_the_least_number_of_workers_and_a_server() -> None:
+def test_min_workers_and_a_server_are_enough() -> None:
     assert rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=1)
     assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=0)
     assert not rendezvous.is_enough([*SERVERS, node_info("worker-1")], min_workers=2)
@@ -104,7 +104,7 @@ def test_enough_is_the_least_number_of_workers_and_a_server() -> None:
         ({"versions": {"numpy": "1.24.4"}}, {"versions": {"numpy": "1.26.4"}}, "has numpy 1.26.4"),
     ],
 )
-def test_another_run_is_named_with_both_values(
+def test_a_difference_is_named_with_both_values(
     first: dict[str, Any], second: dict[str, Any], reason: str
 ) -> None:
     found = rendezvous.disagreement(

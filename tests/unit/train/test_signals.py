@@ -87,7 +87,7 @@ def test_a_second_signal_ends_a_process_blocked_in_c(number: int, code: int) -> 
 
 
 def test_two_signals_at_once_are_one_stop_request() -> None:
-    """As timeout(1) may send it, to its child and then to the group; two kinds here, as of one kind one may be lost."""
+    """timeout(1) may signal its child and then the group; two kinds here, since one of two equal ones may be lost."""
     with blocked_in_c() as process:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
