@@ -101,7 +101,10 @@ def compare_adamw(group: Any, folder: Path) -> None:
     compare("adamw", group, folder)
 
 
-@pytest.mark.parametrize(("work", "num_servers"), [(compare_sgd, 2), (compare_adamw, 1), (compare_adamw, 3)])
+@pytest.mark.parametrize(
+    ("work", "num_servers"),
+    [(compare_sgd, 2), pytest.param(compare_adamw, 1, marks=pytest.mark.slow), (compare_adamw, 3)],
+)
 def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
     work: Any, num_servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +159,7 @@ def learn(group: Any, folder: Path) -> None:
     np.savez(folder / f"{group.rank}.npz", *begun, *weights(layers))
 
 
-@pytest.mark.parametrize("num_workers", [2, 3])
+@pytest.mark.parametrize("num_workers", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_async_workers_learn_together(tmp_path: Path, num_workers: int) -> None:
     with job(tmp_path, learn, num_workers, num_servers=2) as processes:
         codes = ended(processes)

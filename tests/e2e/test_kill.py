@@ -133,7 +133,8 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
     assert_same_end(out, straight)
 
 
-def test_a_second_signal_leaves_at_once(straight: Path, shapes: Path, tmp_path: Path) -> None:
+@pytest.mark.alone
+def test_a_second_signal_leaves_at_once(shapes: Path, tmp_path: Path) -> None:
     """In the middle of what the first one has begun, here an evaluation's last batch or a write, without harm."""
     out = tmp_path / "run"
     with started(

@@ -92,7 +92,7 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
 @pytest.mark.parametrize(
     "extra", ["", "--clip-norm 0.5", "--clip-value 0.003", "--optimizer adamw --clip-norm 0.5"]
 )
-@pytest.mark.parametrize("num_samples", [12, 16])
+@pytest.mark.parametrize("num_samples", [12, pytest.param(16, marks=pytest.mark.slow)])
 def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
     """MXNet reads the optimizer's factor and the clip's limit as decimals: no part of the scale may be in them."""
     flags = f"--batch-size {num_samples} --micro-batch 4 {extra}"

@@ -35,6 +35,7 @@ def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:
     assert ps_lite.environment(node, assignment, 40002) == over_unix_sockets
 
 
+@pytest.mark.alone
 def test_only_a_lasting_thread_is_missed_and_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ps_lite, "MISSED_SECONDS", 0.1)
     end_earlier, end = threading.Event(), threading.Event()

@@ -99,6 +99,7 @@ def test_a_flipped_run_of_bytes_in_a_jpeg_is_refused():
         images.decode(bytes(payload))
 
 
+@pytest.mark.alone
 def test_what_a_damaged_png_says_of_its_size_is_not_believed():
     """OpenCV would clear gigabytes for each of them."""
     payload = saved(picture(), "PNG")

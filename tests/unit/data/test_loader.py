@@ -178,6 +178,7 @@ def test_what_the_user_can_put_right_comes_through_as_it_is(records):
         list(loader)
 
 
+@pytest.mark.alone
 def test_leaving_early_ends_all_threads_within_a_second(records):
     def slow(payload, rng, out):
         time.sleep(0.05)

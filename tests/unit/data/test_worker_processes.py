@@ -180,6 +180,7 @@ def test_a_transform_that_cannot_be_sent_is_refused(records):
         next(loader)
 
 
+@pytest.mark.alone
 def test_leaving_early_ends_all_processes_at_once(records):
     with in_processes(records, transform=slow) as loader:
         next(loader)

@@ -45,6 +45,7 @@ def test_a_worker_that_writes_a_checkpoint_may_finish_it(start: Callable[..., Su
     assert job.log("worker-0").endswith("saved\n")
 
 
+@pytest.mark.alone
 def test_a_second_signal_ends_all_at_once(start: Callable[..., SupervisedGroup]) -> None:
     job = start(worker_0=SLOW_STOP, worker_1=SLOW_STOP)
     until(is_ready(job, "worker-0", "worker-1"), "they did not start")
