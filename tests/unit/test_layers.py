@@ -1,4 +1,4 @@
-"""The import rule between folders that ARCHITECTURE.md states, held against the source."""
+"""The import rule between folders in ARCHITECTURE.md, compared with the source."""
 
 from __future__ import annotations
 
@@ -78,19 +78,14 @@ def reachable(module: str, graph: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def rows() -> list[list[str]]:
-    """The rows of ARCHITECTURE.md's list, the upper ones first."""
-    section = (ROOT / "ARCHITECTURE.md").read_text().split("## Import rule")[1].split("\n## ")[0]
-    return [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\d+\. (.+)$", section, re.MULTILINE)]
-
-
 def row_of() -> dict[str, int]:
-    return {folder: depth for depth, row in enumerate(rows()) for folder in row}
+    """The row of each folder, and of each module at the top, in ARCHITECTURE.md's table; row 1 is the uppermost."""
+    table = re.findall(r"^\| (\d+) \| (.+?) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    return {folder: int(row) for row, folders in table for folder in re.findall(r"`(\w+)/?`", folders)}
 
 
-def test_the_page_names_every_folder_once() -> None:
-    named = [folder for row in rows() for folder in row]
-    assert sorted(named) == sorted({module.split(".")[0] for module in modules()})
+def test_the_table_names_every_folder() -> None:
+    assert set(row_of()) == {module.split(".")[0] for module in modules()}
 
 
 def test_folders_import_only_from_rows_below() -> None:
