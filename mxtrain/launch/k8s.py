@@ -141,7 +141,7 @@ def _manifest(job: KubernetesJob, version: str, kind: str, name: str, **content:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
 
-def _indexed(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> dict[str, Any]:
+def _indexed(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]) -> dict[str, Any]:
     count = job.counts()[role]
     final = {"containerName": "fit", "operator": "In", "values": [*FINAL_CODES]}
     labels = job.labels(**{"app.kubernetes.io/component": role})
@@ -150,11 +150,11 @@ def _indexed(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) 
         "completions": count,
         "parallelism": count,
         "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, attempt)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, attempt_variable)},
     }
 
 
-def _pod(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> dict[str, Any]:
+def _pod(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]) -> dict[str, Any]:
     flags = [*DEFAULTS, *job.flags]
     # Loader processes pass batches through shared memory, of which a container has 64 MB by default.
     volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
@@ -168,7 +168,7 @@ def _pod(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> d
         "image": job.image,
         "command": ["python", "-m", "mxtrain.fit"],
         "args": [flag.replace("$(", "$$(") for flag in flags],  # $(NAME) is Kubernetes' own
-        "env": _environment(job, role, root, attempt),
+        "env": _environment(job, role, root, attempt_variable),
         **({"resources": {"requests": wanted, "limits": wanted}} if wanted else {}),
         "volumeMounts": mounts,
     }
@@ -182,7 +182,9 @@ def _pod(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> d
     }
 
 
-def _environment(job: KubernetesJob, role: str, root: str, attempt: dict[str, Any]) -> list[dict[str, Any]]:
+def _environment(
+    job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]
+) -> list[dict[str, Any]]:
     values: dict[str, dict[str, Any]] = {
         "DMLC_ROLE": {"value": role},
         "DMLC_PS_ROOT_URI": {"value": root},
@@ -192,7 +194,7 @@ def _environment(job: KubernetesJob, role: str, root: str, attempt: dict[str, An
         "DMLC_NODE_HOST": _field("status.podIP"),
         "POD_INDEX": _field(INDEX),
         "MXTRAIN_NODE": {"value": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)"},
-        **attempt,
+        **attempt_variable,
         "MXTRAIN_JOB": {"valueFrom": {"secretKeyRef": {"name": job.name, "key": "token"}}},
     }
     return [{"name": name, **value} for name, value in values.items()]

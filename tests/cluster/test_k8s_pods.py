@@ -22,7 +22,7 @@ from mxtrain.launch import k8s
 from tests.support.commands import ROOT
 from tests.support.runs import has_step, wait_until
 from tests.support.short_run import FLAGS, assert_same_weights
-from tests.support.two_hosts import Host, need, two_hosts
+from tests.support.two_hosts import NamespaceHost, need, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -31,7 +31,7 @@ HOST_OF = {"scheduler": 0, "server": 0, "worker": 1}
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[Host, Host]]:
+def hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
     need("unshare")
     with two_hosts() as made:
         yield made
@@ -73,7 +73,10 @@ def environment(
 
 @contextlib.contextmanager
 def pods(
-    hosts: tuple[Host, Host], documents: list[dict[str, Any]], folder: Path, attempt: int = 0
+    hosts: tuple[NamespaceHost, NamespaceHost],
+    documents: list[dict[str, Any]],
+    folder: Path,
+    attempt: int = 0,
 ) -> Iterator[Pods]:
     (token,) = (each["stringData"]["token"] for each in documents if each["kind"] == "Secret")
     names = folder / "names"  # the names that the headless service has in DNS
@@ -112,7 +115,9 @@ def wait_for_all(running: Pods) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(hosts: tuple[Host, Host], digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(
+    hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     with pods(hosts, rendered("plain", digits, folder / "run"), folder) as running:
         assert set(running) == {"digits-scheduler-0", "digits-server-0", "digits-worker-0", "digits-worker-1"}
@@ -125,7 +130,7 @@ def test_plain_jobs_train(undisturbed: Path) -> None:
 
 
 def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(
-    hosts: tuple[Host, Host], digits: Path, undisturbed: Path, tmp_path: Path
+    hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     documents = rendered("jobset", digits, tmp_path / "run", "--resume", "never")
     final = specs(documents)["digits-worker-0"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
@@ -141,7 +146,9 @@ def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(
     assert not (tmp_path / "run" / "previous-1").exists()
 
 
-def test_pods_with_bad_data_fail_for_good(hosts: tuple[Host, Host], digits: Path, tmp_path: Path) -> None:
+def test_pods_with_bad_data_fail_for_good(
+    hosts: tuple[NamespaceHost, NamespaceHost], digits: Path, tmp_path: Path
+) -> None:
     documents = rendered("jobset", tmp_path, tmp_path / "run")
     with pods(hosts, documents, tmp_path) as running:
         assert set(wait_for_all(running).values()) == {3}

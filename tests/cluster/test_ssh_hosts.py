@@ -17,7 +17,7 @@ from tests.support.commands import ROOT
 from tests.support.processes import command_line
 from tests.support.runs import has_step, newest, records, wait_until
 from tests.support.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights
-from tests.support.two_hosts import Host, reached_by_ssh, two_hosts
+from tests.support.two_hosts import NamespaceHost, reached_by_ssh, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -27,7 +27,14 @@ END_SECONDS = 30  # in which nothing of a job may be left, however it ended
 class Lan:
     """Two hosts, and how a job is started on the first of them."""
 
-    def __init__(self, hosts: tuple[Host, Host], ssh: str, roots: list[Path], folder: Path, digits: Path):
+    def __init__(
+        self,
+        hosts: tuple[NamespaceHost, NamespaceHost],
+        ssh: str,
+        roots: list[Path],
+        folder: Path,
+        digits: Path,
+    ):
         self.hosts, self.first, self.second = hosts, hosts[0], hosts[1]
         self.roots, self.own_disk = roots, folder / "disk"
         (folder / "hosts").write_text("".join(f"{host.address}\n" for host in hosts))
@@ -66,7 +73,7 @@ class Lan:
         return not self.left()
 
 
-def role(host: Host, name: str) -> int:
+def role(host: NamespaceHost, name: str) -> int:
     """The process on a host that has this name."""
     for pid in host.processes():
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from tests.faults.nodes import free_port
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
 from tests.support.runs import has_step
-from tests.support.two_hosts import Host, do, two_hosts
+from tests.support.two_hosts import NamespaceHost, do, two_hosts
 
 CUT_SECONDS = 5.0  # more than --silence-timeout
 
@@ -26,14 +26,16 @@ CUT_SECONDS = 5.0  # more than --silence-timeout
 class TwoHostJob:
     """A job over two hosts: each role with a supervisor of its own, the second worker on the second host."""
 
-    def __init__(self, hosts: tuple[Host, Host], folder: Path, *flags: str):
+    def __init__(self, hosts: tuple[NamespaceHost, NamespaceHost], folder: Path, *flags: str):
         self.out, self.traces, self._folder = folder / "run", Traces(folder), folder
         first, second = hosts
         places = {"scheduler": first, "server": first, "worker-0": first, "worker-1": second}
         root = f"{first.address}:{free_port()}"
         self.processes = {name: self._start(host, name, root, flags) for name, host in places.items()}
 
-    def _start(self, host: Host, name: str, root: str, flags: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, host: NamespaceHost, name: str, root: str, flags: tuple[str, ...]
+    ) -> subprocess.Popen[bytes]:
         role, _, index = name.partition("-")
         line = [sys.executable, "-m", "mxtrain.launch", role, "--root", root, "-n", "2", "-s", "1"]
         line += ["--index", index] if index else []
@@ -63,7 +65,7 @@ class TwoHostJob:
 
 
 @contextlib.contextmanager
-def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[TwoHostJob, Host]]:
+def cut_in_the_middle(folder: Path, *flags: str) -> Iterator[tuple[TwoHostJob, NamespaceHost]]:
     """Yield a job, and the host whose cable has just been cut."""
     with two_hosts() as hosts:
         job = TwoHostJob(hosts, folder, *flags)

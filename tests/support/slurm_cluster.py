@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Iterator
 
-from tests.support.two_hosts import DEADLINE_SECONDS, Host, need, two_hosts
+from tests.support.two_hosts import DEADLINE_SECONDS, NamespaceHost, need, two_hosts
 
 CONFIG = """\
 ClusterName=test
@@ -41,7 +41,7 @@ PartitionName=all Nodes=na,nb Default=YES MaxTime=INFINITE State=UP
 
 @dataclasses.dataclass(frozen=True)
 class Slurm:
-    hosts: tuple[Host, Host]
+    hosts: tuple[NamespaceHost, NamespaceHost]
     environment: dict[str, str]
 
     def do(self, *command: str) -> str:

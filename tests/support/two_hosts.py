@@ -34,7 +34,9 @@ LogLevel ERROR
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class NamespaceHost:
+    """A network namespace of this machine as a host, with an address and a cable to the others."""
+
     namespace: str
     address: str
     cable: str
@@ -66,13 +68,13 @@ def need(*programs: str) -> None:
 
 
 @contextlib.contextmanager
-def two_hosts() -> Iterator[tuple[Host, Host]]:
+def two_hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
     """A block with two hosts; processes that still run on them at its end are killed."""
     need("ip")
     number = os.getpid() % 10000
     hosts = (
-        Host(f"mxa{number}", "10.213.7.1", f"mxa{number}c"),
-        Host(f"mxb{number}", "10.213.7.2", f"mxb{number}c"),
+        NamespaceHost(f"mxa{number}", "10.213.7.1", f"mxa{number}c"),
+        NamespaceHost(f"mxb{number}", "10.213.7.2", f"mxb{number}c"),
     )
     with contextlib.ExitStack() as stack:
         for host in hosts:
@@ -85,7 +87,7 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
 
 
 @contextlib.contextmanager
-def reached_by_ssh(hosts: Sequence[Host], folder: Path) -> Iterator[tuple[str, list[Path]]]:
+def reached_by_ssh(hosts: Sequence[NamespaceHost], folder: Path) -> Iterator[tuple[str, list[Path]]]:
     """The ssh command that knows the hosts, and the roots of their file systems.
 
     These are one and the same but for FOLDER/disk, which each host has for itself.
@@ -102,7 +104,7 @@ def reached_by_ssh(hosts: Sequence[Host], folder: Path) -> Iterator[tuple[str, l
         yield f"ssh -F {folder}/ssh_config", roots
 
 
-def _connect(host: Host) -> None:
+def _connect(host: NamespaceHost) -> None:
     do("ip", "link", "set", host.cable, "netns", host.namespace)
     do(*host.inside("ip", "address", "add", f"{host.address}/24", "dev", host.cable))
     do(*host.inside("ip", "link", "set", host.cable, "up"))
@@ -110,7 +112,7 @@ def _connect(host: Host) -> None:
 
 
 @contextlib.contextmanager
-def _sshd(host: Host, folder: Path) -> Iterator[Path]:
+def _sshd(host: NamespaceHost, folder: Path) -> Iterator[Path]:
     config = folder / f"sshd_{host.namespace}"
     config.write_text(SSHD.format(address=host.address, folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)  # where sshd separates privileges; a service makes it at boot
@@ -125,7 +127,7 @@ def _sshd(host: Host, folder: Path) -> Iterator[Path]:
         daemon.wait()
 
 
-def _wait_for_port(host: Host) -> None:
+def _wait_for_port(host: NamespaceHost) -> None:
     end = time.monotonic() + DEADLINE_SECONDS
     probe = host.inside("bash", "-c", f"exec 3<>/dev/tcp/{host.address}/22")
     while subprocess.run(probe, capture_output=True, timeout=10).returncode:
@@ -133,7 +135,7 @@ def _wait_for_port(host: Host) -> None:
         time.sleep(0.05)
 
 
-def _remove(host: Host) -> None:
+def _remove(host: NamespaceHost) -> None:
     for pid in host.processes():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)
