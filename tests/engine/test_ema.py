@@ -1,4 +1,4 @@
-"""Averaged weights: their arithmetic, their checkpoints, and who computes with them."""
+"""Averaged weights: their arithmetic, their checkpoints, and the commands that use them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def save(run: object, parts: state.Parts, progress: state.Progress, out: Path) -
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
-def test_averages_are_numpy_s(tmp_path: Path, devices: str) -> None:
-    """Weights and running statistics; at first by a smaller decay than was asked for."""
+def test_averages_are_those_of_numpy(tmp_path: Path, devices: str) -> None:
+    """Weights and running statistics are averaged, at first with a lower decay than --ema."""
     parts = state.build(run_of(tmp_path, "--ema", "0.3", "--devices", devices), CLASSES)
     expected = {name: value.astype("float64") for name, value in arrays(parts).items()}
     progress = state.Progress(0, precision.LossScale())
@@ -36,7 +36,7 @@ def test_averages_are_numpy_s(tmp_path: Path, devices: str) -> None:
         np.testing.assert_allclose(found.asnumpy(), value, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_a_step_that_is_skipped_is_no_update(tmp_path: Path) -> None:
+def test_a_skipped_step_does_not_move_the_averages(tmp_path: Path) -> None:
     parts = state.build(run_of(tmp_path, "--ema", "0.9"), CLASSES)
     poisoned = batches(8, 4, 0)
     poisoned[0].data[:] = np.nan
@@ -45,7 +45,7 @@ def test_a_step_that_is_skipped_is_no_update(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1,2"])
-def test_the_net_borrows_them(tmp_path: Path, devices: str) -> None:
+def test_averages_are_in_the_net_only_inside_the_block(tmp_path: Path, devices: str) -> None:
     """On every device, and gets its weights back to the bit."""
     parts = state.build(run_of(tmp_path, "--ema", "0.9", "--devices", devices), CLASSES)
     advance(parts, state.Progress(0, precision.LossScale()), 3)
@@ -63,7 +63,7 @@ def test_the_net_borrows_them(tmp_path: Path, devices: str) -> None:
         np.testing.assert_array_equal(arrays(parts)[name], value, err_msg=name)
 
 
-def test_going_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
     """Also after a skipped step, which is no update of the averages."""
     run = run_of(tmp_path, "--ema", "0.9")
     parts = state.build(run, CLASSES)

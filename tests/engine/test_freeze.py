@@ -1,4 +1,4 @@
-"""What is frozen stays to the bit; the rest trains."""
+"""Frozen parameters stay to the bit; the others train."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 
 
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1,2"])
-def test_what_is_frozen_stays_to_the_bit(devices: str) -> None:
+def test_frozen_parameters_stay_to_the_bit(devices: str) -> None:
     parts = parts_of(f"{FLAGS} --devices {devices} --weight-decay 0.1 --freeze {BODY} --ema 0.9")
     before = arrays(parts)
     frozen = set(freeze.matching_names(BODY, list(before)))
@@ -30,7 +30,7 @@ def test_what_is_frozen_stays_to_the_bit(devices: str) -> None:
         assert np.array_equal(value, before[name]) == (name in frozen), name
 
 
-def test_nothing_is_kept_for_what_is_frozen() -> None:
+def test_frozen_parameters_have_no_optimizer_state() -> None:
     parts = parts_of(f"{FLAGS} --freeze {BODY}")
     train(parts, 1)
     named = weights.named_parameters(parts.net)
@@ -57,7 +57,7 @@ def test_weights_alone_leave_their_norms_moving() -> None:
     assert still == {name for name in before if name.endswith(("weight", "bias"))}
 
 
-def test_running_again_from_a_frozen_run() -> None:
+def test_a_run_with_frozen_parameters_resumes() -> None:
     """Optimizer state without the frozen parameters' goes to disk and back."""
     parts, again = (parts_of(f"{FLAGS} --freeze {BODY}") for _ in range(2))
     train(parts, 2)
@@ -81,7 +81,7 @@ def warnings_of(flags: str, caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_what_is_frozen_without_having_been_trained_is_named(
+def test_frozen_parameters_without_trained_weights_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """24 is the head, which another number of classes leaves out."""
@@ -112,7 +112,7 @@ def test_what_is_frozen_without_having_been_trained_is_named(
         ("0.*,nothing", "--freeze nothing"),
     ],
 )
-def test_patterns_that_cannot_be_meant(patterns: str, words: str) -> None:
+def test_senseless_patterns_are_refused(patterns: str, words: str) -> None:
     with pytest.raises(UsageError) as refused:
         parts_of(f"{FLAGS} --freeze {patterns}")
     assert words in str(refused.value)

@@ -1,4 +1,4 @@
-"""Random weights as their names promise, and residual branches that begin as zero."""
+"""Distributions of random weights, and residual branches that start at zero."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def weights(text: str, seed: int = 0) -> np.ndarray:
         ("mxnet.initializer:One", 0.0),
     ],
 )
-def test_how_far_weights_spread(text: str, variance: float) -> None:
+def test_the_standard_deviation_of_weights(text: str, variance: float) -> None:
     drawn = weights(text)
     assert drawn.var() == pytest.approx(variance, rel=0.05)
     np.testing.assert_array_equal(drawn, weights(text))
@@ -58,7 +58,7 @@ def test_the_shapes_of_the_distributions() -> None:
     assert not np.array_equal(weights("msra", seed=0), weights("msra", seed=1))
 
 
-def test_what_is_no_initialiser_is_refused() -> None:
+def test_other_objects_than_initialisers_are_refused() -> None:
     with pytest.raises(UsageError, match="returned a dict"):
         initializers.build("builtins:dict")
 
@@ -73,7 +73,7 @@ def test_a_weight_of_one_dimension_is_named_where_two_are_needed(text: str, name
 
 
 @pytest.mark.parametrize("text", ["normal", "uniform", "mxnet.initializer:One"])
-def test_others_take_any_shape(text: str) -> None:
+def test_other_initialisers_take_any_shape(text: str) -> None:
     assert built("tests.support.user_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
 
 
@@ -105,8 +105,8 @@ def sums(net: Any, picture: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def branches_that_begin_as_zero(name: str, size: int) -> int:
-    """How many sums give their shortcut alone, checked to be all of them."""
+def zero_branches(name: str, size: int) -> int:
+    """Return how many sums are their shortcut alone; all must be."""
     net = zoo.build(name, 5)
     initializers.zero_gamma(net, name)
     initializers.initialize(net, "msra", CPU, seed=0)
@@ -133,8 +133,8 @@ def branches_that_begin_as_zero(name: str, size: int) -> int:
         ("cifar_resnet20_v1", 16, 9),
     ],
 )
-def test_residual_branches_begin_as_zero(name: str, size: int, expected: int) -> None:
-    assert branches_that_begin_as_zero(name, size) == expected
+def test_residual_branches_start_at_zero(name: str, size: int, expected: int) -> None:
+    assert zero_branches(name, size) == expected
 
 
 @pytest.mark.slow
@@ -146,8 +146,8 @@ def test_residual_branches_begin_as_zero(name: str, size: int, expected: int) ->
         *(("senet_154", 50), ("resnest50", 16), ("resnet50_v1d_0.37", 16)),
     ],
 )
-def test_more_residual_branches_begin_as_zero(name: str, expected: int) -> None:
-    assert branches_that_begin_as_zero(name, 64) == expected
+def test_residual_branches_of_more_nets_start_at_zero(name: str, expected: int) -> None:
+    assert zero_branches(name, 64) == expected
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "resnet18_v2", "densenet121", "cifar_wideresnet16_10"])
@@ -156,7 +156,7 @@ def test_nets_without_such_branches_are_refused(name: str) -> None:
         initializers.zero_gamma(zoo.build(name, 5), name)
 
 
-def test_branches_that_could_never_leave_zero_are_refused() -> None:
+def test_frozen_branches_are_refused() -> None:
     net = zoo.build("small_resnet", 5)
     freeze.freeze(net, "3.body.4.gamma")
     with pytest.raises(UsageError, match=r"--zero-gamma: \w+gamma is frozen"):

@@ -1,4 +1,4 @@
-"""Losses against what numpy says they are."""
+"""Losses compared with NumPy's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_gradient_of_smoothed_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("text", ["cross_entropy", "focal", "binary_cross_entropy"])
-def test_sure_outputs_stay_finite(text: str) -> None:
+def test_losses_of_extreme_outputs_are_finite(text: str) -> None:
     """Right beyond doubt, and wrong beyond doubt."""
     output = mx.nd.array([[200.0, -200.0], [-200.0, 200.0]])
     output.attach_grad()
@@ -85,7 +85,7 @@ def test_sure_outputs_stay_finite(text: str) -> None:
     assert found.asnumpy()[0] < 1e-6 < found.asnumpy()[1]
 
 
-def test_the_default_is_gluons() -> None:
+def test_the_default_loss_is_gluons() -> None:
     found, _ = losses_and_gradient("cross_entropy")
     gluons = mx.gluon.loss.SoftmaxCrossEntropyLoss()(mx.nd.array(OUTPUT), mx.nd.array(LABEL))
     np.testing.assert_array_equal(found, gluons.asnumpy())
@@ -99,20 +99,20 @@ def one_number(output: Any, label: Any) -> Any:
     return losses.cross_entropy(output, label).mean()
 
 
-def test_a_loss_of_ones_own() -> None:
+def test_a_loss_by_path() -> None:
     found, _ = losses_and_gradient("tests.engine.test_losses:twice")
     np.testing.assert_allclose(found, 2 * cross_entropy(), rtol=1e-5)
     gluons, _ = losses_and_gradient("mxnet.gluon.loss:SoftmaxCELoss")
     np.testing.assert_allclose(gluons, cross_entropy(), rtol=1e-5)
 
 
-def test_a_loss_that_forgets_who_is_who_is_refused() -> None:
+def test_a_loss_that_is_a_mean_over_samples_is_refused() -> None:
     with pytest.raises(UsageError, match=r"one_number: gives \(1,\) for two samples"):
         losses.build("tests.engine.test_losses:one_number", 0.0, CLASSES)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_distillation_is_hintons(temperature: float) -> None:
+def test_the_distillation_loss_is_hintons(temperature: float) -> None:
     taught = RNG.standard_normal((SAMPLES, CLASSES)) * 3
     output = mx.nd.array(OUTPUT)
     output.attach_grad()
@@ -126,6 +126,6 @@ def test_distillation_is_hintons(temperature: float) -> None:
     np.testing.assert_allclose(output.grad.asnumpy(), slope, rtol=1e-4, atol=1e-5)
 
 
-def test_a_teacher_who_agrees_costs_nothing() -> None:
+def test_the_distillation_loss_is_zero_where_teacher_and_net_agree() -> None:
     found = losses.distillation(mx.nd.array(OUTPUT), mx.nd.array(OUTPUT), 3.0)
     np.testing.assert_allclose(found.asnumpy(), 0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Models by name: known names are what GluonCV has, and each builds."""
+"""Models by name: known names are GluonCV's, and each trains."""
 
 from __future__ import annotations
 
@@ -170,6 +170,6 @@ def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
         zoo.compile(net, "tests.support.user_net:buggy", CPU, 24, 5)
 
 
-def test_a_path_that_gives_no_net() -> None:
+def test_a_path_to_something_else_than_a_net_is_refused() -> None:
     with pytest.raises(UsageError, match="not a gluon Block"):
         zoo.build("builtins:dict", 5)

@@ -1,4 +1,4 @@
-"""Nets that join channels train, whatever their number: with MXNet's own concat most of these end the process."""
+"""Nets that join any numbers of channels train: with MXNet's own concat most of these end the process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def without_concat(net: Joined, picture: Any) -> Any:
     return net.flat(net.pool(total + bias.reshape((1, -1, 1, 1))))
 
 
-def test_parts_may_come_from_operators_with_hidden_outputs() -> None:
+def test_inputs_of_a_concat_may_have_hidden_outputs() -> None:
     symbol = mx.sym.var("x")
     normed = mx.sym.BatchNorm(symbol, name="norm")
     halves = mx.sym.SliceChannel(normed, num_outputs=2, name="halves")
@@ -77,8 +77,8 @@ def check(*parts: int, dim: int = 1) -> None:
         np.testing.assert_allclose(ours, right, rtol=1e-4, atol=1e-5)
 
 
-def test_every_number_of_channels_trains() -> None:
-    """In a process of its own: what goes wrong there ends it, after the net that it was at."""
+def test_a_concat_of_any_number_of_channels_trains() -> None:
+    """Each net trains in one process of its own, which prints them: the last one printed would be the one that crashes."""
     nets = [
         (parts, dim)
         for parts in [(8, 8), (24, 24), (44, 44, 44, 44), (3, 13), (16, 16), (40, 24)]
@@ -119,7 +119,7 @@ def shapes_of(symbol: Any, channels: Any, ndim: int = 4, **more: Any) -> Any:
         ((24, 24), 1, 5, False),
     ],
 )
-def test_only_pictures_channels_in_parts_of_blocks_are_joined_otherwise(
+def test_only_concats_of_channels_that_are_no_whole_blocks_are_replaced(
     channels: tuple[int, ...], dim: int, ndim: int, breaks: bool
 ) -> None:
     symbol = graph_of(channels, dim)

@@ -62,7 +62,7 @@ def gradients_at(step: int) -> list[Any]:
 
 
 def update(trainer: Any, gradients: list[Any], rate: float) -> None:
-    """As a step does: gradients are sums over the batch times the loss scale."""
+    """Update as a step does: gradients are sums over the batch times the loss scale."""
     for parameter, gradient in zip(trainer.parameters, gradients):
         for context, held in zip(parameter.list_ctx(), parameter.list_grad()):
             held[:] = mx.nd.array(gradient * BATCH / SCALE, ctx=context)
@@ -111,7 +111,7 @@ def test_a_gradient_of_zero_leaves_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_what_is_exempt_does_not_decay(name: str) -> None:
+def test_exempt_parameters_do_not_decay(name: str) -> None:
     """With and without decay alike, beside others that do."""
     ended = []
     for decay in ("0", "0.1"):
@@ -142,13 +142,13 @@ def test_only_matrices_and_kernels_decay() -> None:
     assert len(decaying) == 4 and len(parameters) > 20
 
 
-def test_norms_hold_for_large_layers() -> None:
+def test_norms_of_large_layers_are_exact() -> None:
     """In float32 one by one, sums of squares stand still at 2**24."""
     ones = mx.nd.ones((5000, 5000))
     assert extra_optimizers._norm(ones).asscalar() == pytest.approx(5000, rel=1e-3)
 
 
-def test_nadam_s_momenta_multiply_without_end() -> None:
+def test_the_product_of_nadam_s_momenta() -> None:
     product = np.prod([extra_optimizers.momentum_at(0.9, 0.004, number) for number in range(1, 31)])
     assert extra_optimizers.momentum_product(0.9, 0.004, 30) == pytest.approx(product)
     assert extra_optimizers.momentum_product(0.9, 0.004, 10**9) == 0.0

@@ -87,7 +87,9 @@ def test_gluoncvs_files_fit(tmp_path: Path) -> None:
             np.testing.assert_array_equal(arrays(ours)[name], value)
 
 
-def test_the_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_reports_what_was_loaded_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     theirs, ours = net_of(seed=1, num_classes=9), net_of(seed=2)
     named = {name: parameter.list_data()[0] for name, parameter in weights.named_parameters(theirs).items()}
     del named["0.weight"]
@@ -105,7 +107,7 @@ def test_the_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_long_lists_are_cut() -> None:
+def test_long_lists_in_the_report_are_shortened() -> None:
     found = pretrained.match_names({"a": (1,), "0": (2,)}, {str(n): (2,) for n in range(10)}, {})
     assert found.lines()[1] == "left out, not in the file: 1, 2, 3, 4, 5, 6 and 3 more"
 
@@ -168,7 +170,7 @@ def not_finite(path: Path) -> None:
         (not_finite, "'0.weight' holds numbers that are not finite"),
     ],
 )
-def test_files_that_are_of_no_use(write: Any, words: str, tmp_path: Path) -> None:
+def test_files_that_do_not_fit_are_refused(write: Any, words: str, tmp_path: Path) -> None:
     write(tmp_path / "bad.params")
     with pytest.raises(DataError) as refused:
         pretrained.load(net_of(seed=0), tmp_path / "bad.params")

@@ -1,4 +1,4 @@
-"""Computing again in the backward pass changes memory and time, and no number."""
+"""Recomputation in the backward pass changes memory and time, and no number."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_two_runs_are_the_same_to_the_bit() -> None:
     assert train(parts_of("--remat"), 3) == train(parts_of("--remat"), 3)
 
 
-def test_the_names_are_those_of_the_net() -> None:
+def test_parameters_have_the_names_of_the_net() -> None:
     plain, again = (weights.named_parameters(parts_of(flags).net) for flags in ("", "--remat"))
     assert list(plain) == list(again)
 
@@ -95,13 +95,13 @@ def test_dropout_is_the_same_in_both_computations() -> None:
     assert not np.array_equal(*passed), "the next micro-batch drops others"
 
 
-def test_outside_of_training_it_is_the_net() -> None:
+def test_outside_of_training_the_net_is_computed_as_without() -> None:
     plain, again = parts_of(""), parts_of("--remat")
     picture = mx.nd.random.uniform(shape=(2, 3, SIZE, SIZE))
     np.testing.assert_allclose(again.net(picture).asnumpy(), plain.net(picture).asnumpy(), rtol=1e-5)
 
 
-def test_it_can_still_be_looked_into() -> None:
+def test_a_recomputed_net_can_be_diagnosed() -> None:
     parts = parts_of("--remat")
     broken = weights.named_parameters(parts.net)["5.body.0.weight"]
     broken.set_data(broken.data() * float("nan"))
@@ -122,8 +122,8 @@ def test_it_can_still_be_looked_into() -> None:
         ("vgg11_bn", 64, 0.5),
     ],
 )
-def test_where_nets_are_cut(name: str, size: int, at_most: float) -> None:
-    """What is kept at the peak, of all that the net computes."""
+def test_cuts_lower_the_peak(name: str, size: int, at_most: float) -> None:
+    """The peak is given as a share of all that the net computes."""
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", [mx.cpu()], seed=0)
     shape = (1, 3, size, size)
@@ -133,7 +133,7 @@ def test_where_nets_are_cut(name: str, size: int, at_most: float) -> None:
     assert segments._peak(kept, handed_on, ends) <= at_most * sum(kept)
 
 
-def test_cuts_are_near_the_best_there_are() -> None:
+def test_cuts_are_near_the_best_ones() -> None:
     rng = random.Random(0)
     for _ in range(50):
         kept = [rng.randint(1, 30) for _ in range(rng.randint(1, 9))]

@@ -415,7 +415,7 @@ MUTANTS = (
         "mxtrain/kvstore/server_updater.py",
         "    numbers[np.flatnonzero(pushed.asnumpy())] = numbers[0]\n    numbers[0] += 1",
         "    numbers[0] += 1\n    numbers[np.flatnonzero(pushed.asnumpy())] = numbers[0]",
-        ("tests/engine/test_updates.py",),
+        ("tests/engine/test_server_updater.py",),
     ),
     Mutant(
         "unpickle",

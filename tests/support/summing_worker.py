@@ -40,7 +40,7 @@ def everywhere_the_same_after_broadcast(kv: Any) -> None:
 def sums_are_exact(kv: Any, steps: int) -> None:
     """Every worker's numbers of every step, once: none lost, none doubled, none of another step."""
     buckets = Buckets(kv, SHAPES, SMALL_MB)
-    assert sum(piece.array == 3 for bucket in buckets.buckets for piece in bucket.pieces) == 5
+    assert sum(segment.array == 3 for bucket in buckets.buckets for segment in bucket.segments) == 5
     elsewhere = arrays_of(kv.rank, step=0, context=mx.cpu(1))
     for step in range(steps):
         gradients = buckets.views if step % 2 else elsewhere

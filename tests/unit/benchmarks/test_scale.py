@@ -1,4 +1,4 @@
-"""The model of scaling says what can be worked out by hand; measured steps are read as what they are."""
+"""The model of scaling agrees with hand calculations; measured steps are read right."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_resource_can_be_the_limit() -> None:
     assert step(Work(1e6, 1.0, 0.5, jitter=0.05), HOSTS, 64, 64).limit == "stragglers"
 
 
-def test_a_server_beside_each_worker_leaves_the_card_with_both() -> None:
+def test_a_server_beside_each_worker_shares_its_network_card() -> None:
     (network, _) = model.limits(WORK, Hosts(1e9, beside_workers=True), 4, 4)
     assert network.seconds == pytest.approx(2 * 0.1 * 3 / 4)
 
@@ -77,7 +77,9 @@ def test_the_model_holds_mxnets_256_gpus_between_its_bounds(of_net: published.Pu
 
 @pytest.mark.parametrize("of_net", published.TABLE, ids=lambda each: each.net)
 @pytest.mark.parametrize("num_gpus", [32, 64, 128])
-def test_and_misses_fewer_by_little(of_net: published.Published, num_gpus: int) -> None:
+def test_the_model_is_close_to_mxnets_figures_for_fewer_gpus(
+    of_net: published.Published, num_gpus: int
+) -> None:
     least, most = published.bounds(of_net, num_gpus)
     assert least - 0.012 < of_net.efficiency(num_gpus) < most + 0.006
 
@@ -97,7 +99,7 @@ def test_what_is_exposed_is_what_the_later_worker_waits_for() -> None:
     assert found.exposed == pytest.approx(0.1)
 
 
-def test_steps_survive_the_way_from_a_worker() -> None:
+def test_a_workers_answer_is_parsed() -> None:
     steps = [timed(True, 0.5, [0.1], 0.2), timed(False, 0.6, [0.4], 0.5)]
     assert read(json.dumps([8, steps])) == (8, steps)
 

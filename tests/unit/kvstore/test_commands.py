@@ -1,4 +1,4 @@
-"""What a worker asks of the servers arrives as it was meant, or not at all."""
+"""Commands of a worker are executed as they were sent, or refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningR
 @pytest.mark.parametrize(
     "command", [SetLearningRate(1e-7), SetLearningRate(0), Assign(2), ApplyUpdates(0), ApplyUpdates(2**40)]
 )
-def test_a_command_survives_its_journey(command: Command) -> None:
+def test_a_command_is_parsed_as_it_was_sent(command: Command) -> None:
     text = commands.text(command)
     assert text.startswith("{"), "by this a server tells it from an optimizer's pickle"
     assert "\0" not in text and commands.parse(text.encode()) == command

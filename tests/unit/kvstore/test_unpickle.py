@@ -1,4 +1,4 @@
-"""Nothing of a hostile pickle runs, and what it asked for is named."""
+"""No part of a hostile pickle runs, and the refusal names what it asks for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Schedule:
 
 
 class Optimizer:
-    """Pickles as MXNet's does: `param_dict` stays at home."""
+    """An object that pickles as MXNet's optimizers do: without `param_dict`."""
 
     made: ClassVar[list[str]] = []
 
@@ -59,7 +59,7 @@ def read(body: bytes) -> Any:
 
 
 @pytest.mark.parametrize("fix_imports", [True, False])
-def test_an_optimizer_arrives_as_pickle_would_have_it(fix_imports: bool) -> None:
+def test_an_optimizer_is_read_as_pickle_would_read_it(fix_imports: bool) -> None:
     counts = {0: {"0_weight": 3}}
     sent = Optimizer(
         **{"rate": 1e-3, "big": 2**70, "minus": -1, "on": True, "off": False, "none": None},
@@ -83,7 +83,7 @@ def test_an_optimizer_arrives_as_pickle_would_have_it(fix_imports: bool) -> None
 
 
 class Call:
-    """Pickles as a call of `function`."""
+    """An object that pickles as a call of `function`."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.call = function, arguments
@@ -93,7 +93,7 @@ class Call:
 
 
 def attacks(file: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Pickles that make `file` when they are loaded: the way, the name that they call, and the bytes."""
+    """Yield pickles that make `file` when they are loaded: a title, the name that they call, and the bytes."""
     code, touch = f"open({str(file)!r},'w')", f"touch {file}"
     calls = {
         "builtins.exec": Call(builtins.exec, code),
@@ -130,7 +130,7 @@ def attacks(file: Path) -> Iterator[tuple[str, str, bytes]]:
 
 
 @pytest.mark.parametrize("way", [way for way, *_ in attacks(Path("nowhere"))])
-def test_what_calls_is_refused_by_name(way: str, tmp_path: Path) -> None:
+def test_a_pickle_that_calls_a_function_is_refused_and_the_function_named(way: str, tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     called, body = next(rest for name, *rest in attacks(marker) if name == way)
 
@@ -175,7 +175,7 @@ NOT_IN_THE_LANGUAGE = {
 
 
 @pytest.mark.parametrize("form", sorted(NOT_IN_THE_LANGUAGE))
-def test_other_forms_are_refused(form: str) -> None:
+def test_anything_but_plain_values_and_known_objects_is_refused(form: str) -> None:
     Optimizer.made.clear()
     with pytest.raises(RefusedPickle):
         read(NOT_IN_THE_LANGUAGE[form])
@@ -191,12 +191,12 @@ def test_a_registered_extension_is_not_followed() -> None:
         copyreg.remove_extension("os", "system", 0x70)
 
 
-def test_a_state_that_grows_after_it_was_given_does_not_count() -> None:
+def test_attributes_cannot_be_added_after_they_were_checked() -> None:
     found, later = read(b"(l" + BARE + b"(dp1\nbag1\nVupdate\nI1\nsa.")
     assert later == {"update": 1} and found.update() == "the method"
 
 
-def test_names_are_not_told_apart_from_text_by_what_they_say() -> None:
+def test_text_is_not_taken_for_a_name() -> None:
     with pytest.raises(RefusedPickle):
         read(b"Vcopy_reg._reconstructor\n(V" + HERE + b".Optimizer\nV__builtin__.object\nNtR.")
 
@@ -219,7 +219,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", sorted(BOMBS))
-def test_a_bomb_does_not_go_off(bomb: str) -> None:
+def test_a_pickle_bomb_takes_little_time_and_memory(bomb: str) -> None:
     tracemalloc.start()
     started = time.monotonic()
     with contextlib.suppress(RefusedPickle):
@@ -234,7 +234,7 @@ HARMLESS = (Optimizer, Schedule, dict, list, tuple, str, int, float, type(None))
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
-def test_whatever_is_broken_is_refused_and_nothing_else_happens() -> None:
+def test_a_damaged_pickle_is_read_or_refused() -> None:
     """A valid pickle with bytes changed, left out and put in: read, or RefusedPickle, and always of our classes."""
     rng = random.Random(0)
     whole = pickle.dumps(Optimizer(lr_scheduler=Schedule(), wd_mult={1: 0.5}), 0)

@@ -1,4 +1,4 @@
-"""When there is nothing more to wait for."""
+"""The end of a run without better scores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mxtrain.optim import early_stop
 from mxtrain.optim.early_stop import Best
 
 
-def ended_after(scores: list[float], patience: int, stops: bool = False) -> int | None:
-    """At which evaluation a run ends; with stops it goes through a checkpoint's JSON after each."""
+def last_evaluation(scores: list[float], patience: int, stops: bool = False) -> int | None:
+    """Return the evaluation at which a run ends; with stops, the best goes through a checkpoint's JSON after each."""
     best = None
     for number, score in enumerate(scores, start=1):
         best = early_stop.updated(best, score, step=10 * number)
@@ -34,15 +34,17 @@ def ended_after(scores: list[float], patience: int, stops: bool = False) -> int 
         ([0.4] * 20, 0, None),
     ],
 )
-def test_the_end(scores: list[float], patience: int, expected: int | None, stops: bool) -> None:
-    assert ended_after(scores, patience, stops) == expected
+def test_a_run_ends_after_as_many_evaluations_without_a_better_score(
+    scores: list[float], patience: int, expected: int | None, stops: bool
+) -> None:
+    assert last_evaluation(scores, patience, stops) == expected
 
 
-def test_before_the_first_evaluation_nothing_is_over() -> None:
+def test_a_run_does_not_end_before_its_first_evaluation() -> None:
     assert not early_stop.is_over(None, 1)
 
 
-def test_the_best_is_remembered() -> None:
+def test_the_best_score_is_kept_with_its_step() -> None:
     best = None
     for step, score in enumerate([0.1, 0.7, 0.3]):
         best = early_stop.updated(best, score, step)

@@ -50,7 +50,7 @@ def rates(spec: str, steps_per_epoch: float, num_steps: int, *flags: str) -> lis
 
 
 def end(spec: str, epochs: float) -> float:
-    """What the rate goes to: that of the step after the last, from which on it would stay."""
+    """Return the rate of the step after the last."""
     name, numbers = catalogue.schedule(optim_of(spec))
     return schedules.FUNCTIONS[name](schedules.SchedulePoint(1.0, epochs, epochs), **numbers)
 
@@ -92,7 +92,7 @@ def test_a_schedule_begins_at_the_peak(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", FALLING)
-def test_it_never_rises_again(spec: str) -> None:
+def test_a_schedule_never_rises_again(spec: str) -> None:
     found = rates(spec, 17, 170)
     assert found == sorted(found, reverse=True)
 
@@ -100,7 +100,7 @@ def test_it_never_rises_again(spec: str) -> None:
 @pytest.mark.parametrize(
     "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in ("step", "multistep")]
 )
-def test_it_is_smooth_where_it_has_no_edges(spec: str) -> None:
+def test_smooth_schedules_have_no_jumps(spec: str) -> None:
     """Twice as many steps, half the largest jump; where cycles begin anew, jumps stay."""
     jumps = []
     for steps_per_epoch in (400, 800):
@@ -127,14 +127,14 @@ def test_it_is_smooth_where_it_has_no_edges(spec: str) -> None:
         ("inv", 91**-0.5),
     ],
 )
-def test_it_ends_where_the_docs_say(spec: str, expected: float) -> None:
+def test_a_schedule_ends_where_the_docs_say(spec: str, expected: float) -> None:
     assert end(spec, 90) == pytest.approx(expected, abs=1e-12)
     nearly = rates(spec, 1000, 90_000)[-1]
     assert nearly == pytest.approx(expected, abs=1e-4) or spec.startswith(("step", "multistep"))
 
 
 @pytest.mark.parametrize("spec", catalogue.EPOCH_SCHEDULES)
-def test_those_that_count_epochs_do_not_know_how_long_the_run_is(spec: str) -> None:
+def test_schedules_that_count_epochs_do_not_depend_on_the_length_of_the_run(spec: str) -> None:
     spec = "multistep:at=2/5" if spec == "multistep" else spec
     short, long = (rates(spec, 10, num_steps, "--warmup-epochs", "1") for num_steps in (70, 300))
     assert long[:70] == short
@@ -143,7 +143,7 @@ def test_those_that_count_epochs_do_not_know_how_long_the_run_is(spec: str) -> N
 @pytest.mark.parametrize(
     "spec", [spec for spec in EXAMPLES if spec.split(":")[0] not in catalogue.EPOCH_SCHEDULES]
 )
-def test_the_others_are_spread_over_the_run(spec: str) -> None:
+def test_other_schedules_are_spread_over_the_run(spec: str) -> None:
     short, long = rates(spec, 10, 100), rates(spec, 10, 300)
     assert long[::3] == pytest.approx(short)
 
@@ -160,7 +160,7 @@ def test_milestones_come_with_their_epoch_s_first_step() -> None:
     assert all(found[step] == pytest.approx(0.1**step) for step in range(30))
 
 
-def test_a_cycle_begins_anew_with_its_first_step() -> None:
+def test_a_cycle_starts_again_with_its_first_step() -> None:
     for cycles in range(1, 40):
         found = rates(f"cosine:cycles={cycles}", 1, 7 * cycles)
         assert found == pytest.approx(rates("cosine", 1, 7) * cycles)
@@ -211,7 +211,7 @@ def test_known_values() -> None:
 # The rest
 
 
-def test_the_linear_rule() -> None:
+def test_the_peak_follows_the_linear_rule() -> None:
     assert schedules.peak_rate(optim_of("cosine")) == 1.0
     optim = optim_of("cosine", "--batch-size", "1024", "--lr-base-batch", "256", "--warmup-epochs", "2")
     assert schedules.peak_rate(optim) == 4.0
@@ -262,13 +262,13 @@ def test_a_path_has_to_give_numbers_that_float32_takes(own: str, gave: str) -> N
         ("step:every=0", "give 0.001 to 1e"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(spec: str, complaint: str) -> None:
+def test_invalid_schedules_are_refused(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
         catalogue.schedule(optim_of(spec))
     assert str(refused.value).startswith("--schedule ") and "\n" not in str(refused.value)
 
 
-def test_a_rate_that_mxnet_could_not_read_is_none() -> None:
+def test_a_rate_too_small_for_mxnet_is_zero() -> None:
     rate_of = schedules.rate_function(optim_of("exp:factor=0.1"), 1, 90)
     assert rate_of(20) == pytest.approx(1e-20 * rate_of(0))
     assert [rate_of(step) for step in (40, 60, 89)] == [0.0] * 3

@@ -18,7 +18,7 @@ IDS = [[0, 3, 3], [7, 1, 3], [9, 9, 2], [4, 0, 5]]
 
 
 def trained(layer: Any, contexts: list[Any], optimizer: Any, scale: float = 1.0) -> np.ndarray[Any, Any]:
-    """After five steps of four micro-batches, with a loss scale; the last step uses a few rows only."""
+    """Return the table after five steps of four micro-batches, of which the last uses only a few rows."""
     layer.initialize(mx.init.Constant(0.5), ctx=contexts)
     trainer = open_trainer([layer.weight], optimizer, "local")
     for step in range(5):
@@ -59,7 +59,7 @@ def test_a_loss_scale_that_is_a_power_of_two_moves_no_bit(num_contexts: int) -> 
 
 
 def test_a_momentum_moves_only_rows_that_are_used() -> None:
-    """Which is what differs from a dense table, all rows of which go on rolling."""
+    """In a dense table all rows move on by their momentum."""
     sparse = trained(SparseEmbedding(10, 4), [mx.cpu()], mx.optimizer.SGD(learning_rate=0.1, momentum=0.9))
     dense = trained(
         mx.gluon.nn.Embedding(10, 4), [mx.cpu()], mx.optimizer.SGD(learning_rate=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""What a server does with pushes, for every optimizer that it may get."""
+"""Updates by a server, for every optimizer that it may get."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STRIDE = 4
 KEYS = (1, 2)
 
 
-def arrived(name: str) -> Any:
-    """An optimizer as a server has it: pickled by a worker, and read."""
+def received(name: str) -> Any:
+    """Return an optimizer as a server has it: pickled by a worker, and read."""
     optimizer = optimizers.build(Optim(optimizer=name, lr=0.05, weight_decay=0.1))
     optimizer.wd_mult, optimizer.lr_mult = {1: 0.0}, {2: 0.5}
     found = unpickle.loads(pickle.dumps(optimizer, 0), known_classes())
@@ -68,21 +68,21 @@ def beginning(optimizer: Any) -> dict[int, Any]:
 @pytest.mark.parametrize(
     "name", [name for name in OPTIMIZERS if name not in ("lamb", "lars")] + ["rmsprop:centered=1"]
 )
-def test_a_server_updates_as_a_worker_would_and_goes_on_from_what_was_pulled(name: str) -> None:
-    start = beginning(arrived(name))
-    plain = mx.optimizer.get_updater(arrived(name))
+def test_a_server_updates_as_a_worker_would_and_resumes_from_what_was_pulled(name: str) -> None:
+    start = beginning(received(name))
+    plain = mx.optimizer.get_updater(received(name))
     weights = {key: start[key].copy() for key in KEYS}
     for step in range(6):
         plain.optimizer.set_learning_rate(0.05 / (1 + step))
         for key in KEYS:
             plain(key, gradient(step, key), weights[key])
 
-    whole = Store(arrived(name))
+    whole = Store(received(name))
     whole.assign(start, 0)
     whole.train(0, 3)
     kept = {key: mx.nd.array(array, dtype=array.dtype) for key, array in whole.kept().items()}
     whole.train(3, 6)
-    later = Store(arrived(name))
+    later = Store(received(name))
     later.assign(kept, 3)
     later.train(3, 6)
 
@@ -93,8 +93,8 @@ def test_a_server_updates_as_a_worker_would_and_goes_on_from_what_was_pulled(nam
     assert len(start) == 1 + len(KEYS) * (1 + len(state_arrays(plain.states[1]))), "a state was not kept"
 
 
-def test_the_clock_knows_how_many_updates_came_between() -> None:
-    store = Store(arrived("sgd"))
+def test_the_clock_counts_the_updates_between_two_of_a_worker() -> None:
+    store = Store(received("sgd"))
     store.assign({CLOCK: mx.nd.array([10, 0, 0], dtype="float64")}, 10)
     for worker in (1, 2, 2, 1):
         store.updates(
