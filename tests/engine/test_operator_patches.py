@@ -78,7 +78,7 @@ def check(*parts: int, dim: int = 1) -> None:
 
 
 def test_a_concat_of_any_number_of_channels_trains() -> None:
-    """Each net trains in one process of its own, which prints them: the last one printed would be the one that crashes."""
+    """One process trains all nets and prints each before it, so that a crash shows the net it was at."""
     nets = [
         (parts, dim)
         for parts in [(8, 8), (24, 24), (44, 44, 44, 44), (3, 13), (16, 16), (40, 24)]
