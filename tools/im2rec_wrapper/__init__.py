@@ -1,1 +1,1 @@
-"""Pack images into RecordIO files: `python -m tools.im2rec_wrapper --help`."""
+"""The tool that packs, checks and shows .rec files: `python -m tools.im2rec_wrapper --help`."""

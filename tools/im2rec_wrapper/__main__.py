@@ -1,4 +1,7 @@
-"""The command line of im2rec_wrapper. Only what parses it is imported before it is parsed."""
+"""The command line of im2rec_wrapper, and its commands index, check and show; `pack_command.py` has pack.
+
+Imports no more than parsing needs until the command line is parsed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from mxtrain.config.arguments import LARGEST_SEED, Parser, picture
 from mxtrain.core import interrupts
 from mxtrain.core.errors import DataError, UsageError, one_line
 from tools.im2rec_wrapper import pack_command
-from tools.im2rec_wrapper.arguments import whole
+from tools.im2rec_wrapper.arguments import whole_number
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[Parser]
@@ -50,7 +53,7 @@ def _check(parsed: argparse.Namespace) -> None:
     from tools.im2rec_wrapper import check_report, copies_list
     from tools.im2rec_wrapper.check import check
 
-    accepted = copies_list.accepted(parsed.accept)
+    accepted = copies_list.accepted_pairs(parsed.accept)
     if parsed.copies:
         copies_list.refuse_other_files("--copies", parsed.copies)
         if parsed.copies.resolve() in [path.resolve() for path in parsed.accept]:
@@ -120,7 +123,7 @@ def _add_check(commands: _Commands) -> None:
     check.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 3 also for what is else only told: copies within a set, imbalance, no .idx",
+        help="exit code 3 also for what else is only a note: copies within a set, imbalance, no .idx",
     )
     check.add_argument(
         "--copies",
@@ -157,12 +160,14 @@ def _add_show(commands: _Commands) -> None:
     show.add_argument(
         "--num",
         metavar="N",
-        type=whole(1, 2000),
+        type=whole_number(1, 2000),
         default=48,
         help="pictures, drawn at random, or pairs (default: 48)",
     )
     show.add_argument("--class", metavar="NAME", dest="class_name", help="of this class, by name or number")
-    show.add_argument("--seed", type=whole(0, LARGEST_SEED), default=0, help="of the drawing (default: 0)")
+    show.add_argument(
+        "--seed", type=whole_number(0, LARGEST_SEED), default=0, help="of the drawing (default: 0)"
+    )
     show.set_defaults(run=_show)
 
 

@@ -1,7 +1,7 @@
-"""Everything that can be said about .rec files, read top to bottom in `check`.
+"""The check of .rec files; `check` reads from top to bottom.
 
-How it is printed is `check_report.py`'s. Memory holds a few records at a time, and of each its place, label and
-fingerprint.
+Memory holds a few records at a time, and the offset, label and fingerprint of each. Does not own how a report is
+printed (`check_report.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import RecordIOFile
 from tools.im2rec_wrapper import classes, contents, structure, tokens
 from tools.im2rec_wrapper.contents import Content
-from tools.im2rec_wrapper.copies import Copies
+from tools.im2rec_wrapper.copies import CopyFinder
 from tools.im2rec_wrapper.findings import Finding, Pair, of_file
-from tools.im2rec_wrapper.progress import shown
+from tools.im2rec_wrapper.progress import with_progress
 
 
 class FileReport(NamedTuple):
+    """The facts about one file."""
+
     path: Path
     num_bytes: int
     num_records: int
@@ -35,18 +37,23 @@ class FileReport(NamedTuple):
 
 
 class Report(NamedTuple):
+    """The facts and findings about all files."""
+
     files: list[FileReport]
     findings: list[Finding]
-    num_accepted: int = 0  # copies that are no findings, because they were accepted
+    num_accepted: int = 0  # pairs of copies left out of the findings, because they were accepted
 
 
 def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair] = ()) -> Report:
-    """Look at every byte of the files, and unless `decode` is False at every pixel."""
+    """Check every byte of the files, and every pixel unless `decode` is False.
+
+    Pairs of copies that are in `accepted` are no findings.
+    """
     resolved = [path.resolve() for path in paths]
     for place, path in enumerate(paths):
         if resolved[place] in resolved[:place]:
             raise UsageError(f"{path} is given twice: every picture in it would be a copy")
-    copies, files, findings = Copies(), [], []
+    copies, files, findings = CopyFinder(), [], []
     for path in paths:
         try:
             file = RecordIOFile(path)
@@ -61,19 +68,19 @@ def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair]
     return Report(files, findings + left, len(found) - len(left))
 
 
-def _check_file(file: RecordIOFile, copies: Copies, decode: bool) -> tuple[FileReport, list[Finding]]:
+def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[FileReport, list[Finding]]:
     table, findings = structure.read_table(file)
-    kind: contents.Kind = contents.decoded_picture if decode else contents.picture
+    inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
     class_counts: list[classes.Class] = []
     described: dict[str, Any] = {}
     if tokens.tokens_path(file.path).exists():
-        kind, described, found = _documents(file.path)
+        inspect, described, found = _documents(file.path)
     else:
         class_counts, found = classes.count_classes(table)
     findings += found
-    statistics = _Statistics()
+    statistics = _ContentStatistics()
     copies.start(table)
-    for number, content in enumerate(shown(contents.read_all(file, table, kind), len(table))):
+    for number, content in enumerate(with_progress(contents.read_all(file, table, inspect), len(table))):
         if isinstance(content, Finding):
             findings.append(content)
         else:
@@ -87,8 +94,8 @@ def _check_file(file: RecordIOFile, copies: Copies, decode: bool) -> tuple[FileR
     return report, findings
 
 
-def _documents(rec: Path) -> tuple[contents.Kind, dict[str, Any], list[Finding]]:
-    """How to look at records of token ids, as the .tokens.json beside says, and what else it says."""
+def _documents(rec: Path) -> tuple[contents.Inspect, dict[str, Any], list[Finding]]:
+    """Read the .tokens.json: return how to inspect its records, its content, and the findings about it."""
     path = tokens.tokens_path(rec)
     try:
         described = json.loads(regular_files.read(path))
@@ -101,8 +108,8 @@ def _documents(rec: Path) -> tuple[contents.Kind, dict[str, Any], list[Finding]]
     return functools.partial(contents.document, dtype=dtype, vocab_size=vocab_size), described, []
 
 
-def _counts_against(described: dict[str, Any], seen: _Statistics, rec: Path) -> list[Finding]:
-    """What the .tokens.json says of all documents, held against them."""
+def _counts_against(described: dict[str, Any], seen: _ContentStatistics, rec: Path) -> list[Finding]:
+    """Return the findings where the .tokens.json counts other documents or tokens than there are."""
     sizes = seen.num_bytes()
     there = {"num_documents": len(sizes), "num_tokens": sum(sizes) // np.dtype(described["dtype"]).itemsize}
     return [
@@ -116,7 +123,7 @@ def _counts_against(described: dict[str, Any], seen: _Statistics, rec: Path) -> 
     ]
 
 
-class _Statistics:
+class _ContentStatistics:
     def __init__(self) -> None:
         self._formats: Counter[str] = Counter()
         self._num_progressive = self._num_with_restarts = 0
@@ -135,7 +142,7 @@ class _Statistics:
         return self._values["num_bytes"]
 
     def summary(self) -> dict[str, Any]:
-        """Of whole pictures only. Shares are of the JPEGs; sizes are there if something was decoded."""
+        """Summarize the whole pictures. Shares are fractions of the JPEGs; sizes are known if anything was decoded."""
         num_jpegs = max(self._formats["JPEG"], 1)
         spreads = {name: _spread(values) for name, values in self._values.items() if values}
         return {

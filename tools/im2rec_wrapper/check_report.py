@@ -1,4 +1,4 @@
-"""What `check` found, for people, for programs, and the class balance as a picture."""
+"""The output of `check`: its report as text or JSON, and the class balance as a picture."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from tools.im2rec_wrapper import drawing
 from tools.im2rec_wrapper.check import FileReport, Report
 from tools.im2rec_wrapper.classes import Class
-from tools.im2rec_wrapper.findings import TOLD, WRONG, Finding
+from tools.im2rec_wrapper.findings import NOTES, WRONG, Finding
 
-# As much as is read; --json has everything.
+# Limits of the text; --json has everything.
 _MOST_OF_A_KIND = 10
 _MOST_CLASSES = 20
 _BAR_WIDTH = 40
@@ -22,6 +22,7 @@ _BAR_COLOUR = (168, 110, 46)  # blue-green-red
 
 
 def as_json(report: Report) -> dict[str, Any]:
+    """Return the whole report as JSON; `num_told` counts the notes."""
     files = []
     for file in report.files:
         classes = [a_class._asdict() for a_class in file.classes]
@@ -36,9 +37,10 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def as_text(report: Report) -> Iterator[str]:
+    """Yield the lines of the report."""
     for file in report.files:
-        yield from _describe(file)
-    for verdict, kinds in (("WRONG", WRONG), ("told", TOLD)):
+        yield from _file_lines(file)
+    for verdict, kinds in (("WRONG", WRONG), ("note", NOTES)):
         for kind, meaning in kinds.items():
             yield from _list([found for found in report.findings if found.kind == kind], verdict, meaning)
     if report.num_accepted:
@@ -47,7 +49,7 @@ def as_text(report: Report) -> Iterator[str]:
         yield "nothing wrong was found"
 
 
-def _describe(file: FileReport) -> Iterator[str]:
+def _file_lines(file: FileReport) -> Iterator[str]:
     checksums = "with checksums" if file.has_checksums else "without checksums (written by another tool)"
     yield f"{file.path}: {file.num_records} records, {file.num_bytes} bytes, {checksums}"
     formats = ", ".join(f"{count} {name}" for name, count in file.contents["formats"].items())
@@ -66,7 +68,7 @@ def _describe(file: FileReport) -> Iterator[str]:
 
 
 def _bars(classes: Sequence[Class]) -> Iterator[str]:
-    """A line for each class; of many, only the largest and the smallest."""
+    """Yield a line for each class; of many, only the largest and the smallest."""
     largest = max(1, *(a_class.num_images for a_class in classes))
     shown: list[Class | None] = list(classes)
     if len(classes) > _MOST_CLASSES:
@@ -91,7 +93,7 @@ def _list(found: Sequence[Finding], verdict: str, meaning: str) -> Iterator[str]
 
 
 def plot_balance(files: Sequence[FileReport], out: Path) -> None:
-    """A PNG with a bar for each class of each file."""
+    """Write a PNG with a bar for each class of each file."""
     drawing.save_png(np.vstack([_plot(file) for file in files]), out)
 
 

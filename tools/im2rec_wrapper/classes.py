@@ -1,4 +1,4 @@
-"""The labels of a .rec held against its class list, and how many images each class has."""
+"""The check of a .rec's labels and class list, and the number of images of each class."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mxtrain.data import recordio
 from mxtrain.data.record_file import classes_path
 from mxtrain.data.recordio import BadRecord, Label
 from tools.im2rec_wrapper.findings import Finding, of_file, of_record
-from tools.im2rec_wrapper.structure import Table
+from tools.im2rec_wrapper.structure import RecordTable
 
-IMBALANCE = 10  # told from this ratio of the largest class to the smallest on
+IMBALANCE = 10  # a finding from this ratio of the largest class to the smallest on
 
 
 class Class(NamedTuple):
@@ -24,10 +24,10 @@ class Class(NamedTuple):
     num_images: int
 
 
-def count_classes(table: Table) -> tuple[list[Class], list[Finding]]:
-    """The classes, none where labels are no class numbers, and what is wrong with labels and class list.
+def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
+    """Return the classes, none where labels are no class numbers, and the findings about labels and class list.
 
-    With several labels a record there is one for each class, not 0 where the class is in the picture.
+    With several labels a record, each label is a class's: other than 0 where the class is in the picture.
     """
     names, counts_listed, findings = _read_list(table)
     findings += _check_labels(table, len(names) if names else None)
@@ -41,7 +41,7 @@ def count_classes(table: Table) -> tuple[list[Class], list[Finding]]:
 
 
 def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
-    """How many images each class has; None if the labels, or some of them, are something else."""
+    """Count the images of each class; None where a label is no class."""
     counts: Counter[int] = Counter()
     for label in labels:
         if isinstance(label, float):
@@ -55,8 +55,8 @@ def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
     return counts
 
 
-def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
-    """Names and numbers of images of the .classes.tsv; the latter are empty if it has none."""
+def _read_list(table: RecordTable) -> tuple[list[str], list[int], list[Finding]]:
+    """Read names and numbers of images from the .classes.tsv; there are no numbers if it has none."""
     path = classes_path(table.path)
     try:
         text = regular_files.read(path)
@@ -76,19 +76,19 @@ def _read_list(table: Table) -> tuple[list[str], list[int], list[Finding]]:
     return names, [count for count in counts if count is not None], []
 
 
-def _check_labels(table: Table, num_classes: int | None) -> list[Finding]:
+def _check_labels(table: RecordTable, num_classes: int | None) -> list[Finding]:
     shapes = [np.shape(label) for label in table.labels]
     findings = []
     for number, label in enumerate(table.labels):
-        reason = _wrong_with(label, num_classes)
+        reason = _label_error(label, num_classes)
         if shapes[number] != shapes[0]:
             reason = f"its label has shape {shapes[number]}, the first record's {shapes[0]}"
         if reason:
-            findings.append(of_record("label", table.place(number), reason))
+            findings.append(of_record("label", table.location(number), reason))
     return findings
 
 
-def _wrong_with(label: Label, num_classes: int | None) -> str | None:
+def _label_error(label: Label, num_classes: int | None) -> str | None:
     if not isinstance(label, float):
         if num_classes not in (None, len(label)):
             return f"it has {len(label)} labels, but the class list has {num_classes} classes"
@@ -102,7 +102,7 @@ def _wrong_with(label: Label, num_classes: int | None) -> str | None:
     return None
 
 
-def _check_counts(table: Table, classes: list[Class], counts_listed: list[int]) -> list[Finding]:
+def _check_counts(table: RecordTable, classes: list[Class], counts_listed: list[int]) -> list[Finding]:
     different = [
         (found, listed) for found, listed in zip(classes, counts_listed) if found.num_images != listed
     ]
@@ -114,7 +114,7 @@ def _check_counts(table: Table, classes: list[Class], counts_listed: list[int]) 
     return [of_file("classes", classes_path(table.path), text + more)]
 
 
-def _check_balance(table: Table, classes: list[Class]) -> list[Finding]:
+def _check_balance(table: RecordTable, classes: list[Class]) -> list[Finding]:
     if not classes:
         return []
     smallest = min(classes, key=lambda one: one.num_images)

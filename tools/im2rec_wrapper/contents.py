@@ -1,7 +1,7 @@
-"""What each record holds: whether it is what was written, a whole picture or a document, and what is told of it.
+"""The contents of records: whether they are what was written and whole, and statistics and fingerprints of them.
 
-Records are looked at in threads, a bounded number at a time; reading, checksums, digests and decoding all leave
-Python's lock.
+Records are read in threads, a bounded number at a time; reading, checksums, digests and decoding all release Python's
+lock. Does not own the structure of the file (`structure.py`), nor the comparison of fingerprints (`copies.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.recordio import BadRecord
 from tools.im2rec_wrapper import fingerprints
 from tools.im2rec_wrapper.findings import Finding, of_record
-from tools.im2rec_wrapper.structure import Table
+from tools.im2rec_wrapper.structure import RecordTable
 
 _SIGNATURES = (
     (0, jpeg.START, "JPEG"),
@@ -35,7 +35,7 @@ _PROGRESSIVE = (0xC2, 0xC6, 0xCA, 0xCE)
 
 
 class Content(NamedTuple):
-    """What one record is like; `hash`, `thumbnail` and sizes are there if it was decoded."""
+    """The contents of one record; `hash`, `thumbnail`, height and width are known where it was decoded."""
 
     digest: int
     num_bytes: int
@@ -48,40 +48,40 @@ class Content(NamedTuple):
     width: int | None = None
 
 
-Kind = Callable[[Payload], Content]  # `decoded_picture`, `picture`, or `document` with its numbers
+Inspect = Callable[[Payload], Content]  # `decoded_picture`, `picture`, or `document` with its arguments
 
 
 class Damage(Exception):
-    """What is wrong with a record: `kind` is one of findings.WRONG."""
+    """Damage of a record; `kind` is one of findings.WRONG."""
 
     def __init__(self, kind: str, text: str):
         super().__init__(text)
         self.kind = kind
 
 
-def read_all(file: RecordIOFile, table: Table, kind: Kind) -> Iterator[Content | Finding]:
-    """In the order of the file, for each record what it holds or what is wrong with it."""
+def read_all(file: RecordIOFile, table: RecordTable, inspect: Inspect) -> Iterator[Content | Finding]:
+    """Yield for each record, in the order of the file, its contents or a finding."""
     num_threads = machine.usable_cores()
 
     def content(number: int) -> Content | Finding:
         try:
-            return kind(_payload(file, int(table.offsets[number]), table.has_checksums))
+            return inspect(_payload(file, int(table.offsets[number]), table.has_checksums))
         except Damage as damage:
-            return of_record(damage.kind, table.place(number), str(damage))
+            return of_record(damage.kind, table.location(number), str(damage))
 
     remaining = iter(range(len(table)))
     with ThreadPoolExecutor(num_threads) as threads:
-        under_way: deque[Future[Content | Finding]] = deque()
+        in_flight: deque[Future[Content | Finding]] = deque()
         while True:
-            room = 4 * num_threads - len(under_way)
-            under_way.extend(threads.submit(content, number) for number in itertools.islice(remaining, room))
-            if not under_way:
+            room = 4 * num_threads - len(in_flight)
+            in_flight.extend(threads.submit(content, number) for number in itertools.islice(remaining, room))
+            if not in_flight:
                 return
-            yield under_way.popleft().result()
+            yield in_flight.popleft().result()
 
 
 def _payload(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview:
-    """The payload, if all bytes of the record are what was written, as far as that can be known."""
+    """Return the payload of the record at `offset`; Damage where its bytes are not those that were written."""
     try:
         data, padding, _ = file.data(offset)
         header = recordio.parse_header(data)
@@ -98,6 +98,7 @@ def _payload(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview
 
 
 def decoded_picture(payload: Payload) -> Content:
+    """Inspect and decode a picture."""
     try:
         pixels = images.decode(payload)
     except BadPicture as bad:
@@ -111,7 +112,7 @@ def decoded_picture(payload: Payload) -> Content:
 
 
 def picture(payload: Payload) -> Content:
-    """What can be told without decoding it."""
+    """Inspect a picture without decoding it."""
     start = bytes(payload[:16])
     formats = (name for at, signature, name in _SIGNATURES if start[at:].startswith(signature))
     is_progressive = has_restarts = False
@@ -124,7 +125,7 @@ def picture(payload: Payload) -> Content:
 
 
 def document(payload: Payload, dtype: str, vocab_size: int | None) -> Content:
-    """A row of token ids, each below `vocab_size`."""
+    """Inspect a document: a row of token ids, each below `vocab_size`."""
     if len(payload) % np.dtype(dtype).itemsize:
         raise Damage("tokens", f"its {len(payload)} bytes are no row of {dtype}")
     ids = np.frombuffer(payload, np.dtype(dtype).newbyteorder("<"))
@@ -134,7 +135,7 @@ def document(payload: Payload, dtype: str, vocab_size: int | None) -> Content:
 
 
 def _segments(payload: Payload) -> Iterator[tuple[int, Payload]]:
-    """Marker and content of each part of a JPEG's header, up to the scan or the first that is malformed."""
+    """Yield marker and content of each segment of a JPEG's header, up to the scan or the first malformed one."""
     at = 2
     while at + 4 <= len(payload) and payload[at] == 0xFF and payload[at + 1] != _SCAN:
         length = payload[at + 2] << 8 | payload[at + 3]

@@ -1,6 +1,7 @@
-"""The same picture twice: within a set, where it weighs double, or in two, where it makes validation look good.
+"""The search for copies: within a set, where a picture weighs double, or across sets, where validation is too good.
 
-A set is a file, or all shards of one (`train-00000-of-00004.rec` and so on).
+A set is a file, or all shards of one (`train-00000-of-00004.rec` and so on). Does not own what makes two pictures
+copies (`fingerprints.py`).
 """
 
 from __future__ import annotations
@@ -15,30 +16,31 @@ import numpy as np
 from mxtrain.data.recordio import Ints, Label
 from tools.im2rec_wrapper import fingerprints
 from tools.im2rec_wrapper.contents import Content
-from tools.im2rec_wrapper.findings import Finding, Place, of_pair
+from tools.im2rec_wrapper.findings import Finding, RecordLocation, of_pair
 from tools.im2rec_wrapper.fingerprints import Hashes, Pair
-from tools.im2rec_wrapper.structure import Table
+from tools.im2rec_wrapper.structure import RecordTable
 
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2
 
 
-class Copies:
-    """Gathers the fingerprints of all records, 80 bytes each, and then finds those that agree."""
+class CopyFinder:
+    """Collects the fingerprints of all records, 80 bytes each, and then finds those that agree."""
 
     def __init__(self) -> None:
-        self._tables: list[Table] = []
+        self._tables: list[RecordTable] = []
         self._table_of = array("q")
         self._numbers = array("q")
         self._digests = array("Q")
         self._hashes = array("Q")
         self._thumbnails = bytearray()
 
-    def start(self, table: Table) -> None:
-        """What is added from now on are records of this one."""
+    def start(self, table: RecordTable) -> None:
+        """Begin a file: the records added next are those of its table."""
         self._tables.append(table)
 
     def add(self, number: int, content: Content) -> None:
+        """Add the fingerprints of a record."""
         self._table_of.append(len(self._tables) - 1)
         self._numbers.append(number)
         self._digests.append(content.digest)
@@ -47,6 +49,7 @@ class Copies:
             self._thumbnails += content.thumbnail.tobytes()
 
     def findings(self) -> list[Finding]:
+        """Return a finding for each pair of copies."""
         set_of_table = _set_numbers([table.path for table in self._tables])
         sets = set_of_table[np.array(self._table_of, np.int64)]
         digests = np.array(self._digests, np.uint64)
@@ -60,7 +63,7 @@ class Copies:
         return found
 
     def _near_pairs(self, digests: Hashes, sets: Ints, again: list[int]) -> list[Pair]:
-        """Pairs that are no exact copies. Of those in one set, only the first is looked at."""
+        """Return the pairs of near copies. Of exact copies in one set, only the first is compared."""
         if len(self._hashes) < len(digests):  # nothing was decoded
             return []
         items = np.setdiff1d(np.arange(len(digests)), again)
@@ -76,11 +79,14 @@ class Copies:
         labels = self._label(first), self._label(later)
         if not np.array_equal(*labels):
             relation = f"{_text(labels[1])}, but {relation} one that is {_text(labels[0])},"
-        digests = fingerprints.written(self._digests[first]), fingerprints.written(self._digests[later])
-        return of_pair(kind, self._place(first), self._place(later), relation, digests)
+        digests = (
+            fingerprints.digest_text(self._digests[first]),
+            fingerprints.digest_text(self._digests[later]),
+        )
+        return of_pair(kind, self._location(first), self._location(later), relation, digests)
 
-    def _place(self, item: int) -> Place:
-        return self._tables[self._table_of[item]].place(self._numbers[item])
+    def _location(self, item: int) -> RecordLocation:
+        return self._tables[self._table_of[item]].location(self._numbers[item])
 
     def _label(self, item: int) -> Label:
         return self._tables[self._table_of[item]].labels[self._numbers[item]]
@@ -91,6 +97,6 @@ def _text(label: Label) -> str:
 
 
 def _set_numbers(paths: Sequence[Path]) -> Ints:
-    """For each path the number of its set."""
+    """Return the number of each path's set."""
     names = [path.resolve().with_name(_SHARD.sub("", path.stem)) for path in paths]
     return np.array([names.index(name) for name in names], np.int64)

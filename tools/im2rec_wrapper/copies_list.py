@@ -1,8 +1,8 @@
-"""A list of pairs of copies that `check` has found, for `show --copies` to draw and for `check --accept` to let pass.
+"""The file format of lists of copies: `check` writes them, `show --copies` draws them, `check --accept` accepts them.
 
-A line is a pair, its columns separated by tabs: kind of the finding and digest of each payload, which say what is
-accepted, wherever it lies by then; and of each picture its .rec, its key and what it was packed from, which say where
-it was found. Empty lines and those that begin with # are left out.
+A line is a pair, its columns separated by tabs. The kind of the finding and the digest of each payload identify the
+pair wherever it is by then; .rec, key and source of each picture say where it was found. Empty lines and lines that
+begin with # are skipped.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ _FIRST_LINE = "# copies found by im2rec_wrapper check: kind, two digests, twice 
 _NUM_COLUMNS = (3, 9)
 
 
-class Picture(NamedTuple):
-    """One of a pair, where it was found."""
+class ListedPicture(NamedTuple):
+    """One picture of a pair, and where it was found."""
 
     digest: str
     path: Path
     key: int
 
 
-class Line(NamedTuple):
-    where: str  # in which list, for messages
+class ListedPair(NamedTuple):
+    """One line of a list."""
+
+    where: str  # the list and the line, for messages
     pair: Pair
-    pictures: tuple[Picture, ...]  # none where the line only says what is accepted
+    pictures: tuple[ListedPicture, ...]  # none where the line has only kind and digests
 
 
 def write(path: Path, findings: Iterable[Finding]) -> int:
-    """List all that are pairs of copies; how many there are."""
+    """Write the list of those findings that are pairs of copies, and return their number."""
     pairs = [finding for finding in findings if finding.pair]
     lines = [_FIRST_LINE]
     for found in pairs:
-        places = ((str(place.path), str(place.key), place.source or "") for place in found.places)
-        columns = (found.kind, *found.digests, *(column for place in places for column in place))
+        locations = ((str(each.path), str(each.key), each.source or "") for each in found.locations)
+        columns = (found.kind, *found.digests, *(column for location in locations for column in location))
         lines.append("\t".join(map(plain_text.printable, columns)))
     with Replacement(path) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
@@ -47,7 +49,7 @@ def write(path: Path, findings: Iterable[Finding]) -> int:
 
 
 def refuse_other_files(flag: str, path: Path) -> None:
-    """A file that is no list of copies is not written over."""
+    """Raise UsageError for an existing file that is no list of copies: it must not be overwritten."""
     try:
         is_list = regular_files.read(path).startswith(_FIRST_LINE.encode())
     except FileNotFoundError:
@@ -58,7 +60,8 @@ def refuse_other_files(flag: str, path: Path) -> None:
         raise UsageError(f"{flag} {path}: is there, and no list of copies; give another name")
 
 
-def read(path: Path) -> list[Line]:
+def read(path: Path) -> list[ListedPair]:
+    """Read a list; DataError names the first line that is no pair."""
     try:
         lines = plain_text.split_lines(regular_files.read(path).decode("utf-8"))
     except OSError as error:
@@ -69,11 +72,12 @@ def read(path: Path) -> list[Line]:
     return [_parse(line, f"{path}: line {number}") for number, line in numbered if line and line[0] != "#"]
 
 
-def accepted(paths: Iterable[Path]) -> set[Pair]:
-    return {line.pair for path in paths for line in read(path)}
+def accepted_pairs(paths: Iterable[Path]) -> set[Pair]:
+    """Return the pairs in all of these lists."""
+    return {listed.pair for path in paths for listed in read(path)}
 
 
-def _parse(line: str, where: str) -> Line:
+def _parse(line: str, where: str) -> ListedPair:
     columns = line.split("\t")
     if len(columns) not in _NUM_COLUMNS:
         raise DataError(f"{where} is no pair of copies: write the list with `check --copies`")
@@ -83,5 +87,5 @@ def _parse(line: str, where: str) -> Line:
         number = plain_text.parse_whole_number(key)
         if number is None:
             raise DataError(f"{where} has the key {key!r}, which is no number: mend it")
-        pictures.append(Picture(digest, Path(path), number))
-    return Line(where, pair_of(kind, digests), tuple(pictures))
+        pictures.append(ListedPicture(digest, Path(path), number))
+    return ListedPair(where, pair_of(kind, digests), tuple(pictures))

@@ -1,4 +1,4 @@
-"""Text and pictures on a white canvas, saved as PNG: as much as a contact sheet and a bar chart need of a plotter.
+"""Text and pictures on a white canvas, saved as PNG: all that a contact sheet and a bar chart need.
 
 OpenCV's letters are ASCII; any other becomes a question mark.
 """
@@ -21,11 +21,12 @@ _INK = (40, 40, 40)
 
 
 def blank(height: int, width: int) -> Canvas:
+    """Return a white canvas."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
 def write(canvas: Canvas, text: str, left: int, bottom: int, size: float, width: int | None = None) -> None:
-    """The text from `left` on, standing on `bottom`; cut to `width` pixels."""
+    """Draw a text that begins at `left` and stands on `bottom`, cut to `width` pixels."""
     letters = text.encode("ascii", "replace").decode("ascii")
     if width is not None:
         letters = _cut(letters, size, width)
@@ -33,6 +34,7 @@ def write(canvas: Canvas, text: str, left: int, bottom: int, size: float, width:
 
 
 def save_png(canvas: Canvas, path: Path) -> None:
+    """Write the canvas to a PNG, atomically."""
     _, png = cv2.imencode(".png", canvas)
     with Replacement(path) as file:
         file.write(png.tobytes())

@@ -1,7 +1,7 @@
-"""What `check` can say about files: every kind of finding, and whether it means that something is wrong.
+"""The findings of `check`: all kinds of them, and which of them mean that something is wrong.
 
 Wrong is what makes a run fail or its result false: damage, labels that mean nothing, validation pictures that were
-trained on. Told is what may be as its owner wants it.
+trained on. All other findings are notes: their owner may want it so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRONG = {
     "leak": "the same payload in two sets",
     "near-leak": "nearly the same picture in two sets",
 }
-TOLD = {
+NOTES = {
     "no-index": "there is no .idx",
     "duplicate": "the same payload twice in one set",
     "near-duplicate": "nearly the same picture twice in one set",
@@ -32,14 +32,14 @@ TOLD = {
 }
 
 
-class Place(NamedTuple):
-    """A record: `number` counts from 0 in the order of the file."""
+class RecordLocation(NamedTuple):
+    """The position of a record; `number` counts from 0 in the order of the file."""
 
     path: Path
     number: int
     key: int
     byte: int
-    source: str | None = None  # what it was packed from, if that is known
+    source: str | None = None  # its name in the source it was packed from, if known
 
     def __str__(self) -> str:
         source = f", from {self.source}" if self.source else ""
@@ -51,23 +51,25 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`text` says all of it on one line; `places` are the records it is about, none when it is the file.
+    """One finding. `text` is a whole line; `locations` are its records, none where it is about the file.
 
-    Of two copies `digests` are those of their payloads.
+    Where it is about two copies, `digests` are those of their payloads.
     """
 
     kind: str
     path: Path
     text: str
-    places: tuple[Place, ...] = ()
+    locations: tuple[RecordLocation, ...] = ()
     digests: tuple[str, ...] = ()
 
     @property
     def pair(self) -> Pair | None:
+        """The identity of a pair of copies; None for other findings."""
         return pair_of(self.kind, self.digests) if self.digests else None
 
     @property
     def is_wrong(self) -> bool:
+        """Whether something is wrong; else the finding is a note."""
         return self.kind in WRONG
 
     def as_json(self) -> dict[str, Any]:
@@ -76,23 +78,28 @@ class Finding(NamedTuple):
             "wrong": self.is_wrong,
             "path": str(self.path),
             "text": self.text,
-            "records": [place.as_json() for place in self.places],
+            "records": [location.as_json() for location in self.locations],
             **({"digests": list(self.digests)} if self.digests else {}),
         }
 
 
 def of_file(kind: str, path: Path, text: str) -> Finding:
+    """Return a finding about a file."""
     return Finding(kind, path, f"{path}: {text}")
 
 
-def of_record(kind: str, place: Place, text: str) -> Finding:
-    return Finding(kind, place.path, f"{place}: {text}", (place,))
+def of_record(kind: str, location: RecordLocation, text: str) -> Finding:
+    """Return a finding about a record."""
+    return Finding(kind, location.path, f"{location}: {text}", (location,))
 
 
-def of_pair(kind: str, first: Place, second: Place, text: str, digests: tuple[str, str]) -> Finding:
+def of_pair(
+    kind: str, first: RecordLocation, second: RecordLocation, text: str, digests: tuple[str, str]
+) -> Finding:
+    """Return a finding about two copies, of which `second` is the later one."""
     return Finding(kind, second.path, f"{second}: {text} {first}", (first, second), digests)
 
 
 def pair_of(kind: str, digests: Sequence[str]) -> Pair:
-    """What two copies are told by, whichever comes first."""
+    """Return the identity of a pair of copies, the same in either order."""
     return (kind, *sorted(digests))

@@ -1,4 +1,4 @@
-"""What is compared to find the same picture twice, and how pairs are found among a million of them.
+"""The fingerprints by which copies of a picture are found, and the search for pairs among a million of them.
 
 Exact copies have the same digest of their payload. Near copies are pictures that were saved again, in another
 quality, format or size; not ones that were cropped, mirrored or recoloured. They agree in a perceptual hash, the
@@ -34,15 +34,17 @@ Pair = Tuple[int, int]
 
 
 def digest(payload: Payload) -> int:
-    """64 bits: among a million different payloads two agree once in 40 million times."""
+    """Return 64 bits: among a million different payloads two agree once in 40 million times."""
     return int.from_bytes(hashlib.blake2b(payload, digest_size=8).digest(), "little")
 
 
-def written(digest: int) -> str:
+def digest_text(digest: int) -> str:
+    """Return a digest as reports and lists write it."""
     return f"{digest:016x}"
 
 
 def perceptual_hash(pixels: Pixels) -> int:
+    """Return the signs of the lowest frequencies, 63 bits."""
     grey = cv2.cvtColor(_shrunk(pixels, _HASHED_SIDE), cv2.COLOR_RGB2GRAY).astype(np.float32)
     # Rounded, or a plain picture's hash would be the rounding errors of the transform.
     waves = cv2.dct(grey)[:_LOWEST, :_LOWEST].round().ravel()[1:]
@@ -51,11 +53,12 @@ def perceptual_hash(pixels: Pixels) -> int:
 
 
 def thumbnail(pixels: Pixels) -> Pixels:
+    """Return the picture at THUMBNAIL_SIDE pixels a side."""
     return _shrunk(pixels, THUMBNAIL_SIDE)
 
 
 def exact_pairs(digests: Hashes, sets: Ints) -> list[Pair]:
-    """For each item, by index, the first before it with the same digest, in each set that has one."""
+    """Return pairs of indices: each item with the first one before it of the same digest, in each set that has one."""
     _, group, sizes = np.unique(digests, return_inverse=True, return_counts=True)
     first_of_set: dict[int, dict[int, int]] = {}  # by group
     pairs: list[Pair] = []
@@ -67,7 +70,7 @@ def exact_pairs(digests: Hashes, sets: Ints) -> list[Pair]:
 
 
 def near_pairs(hashes: Hashes, thumbnails: npt.NDArray[np.uint8], sets: Ints) -> list[Pair]:
-    """For each item, by index, the first before it that is nearly the same, in each set that has one."""
+    """Return pairs of indices: each item with the first near copy before it, in each set that has one."""
     num_items, num_sets = len(hashes), int(sets.max()) + 1 if len(sets) else 0
     both = np.column_stack([hashes.view(np.uint8).reshape(num_items, 8), thumbnails])
     # A million blank pictures are one fingerprint, not 5e11 pairs.
@@ -92,7 +95,7 @@ def near_pairs(hashes: Hashes, thumbnails: npt.NDArray[np.uint8], sets: Ints) ->
 
 
 def _candidates(hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs of items that agree in a band, as two arrays; some more than once."""
+    """Yield pairs of items that agree in a band, as two arrays; some more than once."""
     for band in range(_NUM_BANDS):
         part = hashes >> np.uint64(band * _BAND_BITS) & np.uint64((1 << _BAND_BITS) - 1)
         order = np.lexsort((hashes, part))
@@ -107,7 +110,7 @@ def _candidates(hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _num_bits(words: Hashes) -> Ints:
-    """How many bits are set, counted in pairs of bits, in fours, in bytes, and the bytes added up by one product."""
+    """Count the bits set: in pairs of bits, in fours, in bytes, and the bytes summed by one product."""
     in_pairs = words - (words >> np.uint64(1) & np.uint64(0x5555555555555555))
     mask = np.uint64(0x3333333333333333)
     in_fours = (in_pairs & mask) + (in_pairs >> np.uint64(2) & mask)

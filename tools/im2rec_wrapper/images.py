@@ -1,6 +1,6 @@
-"""One image file to what is packed: as it is, or re-encoded where that is asked for or readers would disagree.
+"""The preparation of one image file: packed as it is, or re-encoded by request or where readers would disagree.
 
-What a file says about itself is `looks.py`'s part, decoding is `mxtrain.data.images`'.
+Does not own the inspection of a file (`image_info.py`), nor decoding (`mxtrain.data.images`).
 """
 
 from __future__ import annotations
@@ -12,49 +12,51 @@ import cv2
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 from tools.im2rec_wrapper import restart_intervals
-from tools.im2rec_wrapper.looks import Look, look
+from tools.im2rec_wrapper.image_info import ImageInfo, inspect
 
 DEFAULT_QUALITY = 95
 PROGRESSIVE = "left progressive, which decode 3 times as slowly (--restart-intervals mends that)"
 
 
-class Wanted(NamedTuple):
-    """What becomes of images: only larger ones shrink; a quality re-encodes all."""
+class ImageOptions(NamedTuple):
+    """The options of --resize, --quality, --verify and --restart-intervals."""
 
-    short_side: int | None = None
-    quality: int | None = None
-    decodes_all: bool = True  # else JPEG and PNG that go in as they are only have their structure checked
+    short_side: int | None = None  # larger images shrink to it
+    quality: int | None = None  # all are re-encoded as JPEG
+    decodes_all: bool = True  # else of JPEG and PNG that go in as they are, only the structure is checked
     restart_intervals: bool = False  # in JPEGs that go in as they are; re-encoded ones have them anyway
 
 
-class Packed(NamedTuple):
+class PackedItem(NamedTuple):
+    """The payload of a record."""
+
     payload: bytes
-    notes: tuple[str, ...] = ()  # what was done to it
+    notes: tuple[str, ...] = ()  # what was done to the item, for the summary
 
 
-def prepare(data: bytes, wanted: Wanted) -> Packed:
-    """What to pack for the file with these bytes; BadPicture if it is damaged, or refused by its kind."""
-    seen = look(data)
-    if not wanted.short_side and not wanted.quality and not seen.conversions:
-        if wanted.decodes_all or not seen.is_checked:
+def prepare(data: bytes, options: ImageOptions) -> PackedItem:
+    """Return the payload for a file with these bytes; BadPicture if it is damaged, or of a kind that is refused."""
+    info = inspect(data)
+    if not options.short_side and not options.quality and not info.conversions:
+        if options.decodes_all or not info.is_checked:
             images.decode(data)
-        return _as_it_is(data, seen, wanted)
-    pixels, shrinks = _pixels(data, wanted.short_side)
-    if not shrinks and not wanted.quality and not seen.conversions:
-        return _as_it_is(data, seen, wanted)
-    if shrinks or wanted.quality or seen.kind == "JPEG":
-        return Packed(_as_jpeg(pixels, wanted.quality or DEFAULT_QUALITY), seen.conversions)
-    return Packed(_encode(".png", pixels, []), seen.conversions)
+        return _as_it_is(data, info, options)
+    pixels, shrinks = _pixels(data, options.short_side)
+    if not shrinks and not options.quality and not info.conversions:
+        return _as_it_is(data, info, options)
+    if shrinks or options.quality or info.kind == "JPEG":
+        return PackedItem(_as_jpeg(pixels, options.quality or DEFAULT_QUALITY), info.conversions)
+    return PackedItem(_encode(".png", pixels, []), info.conversions)
 
 
-def _as_it_is(data: bytes, seen: Look, wanted: Wanted) -> Packed:
-    if seen.kind == "JPEG" and wanted.restart_intervals:
-        return Packed(restart_intervals.insert(data, seen.num_unit_columns))
-    return Packed(data, (PROGRESSIVE,) if seen.is_progressive else ())
+def _as_it_is(data: bytes, info: ImageInfo, options: ImageOptions) -> PackedItem:
+    if info.kind == "JPEG" and options.restart_intervals:
+        return PackedItem(restart_intervals.insert(data, info.num_unit_columns))
+    return PackedItem(data, (PROGRESSIVE,) if info.is_progressive else ())
 
 
 def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
-    """The pixels at no more than the wanted size, and whether they were more."""
+    """Return the pixels with at most this short side, and whether the picture was larger."""
     if not short_side:
         return images.decode(data), False
     size = (0, 0)
@@ -64,7 +66,7 @@ def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
         size = height, width
         return Box(0, 0, height, width)
 
-    # libjpeg's own averaging is coarse, so it brings huge images to no less than twice what is wanted.
+    # libjpeg's own averaging is coarse, so it brings huge images to no less than twice the wanted size.
     pixels = images.decode_crop(data, whole, 2 * short_side)
     factor = short_side / min(size)
     if factor >= 1:

@@ -1,7 +1,7 @@
-"""What an interrupted run had done, so that the same command goes on from there: OUT.journal, beside OUT.
+"""The journal of a pack, OUT.journal beside OUT, from which the same command resumes an interrupted run.
 
-Its first line describes the run: whatever the bytes it writes depend on. Each further one is a checkpoint: all
-that is before it is on the disk. Who has it open is the only one packing into OUT.
+The first line describes the run: all that the bytes written depend on. Each further line is a checkpoint, and all that
+it says is on the disk. The journal is also the lock: the process that has it open is the only one that packs into OUT.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mxtrain.data.record_writer import aside, open_alone
 Description = Dict[str, Any]  # as JSON brings it back
 
 
-class Checkpoint(NamedTuple):
-    """How far a run has come."""
+class PackCheckpoint(NamedTuple):
+    """The progress of a run."""
 
     num_done: int  # items, the bad ones among them
     files: Any  # [Written, bytes of payloads] of each file
@@ -31,6 +31,8 @@ class Checkpoint(NamedTuple):
 
 
 class Journal:
+    """The open journal at `path`; UsageError where another process has it."""
+
     def __init__(self, path: Path):
         self.path = path
         try:
@@ -41,8 +43,8 @@ class Journal:
             raise UsageError(f"{durable.cannot_write(path, error)}; choose another OUT") from None
         self._num_bad = 0
 
-    def checkpoint(self, description: Description) -> Checkpoint | None:
-        """Where to go on, or None to start anew, which is said if there was an interrupted run."""
+    def checkpoint(self, description: Description) -> PackCheckpoint | None:
+        """Return the last checkpoint of a run with this description, or None; print why another run is dropped."""
         *lines, cut_short = self._file.read().split(b"\n")
         if cut_short:  # by a kill or a full disk; what is added next must not stand behind it on one line
             self._file.truncate(self._file.tell() - len(cut_short))
@@ -50,13 +52,13 @@ class Journal:
             return None
         try:
             before: Description = dict(json.loads(lines[0]))
-            checkpoints = [Checkpoint(*json.loads(line)) for line in lines[1:]]
+            checkpoints = [PackCheckpoint(*json.loads(line)) for line in lines[1:]]
         except (ValueError, TypeError):
-            _say("the journal of an interrupted run is damaged: starting anew")
+            _print("the journal of an interrupted run is damaged: starting anew")
             return None
-        different = [what for what in {**description, **before} if before.get(what) != description.get(what)]
+        different = [key for key in {**description, **before} if before.get(key) != description.get(key)]
         if different:
-            _say(f"starting anew: since the interrupted run changed {', '.join(sorted(different))}")
+            _print(f"starting anew: since the interrupted run changed {', '.join(sorted(different))}")
             _remove_partial(self.path.parent, before)
         elif checkpoints and _are_there(self.path.parent, description, checkpoints[-1]):
             bad = [one for checkpoint in checkpoints for one in checkpoint.bad]
@@ -64,19 +66,20 @@ class Journal:
             return checkpoints[-1]._replace(bad=bad)
         return None
 
-    def begin(self, description: Description) -> None:
-        """Forget what was before."""
+    def start(self, description: Description) -> None:
+        """Drop all earlier lines, and write the description of a new run."""
         self._file.seek(0)
         self._file.truncate()
         self._num_bad = 0
         self._append(description)
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    def add(self, checkpoint: PackCheckpoint) -> None:
+        """Append a checkpoint; all that it says must be on the disk."""
         new, self._num_bad = checkpoint.bad[self._num_bad :], len(checkpoint.bad)
         self._append(checkpoint._replace(bad=new))
 
     def remove(self) -> None:
-        """The run is over, and there is nothing to go on with."""
+        """Remove the file: nothing is left to resume."""
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -93,12 +96,12 @@ class Journal:
             raise durable.cannot_write(self.path, error) from None
 
 
-def _are_there(folder: Path, description: Description, checkpoint: Checkpoint) -> bool:
+def _are_there(folder: Path, description: Description, checkpoint: PackCheckpoint) -> bool:
     for name, (written, _) in zip(description["files"], checkpoint.files):
         path = folder / name
         for file, num_bytes in ((path, written[1]), (index_path(path), written[2])):
             if not aside(file).is_file() or aside(file).stat().st_size < num_bytes:
-                _say(f"starting anew: the interrupted run's {aside(file)} is no longer whole")
+                _print(f"starting anew: the interrupted run's {aside(file)} is no longer whole")
                 return False
     return True
 
@@ -109,5 +112,5 @@ def _remove_partial(folder: Path, description: Description) -> None:
             aside(path).unlink(missing_ok=True)
 
 
-def _say(what: str) -> None:
-    print(f"im2rec_wrapper: {what}", file=sys.stderr)
+def _print(message: str) -> None:
+    print(f"im2rec_wrapper: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What `pack` is asked to do, and what is no use asking."""
+"""The options of `pack`, and the refusal of those without effect."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tools.im2rec_wrapper.sources.item import Source
 
 @dataclasses.dataclass(frozen=True)
 class Options:
+    """The flags of `pack`, as `pack_command.py` names and explains them; None and the defaults are those of no flag."""
+
     kind: str | None = None
     root: Path | None = None
     multi_label: bool = False
@@ -28,18 +30,18 @@ class Options:
     num_workers: int | None = None
 
 
-# They change neither what is read nor what is written.
-_FREE = ("skip_bad", "num_workers", "kind", "root", "multi_label")
+# Options that change none of the bytes written, or only through the items.
+_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label")
 
 
-def of_bytes(options: Options) -> dict[str, Any]:
-    """The options that the bytes written depend on, besides the items."""
-    return {name: value for name, value in dataclasses.asdict(options).items() if name not in _FREE}
+def affecting_bytes(options: Options) -> dict[str, Any]:
+    """Return the options on which the bytes written depend, besides the items."""
+    return {name: value for name, value in dataclasses.asdict(options).items() if name not in _NOT_OF_BYTES}
 
 
-def check(options: Options, found: Source) -> None:
-    """Refuse what would do nothing."""
-    if not found.holds_text:
+def check(options: Options, source: Source) -> None:
+    """Raise UsageError for options that would have no effect on what this source holds."""
+    if not source.holds_text:
         if options.tokenizer != "bytes":
             raise UsageError("--tokenizer is for text, and the source holds images: leave it out")
         return

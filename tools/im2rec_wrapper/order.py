@@ -1,9 +1,8 @@
-"""Which file an item goes to, and in which order: arithmetic on seed and name, no state and no generator.
+"""The shuffled order of items and their split, as arithmetic on seed and name, without state or generator.
 
-Each item has a rank, a hash of the seed and its name. The order in a file is by rank: shuffled, because readers
-that only stream (ImageRecordIter, say) would otherwise see one class after the other; and the same on every machine
-and for any number of workers. The split goes by rank too, so an item keeps its side, all but a few at the border,
-when others are added.
+Items are sorted by a hash of the seed and their name: shuffled, because readers that only stream (such as
+ImageRecordIter) would otherwise see one class after the other, and the same on every machine for any number of
+workers. The split goes by the same hash, so when items are added, all but a few at the border stay on their side.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from tools.im2rec_wrapper.sources.item import Item
 
 
 def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
-    return sorted(items, key=lambda item: _rank(item, seed))
+    """Return the items in the order that the seed gives them."""
+    return sorted(items, key=lambda item: _sort_key(item, seed))
 
 
 def split(items: Sequence[Item], train_share: float, seed: int) -> tuple[list[Item], list[Item]]:
-    """Each class divided by itself, both parts shuffled. A class of two or more is on both sides, of one in train.
+    """Divide each class by itself, and return both sides shuffled; `train_share` of it goes to the first.
 
-    Items whose label is no class are divided as one.
+    A class of two or more is on both sides, a class of one is in train. Items whose label is no class are divided as
+    if they were one class.
     """
     by_class: dict[int | None, list[Item]] = defaultdict(list)
     for item in shuffled(items, seed):
@@ -37,13 +38,13 @@ def split(items: Sequence[Item], train_share: float, seed: int) -> tuple[list[It
     return shuffled(train, seed), shuffled(val, seed)
 
 
-def as_in(items: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
-    """The chosen items in the order that they have in `items`."""
+def in_order_of(items: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
+    """Return the chosen items in the order that they have in `items`."""
     kept = set(map(id, chosen))
     return [item for item in items if id(item) in kept]
 
 
-def _rank(item: Item, seed: int) -> bytes:
+def _sort_key(item: Item, seed: int) -> bytes:
     # The name decides where two hashes agree.
     name = os.fsencode(item.name)
     return hashlib.blake2b(b"%d/" % seed + name, digest_size=8).digest() + name

@@ -1,6 +1,6 @@
-"""What a pack reads is not what it writes: refused before anything is written.
+"""The refusal to pack into the source itself, before anything is written.
 
-Paths are held against each other as they are on the disk, whatever links lead there.
+Paths are compared as they are on the disk, with all links followed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from tools.im2rec_wrapper.sources.item import Source
 
 
 def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
+    """Raise UsageError where a file to be written is one that is read, or lies in a folder that is read.
+
+    `source` is SOURCE as it was given, `found` what it holds, and `written` all files that may be written.
+    """
     files, folders = _files(source, found, written), _folders(source, found)
     for path in written:
         if os.path.realpath(path) in files:
@@ -27,7 +31,7 @@ def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
 
 
 def _files(source: Path, found: Source, written: Sequence[Path]) -> set[str]:
-    """Those that are read; of files that are items, which may be millions, those with a name that is written."""
+    """Return the files that are read; of items, which may be millions, only those with a name that is written."""
     files = {os.fspath(path) for path in (source, *found.files)}
     if found.path_of:
         names = tuple(path.name for path in written)
@@ -36,7 +40,7 @@ def _files(source: Path, found: Source, written: Sequence[Path]) -> set[str]:
 
 
 def _folders(source: Path, found: Source) -> dict[str, Path]:
-    """Those that are gone through, and how they are reached: links may lead out of the source."""
+    """Return the folders that are read, from real path to path: links may lead out of the source."""
     if not source.is_dir():
         return {}
     inner = {os.path.dirname(item.name) for item in found.items} if found.path_of else set()

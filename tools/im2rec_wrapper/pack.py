@@ -1,4 +1,4 @@
-"""From a source to .rec files, read top to bottom in `pack`.
+"""Packing a source into .rec files; `pack` reads from top to bottom.
 
 `pack SOURCE OUT` writes OUT/data.rec, or OUT itself where it ends in .rec; with a split OUT/train.rec and
 OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx, its .classes.tsv (the same
@@ -23,14 +23,14 @@ from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
 from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
-from tools.im2rec_wrapper import options as asked
-from tools.im2rec_wrapper.images import Packed, Wanted
+from tools.im2rec_wrapper import options as pack_options
+from tools.im2rec_wrapper.images import ImageOptions, PackedItem
 from tools.im2rec_wrapper.journal import Journal
 from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.outcomes import Outcome, outcomes
-from tools.im2rec_wrapper.plan import all_written, beside, divide
-from tools.im2rec_wrapper.progress import shown
-from tools.im2rec_wrapper.run import Run
+from tools.im2rec_wrapper.pack_run import PackRun
+from tools.im2rec_wrapper.plan import all_outputs, beside, plan_outputs
+from tools.im2rec_wrapper.preparation import PreparedItem, prepare_items
+from tools.im2rec_wrapper.progress import with_progress
 from tools.im2rec_wrapper.sources.item import Source
 from tools.im2rec_wrapper.sources.kinds import open_source
 from tools.im2rec_wrapper.tokens import Tokenizer
@@ -39,32 +39,33 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 
 
 def pack(source: Path, out: Path, options: Options) -> None:
+    """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
     found = open_source(source, options.kind, options.root, options.multi_label)
-    for remark in found.remarks:
-        print(f"im2rec_wrapper: warning: {remark}", file=sys.stderr)
-    asked.check(options, found)
+    for warning in found.warnings:
+        print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
+    pack_options.check(options, found)
     tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
     prepare = _preparation(options, tokenizer)
-    parts = divide(found.items, out, options)
-    overlap.refuse(source, found, all_written(parts, out))
-    folder = parts[0].paths[0].parent
-    with _folder(folder), _only_packer(
+    splits = plan_outputs(found.items, out, options)
+    overlap.refuse(source, found, all_outputs(splits, out))
+    folder = splits[0].paths[0].parent
+    with _folder(folder), _journal(
         beside(out, ".journal")
-    ) as journal, contextlib.ExitStack() as whole_files, _kept_when_full():
-        description = resume.describe(parts, found, options, journal.path.parent)
-        run = resume.begin(journal, description, parts, found, whole_files)
-        results = outcomes(resume.remaining(parts, run), found, prepare, options.num_workers)
-        _write(run, journal, results, _kind(found))
-        _settle_bad(run, _kind(found), beside(out, ".bad.tsv"), options.skip_bad)
+    ) as journal, contextlib.ExitStack() as whole_files, _resumable_when_full():
+        description = resume.description(splits, found, options, journal.path.parent)
+        run = resume.start_or_resume(journal, description, splits, found, whole_files)
+        prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
+        _write(run, journal, prepared, _kind(found))
+        _report_bad(run, _kind(found), beside(out, ".bad.tsv"), options.skip_bad)
         _write_beside(run, found, tokenizer, whole_files)
     for line in _summary(found, run, time.monotonic() - started):
         print(line)
 
 
 @contextlib.contextmanager
-def _only_packer(path: Path) -> Iterator[Journal]:
-    """The journal; a signal or a full disk leaves it for another run to go on with, as being killed does."""
+def _journal(path: Path) -> Iterator[Journal]:
+    """Open the journal, and remove it at the end, except after a signal or a full disk: then a next run resumes."""
     journal = Journal(path)
     try:
         yield journal
@@ -80,35 +81,35 @@ def _only_packer(path: Path) -> Iterator[Journal]:
 
 
 @contextlib.contextmanager
-def _kept_when_full() -> Iterator[None]:
-    """A full disk leaves the files within it as a signal does: what is in them took time, and room can be made."""
+def _resumable_when_full() -> Iterator[None]:
+    """Leave the files as after a signal when the disk is full: they took time to write, and room can be made."""
     try:
         yield
     except OutOfResources as full:
         raise Stopped(str(full), full.exit_code) from None
 
 
-def _write(run: Run, journal: Journal, results: Iterator[Outcome], kind: str) -> None:
-    """Write all that is left to write, with a checkpoint now and then."""
+def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kind: str) -> None:
+    """Write the items that remain, with a checkpoint about once a second."""
     last_checkpoint = time.monotonic()
-    for _ in shown(run.take(results), run.num_planned, run.num_done, kind):
+    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, kind):
         if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
             journal.add(run.checkpoint())
             last_checkpoint = time.monotonic()
 
 
-def _preparation(options: Options, tokenizer: Tokenizer | None) -> Callable[[bytes], Packed]:
+def _preparation(options: Options, tokenizer: Tokenizer | None) -> Callable[[bytes], PackedItem]:
     if tokenizer:
         return functools.partial(tokens.prepare, by=tokenizer)
     if options.restart_intervals:
         restart_intervals.require_jpegtran()
     decodes_all = options.verify == "decode"
-    wanted = Wanted(options.short_side, options.quality, decodes_all, options.restart_intervals)
-    return functools.partial(images.prepare, wanted=wanted)
+    of_images = ImageOptions(options.short_side, options.quality, decodes_all, options.restart_intervals)
+    return functools.partial(images.prepare, options=of_images)
 
 
-def _settle_bad(run: Run, kind: str, bad_list: Path, skip_bad: bool) -> None:
-    """List the bad ones, and end here unless they may be skipped."""
+def _report_bad(run: PackRun, kind: str, bad_list: Path, skip_bad: bool) -> None:
+    """Write the list of bad items; DataError unless they may be skipped."""
     if not run.bad:
         bad_list.unlink(missing_ok=True)  # of an earlier run
         return
@@ -124,16 +125,16 @@ def _settle_bad(run: Run, kind: str, bad_list: Path, skip_bad: bool) -> None:
 
 
 def _write_beside(
-    run: Run, found: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
+    run: PackRun, found: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
 ) -> None:
-    """The class list or the tokens' description of each file, and its sources; then everything is on the disk."""
+    """Write each file's class list or token metadata, and its list of sources, and sync everything to the disk."""
     for file in run.files:
         if not file.num_records:
             raise DataError(f"no good item is left for {file.path}: give more, or ask for fewer files")
         if tokenizer:
-            described = whole_files.enter_context(Replacement(tokens.tokens_path(file.path)))
-            described.write(tokens.describe(tokenizer, file.num_records, file.num_payload_bytes))
-            described.sync()
+            metadata = whole_files.enter_context(Replacement(tokens.tokens_path(file.path)))
+            metadata.write(tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes))
+            metadata.sync()
         elif found.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
             num_of_class = [file.num_of_class[label] for label in range(len(found.class_names))]
@@ -146,15 +147,15 @@ def _write_beside(
     _write_sources(run, found, whole_files)
 
 
-def _write_sources(run: Run, found: Source, whole_files: contextlib.ExitStack) -> None:
-    """Where each record is from, by its key; an interrupted run and its next come to the same lines."""
+def _write_sources(run: PackRun, found: Source, whole_files: contextlib.ExitStack) -> None:
+    """Write each record's source by its key; a resumed run writes the same lines as an uninterrupted one."""
     lists = {file.path: whole_files.enter_context(Replacement(sources_path(file.path))) for file in run.files}
     for path, sources in lists.items():
         with aside(index_path(path)).open("rb") as index:
             sources.write(source_names.first_line(index))
     keys = dict.fromkeys(lists, 0)
     for file, item in run.packed():
-        lists[file.path].write(source_names.line(keys[file.path], found.told_name(item)))
+        lists[file.path].write(source_names.line(keys[file.path], found.display_name(item)))
         keys[file.path] += 1
     for sources in lists.values():
         sources.sync()
@@ -162,7 +163,7 @@ def _write_sources(run: Run, found: Source, whole_files: contextlib.ExitStack) -
 
 @contextlib.contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """The folder, made if need be; if so and the block leaves it empty, it goes again."""
+    """Make the folder if need be, and remove it again if it is new and the block leaves it empty."""
     is_new = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -176,7 +177,7 @@ def _folder(path: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def _summary(found: Source, run: Run, seconds: float) -> Iterator[str]:
+def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
     kind = _kind(found)
     classes = f" of {len(found.class_names)} classes" if found.class_names else ""

@@ -1,4 +1,4 @@
-"""The flags of `pack`. What does the work is imported once they are parsed."""
+"""The command line of `pack`. The packing itself is imported once the flags are parsed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.config.arguments import LARGEST_SEED
-from tools.im2rec_wrapper.arguments import share, whole
+from tools.im2rec_wrapper.arguments import fraction, whole_number
 
-# As in sources/kinds.py, which would bring in OpenCV to print a help text; a test holds them together.
+# A copy of sources/kinds.py's, which would import OpenCV to print a help text; a test compares the two.
 KINDS = ("folder", "lst", "csv", "rec", "webdataset", "tfrecord", "lmdb", "hdf5", "text")
 
 
@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     pack.add_argument(
         "--workers",
         metavar="N",
-        type=whole(1),
+        type=whole_number(1),
         help="threads that read (default: at least 16; any number gives the same bytes)",
     )
     pack.set_defaults(run=_run)
@@ -70,25 +70,35 @@ def _add_source(pack: Any) -> None:
 
 def _add_division(pack: Any) -> None:
     pack.add_argument(
-        "--split", metavar="SHARE", type=share, help="part of each class that goes to train.rec, as in 0.9"
+        "--split", metavar="SHARE", type=fraction, help="part of each class that goes to train.rec, as in 0.9"
     )
     pack.add_argument(
-        "--shards", metavar="N", type=whole(1, 99999), default=1, help="files of each part (default: 1)"
+        "--shards",
+        metavar="N",
+        type=whole_number(1, 99999),
+        default=1,
+        help="files of each part (default: 1)",
     )
     pack.add_argument(
-        "--seed", type=whole(0, LARGEST_SEED), default=0, help="of the split and the order (default: 0)"
+        "--seed",
+        type=whole_number(0, LARGEST_SEED),
+        default=0,
+        help="of the split and the order (default: 0)",
     )
     pack.add_argument("--no-shuffle", action="store_true", help="keep the source's order")
 
 
 def _add_images(pack: Any) -> None:
     pack.add_argument(
-        "--resize", metavar="SHORT", type=whole(1), help="shrink larger images to this short side, in pixels"
+        "--resize",
+        metavar="SHORT",
+        type=whole_number(1),
+        help="shrink larger images to this short side, in pixels",
     )
     pack.add_argument(
         "--quality",
         metavar="Q",
-        type=whole(1, 100),
+        type=whole_number(1, 100),
         help="re-encode every image as a JPEG of this quality (default: only those that shrink, at 95)",
     )
     pack.add_argument(

@@ -1,4 +1,4 @@
-"""Which items go to which files under which names, before anything is read."""
+"""The plan of a pack: which items go to which files under which names. Nothing is read or written here."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from tools.im2rec_wrapper.sources.item import Item
 from tools.im2rec_wrapper.tokens import tokens_path
 
 
-class Part(NamedTuple):
-    """One data set: its items in order, dealt out to its files in turn, so that shards differ by one at most."""
+class OutputSplit(NamedTuple):
+    """One data set: its items in order, and its files, which get them in turn, so that shards differ by one at most."""
 
     items: Sequence[Item]
     paths: Sequence[Path]
 
 
-def divide(items: Sequence[Item], out: Path, options: Options) -> list[Part]:
+def plan_outputs(items: Sequence[Item], out: Path, options: Options) -> list[OutputSplit]:
+    """Return the data sets to write: one, or with --split two, each with the paths of its shards."""
     if options.train_share is None:
         path = out if out.suffix == ".rec" else out / "data.rec"
         chosen = order.shuffled(items, options.seed) if options.shuffle else items
-        return [Part(chosen, _shards(path, options.num_shards))]
+        return [OutputSplit(chosen, _shards(path, options.num_shards))]
     if out.suffix == ".rec":
         raise UsageError(f"--split writes two files, so OUT must be a folder, not {out}")
     sides = order.split(items, options.train_share, options.seed)
     if not sides[1]:
         raise DataError("no class has the two items that a split needs: pack without --split")
     if not options.shuffle:
-        sides = (order.as_in(items, sides[0]), order.as_in(items, sides[1]))
+        sides = (order.in_order_of(items, sides[0]), order.in_order_of(items, sides[1]))
     return [
-        Part(side, _shards(out / name, options.num_shards))
+        OutputSplit(side, _shards(out / name, options.num_shards))
         for side, name in zip(sides, ("train.rec", "val.rec"))
     ]
 
 
-def all_written(parts: Sequence[Part], out: Path) -> list[Path]:
-    """Every file that may be written or removed on the way."""
-    recs = [path for part in parts for path in part.paths]
+def all_outputs(splits: Sequence[OutputSplit], out: Path) -> list[Path]:
+    """Return every file that a pack may write or remove."""
+    recs = [path for split in splits for path in split.paths]
     whole = [file for rec in recs for file in beside_rec(rec)]
     whole.append(beside(out, ".bad.tsv"))
     return [*whole, *map(aside, whole), beside(out, ".journal")]
 
 
 def beside_rec(rec: Path) -> tuple[Path, ...]:
-    """A .rec and all that a pack writes beside it."""
+    """Return a .rec and all files that a pack writes beside it."""
     return rec, index_path(rec), classes_path(rec), tokens_path(rec), sources_path(rec)
 
 
 def beside(out: Path, suffix: str) -> Path:
-    """A file beside OUT, which may be a folder or a .rec."""
+    """Return the path of a file beside OUT, which may be a folder or a .rec."""
     named = out if out.name not in ("", "..") else out.resolve()
     return named.with_name(named.name + suffix)
 

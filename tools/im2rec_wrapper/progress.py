@@ -1,4 +1,4 @@
-"""How far packing and checking are, as their items pass."""
+"""The progress line of packing and checking."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from mxtrain.report.progress import Progress
 T = TypeVar("T")
 
 
-def shown(outcomes: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images") -> Iterator[T]:
-    """The same outcomes, their number shown on stderr as they pass; an earlier run had `num_before`."""
+def with_progress(
+    items: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images"
+) -> Iterator[T]:
+    """Yield the same items, and show on stderr how many have passed; an earlier run had `num_before` of them."""
     progress = Progress(sys.stderr, num_expected, num_before, f" {unit}")
     started = time.monotonic()
     try:
-        for count, outcome in enumerate(outcomes, 1):
-            yield outcome
+        for count, item in enumerate(items, 1):
+            yield item
             rate = count / max(time.monotonic() - started, 1e-9)
             done = num_before + count
             progress.at(done, f"{done} of {num_expected} {unit}, {rate:.0f} a second")

@@ -1,7 +1,7 @@
-"""Restart markers in JPEGs, so that a loader can decode a crop without decoding what is beside it.
+"""Restart markers in JPEGs, with which a loader can decode a crop without decoding what is beside it.
 
-Owns how far apart they are, and putting them into a JPEG without decoding it, which is left to libjpeg-turbo's
-`jpegtran`. Cutting such a JPEG is `mxtrain.data.restart`'s part, which wants them at the same columns in every row.
+Owns their distance, and inserting them without decoding, by libjpeg-turbo's `jpegtran`. Does not crop such JPEGs
+(`mxtrain.data.restart`), which needs the markers at the same columns in every row.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ _BEST, _MOST = 4, 8
 
 
 def interval(num_unit_columns: int) -> int:
-    """How many units from marker to marker: the divisor of a row nearest 4, or the whole row where 2 to 8 have none."""
+    """Return the units from marker to marker: the divisor of a row nearest 4, or the row where 2 to 8 has none."""
     fitting = [n for n in range(2, _MOST + 1) if num_unit_columns % n == 0]
     return min(fitting, key=lambda n: abs(n - _BEST), default=num_unit_columns)
 
 
 def require_jpegtran() -> None:
+    """Raise UsageError where jpegtran is not installed."""
     if not shutil.which("jpegtran"):
         raise UsageError(
             "--restart-intervals needs the program jpegtran: install it (`apt install libjpeg-turbo-progs`), "
@@ -32,7 +33,7 @@ def require_jpegtran() -> None:
 
 
 def insert(data: bytes, num_unit_columns: int) -> bytes:
-    """The same coefficients in a baseline JPEG with restart markers and Huffman tables made for it."""
+    """Return a baseline JPEG of the same coefficients, with restart markers and Huffman tables of its own."""
     command = ["jpegtran", "-copy", "all", "-optimize", "-restart", f"{interval(num_unit_columns)}B"]
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""Where a run begins: at its start, or where an interrupted one that would have written the same bytes had come to."""
+"""The start of a pack: from the first item, or from the checkpoint of an interrupted run of the same bytes."""
 
 from __future__ import annotations
 
@@ -14,68 +14,79 @@ import cv2
 
 import mxtrain
 from mxtrain.data.record_writer import RecordWriter, Written
-from tools.im2rec_wrapper import options as asked
-from tools.im2rec_wrapper.journal import Checkpoint, Description, Journal
+from tools.im2rec_wrapper import options as pack_options
+from tools.im2rec_wrapper.journal import Description, Journal, PackCheckpoint
 from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.outcomes import in_order
-from tools.im2rec_wrapper.plan import Part
-from tools.im2rec_wrapper.run import File, Run, digest
+from tools.im2rec_wrapper.pack_run import OutputFile, PackRun, digest
+from tools.im2rec_wrapper.plan import OutputSplit
+from tools.im2rec_wrapper.preparation import map_in_order
 from tools.im2rec_wrapper.sources.item import Item, Source, file_stamp
 
-_NUM_LOOKING = 16  # threads that look at files, for a cold disk
+_NUM_STAMPING = 16  # threads that stat files, for a cold disk
 
 
-def describe(parts: Sequence[Part], found: Source, options: Options, folder: Path) -> Description:
-    """All that the bytes written depend on, as JSON; but the items' own files are in a checkpoint's stamps.
+def description(splits: Sequence[OutputSplit], found: Source, options: Options, folder: Path) -> Description:
+    """Return all that the bytes written depend on, as JSON, apart from the items' own files: a checkpoint stamps those.
 
-    Names of files are from the journal's `folder` on.
+    File names are relative to `folder`, the journal's.
     """
     items = hashlib.blake2b(digest_size=16)
-    for item in all_items(parts):
+    for item in all_items(splits):
         items.update(repr((item.name, item.label)).encode("utf-8", "backslashreplace"))
     return {
-        "files": [os.path.relpath(path, folder) for part in parts for path in part.paths],
+        "files": [os.path.relpath(path, folder) for split in splits for path in split.paths],
         "the version": [mxtrain.__version__, cv2.__version__],
         "the source": [items.hexdigest(), *[list(file_stamp(path)) for path in found.files]],
-        **{f"--{name.replace('_', '-')}": value for name, value in asked.of_bytes(options).items()},
+        **{
+            f"--{name.replace('_', '-')}": value
+            for name, value in pack_options.affecting_bytes(options).items()
+        },
     }
 
 
-def begin(
+def start_or_resume(
     journal: Journal,
     description: Description,
-    parts: Sequence[Part],
+    splits: Sequence[OutputSplit],
     found: Source,
     whole_files: contextlib.ExitStack,
-) -> Run:
+) -> PackRun:
+    """Return the run, restored from the journal's last checkpoint where that is of the same bytes.
+
+    `whole_files` closes the files of the run: as whole ones if its block ends well.
+    """
     checkpoint = journal.checkpoint(description)
     if checkpoint:
-        done = itertools.islice(all_items(parts), checkpoint.num_done)
-        stamps = digest(in_order(lambda some: [found.stamp(item) for item in some], done, _NUM_LOOKING))
+        done = itertools.islice(all_items(splits), checkpoint.num_done)
+        stamps = digest(map_in_order(lambda some: [found.stamp(item) for item in some], done, _NUM_STAMPING))
         if stamps.hexdigest() == checkpoint.stamps:
-            run = _opened(parts, checkpoint, whole_files)
+            run = _opened(splits, checkpoint, whole_files)
             run.replay(checkpoint, stamps)
             print(f"im2rec_wrapper: going on after {run.num_done} of {run.num_planned}", file=sys.stderr)
             return run
         print("im2rec_wrapper: starting anew: since the interrupted run changed the source", file=sys.stderr)
-    run = _opened(parts, None, whole_files)
-    journal.begin(description)
+    run = _opened(splits, None, whole_files)
+    journal.start(description)
     return run
 
 
-def all_items(parts: Sequence[Part]) -> Iterator[Item]:
-    return itertools.chain.from_iterable(part.items for part in parts)
+def all_items(splits: Sequence[OutputSplit]) -> Iterator[Item]:
+    """Return the items of all data sets, in the order in which they are packed."""
+    return itertools.chain.from_iterable(split.items for split in splits)
 
 
-def remaining(parts: Sequence[Part], run: Run) -> Iterator[Item]:
-    return itertools.islice(all_items(parts), run.num_done, None)
+def remaining(splits: Sequence[OutputSplit], run: PackRun) -> Iterator[Item]:
+    """Return the items that the run has not packed yet."""
+    return itertools.islice(all_items(splits), run.num_done, None)
 
 
-def _opened(parts: Sequence[Part], checkpoint: Checkpoint | None, whole_files: contextlib.ExitStack) -> Run:
-    paths = [path for part in parts for path in part.paths]
+def _opened(
+    splits: Sequence[OutputSplit], checkpoint: PackCheckpoint | None, whole_files: contextlib.ExitStack
+) -> PackRun:
+    paths = [path for split in splits for path in split.paths]
     states = checkpoint.files if checkpoint else [(Written(), 0)] * len(paths)
     files = [
-        File(path, whole_files.enter_context(RecordWriter(path, Written(*written))), num_payload_bytes)
+        OutputFile(path, whole_files.enter_context(RecordWriter(path, Written(*written))), num_payload_bytes)
         for path, (written, num_payload_bytes) in zip(paths, states)
     ]
-    return Run(parts, files)
+    return PackRun(splits, files)

@@ -1,4 +1,4 @@
-"""A contact sheet: some pictures of a .rec side by side, with class and key below each."""
+"""Contact sheets: pictures of a .rec side by side, with class and key below each, or pairs of copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Ints, Label
 from tools.im2rec_wrapper import copies_list, drawing, fingerprints
-from tools.im2rec_wrapper.copies_list import Line, Picture
+from tools.im2rec_wrapper.copies_list import ListedPair, ListedPicture
 from tools.im2rec_wrapper.drawing import Canvas
 from tools.im2rec_wrapper.tokens import tokens_path
 
@@ -24,7 +24,7 @@ _FRAME_COLOUR = (225, 225, 225)
 
 
 def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> int:
-    """Write a sheet of `num` pictures, of one class if one is named; how many there are on it."""
+    """Write a sheet of `num` pictures drawn at random, of one class if one is named; return how many it has."""
     records = open_records(path)
     if tokens_path(path).exists():
         raise UsageError(f"{path} holds token ids, not pictures: there is nothing to show")
@@ -34,32 +34,32 @@ def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> 
 
 
 def show_copies(path: Path, out: Path, num: int) -> tuple[int, int]:
-    """Write a sheet of the first `num` pairs in a list of copies, side by side; how many are on it, and in the list."""
-    lines = [line for line in copies_list.read(path) if line.pictures]
-    if not lines:
+    """Write a sheet of the first `num` pairs of a list of copies; return how many it has, and how many are listed."""
+    pairs = [pair for pair in copies_list.read(path) if pair.pictures]
+    if not pairs:
         raise DataError(f"{path} lists no pairs with their .rec and key: there is nothing to show")
-    shown = lines[:num]
-    opened = {path: open_records(path) for path in {one.path for line in shown for one in line.pictures}}
+    shown = pairs[:num]
+    opened = {path: open_records(path) for path in {one.path for pair in shown for one in pair.pictures}}
 
-    def tile(line: Line, one: Picture) -> Canvas:
+    def tile(pair: ListedPair, one: ListedPicture) -> Canvas:
         records = opened[one.path]
-        return _tile(records, _position(records, one, line.where), one.path.stem)
+        return _tile(records, _position(records, one, pair.where), one.path.stem)
 
     between = np.full((_TILE + _CAPTION, _GAP, 3), 255, np.uint8)
     between[:_TILE] = _FRAME_COLOUR  # it joins the two
-    pairs = (
-        np.hstack([tile(line, left), between, tile(line, right)])
-        for line in shown
-        for left, right in [line.pictures]
+    tiles = (
+        np.hstack([tile(pair, left), between, tile(pair, right)])
+        for pair in shown
+        for left, right in [pair.pictures]
     )
-    _draw(pairs, len(shown), out, 2 * _TILE + _GAP)
-    return len(shown), len(lines)
+    _draw(tiles, len(shown), out, 2 * _TILE + _GAP)
+    return len(shown), len(pairs)
 
 
-def _position(records: RecordFile, one: Picture, where: str) -> int:
-    """Where the picture of a list of copies is, if it is still there."""
+def _position(records: RecordFile, one: ListedPicture, where: str) -> int:
+    """Return the position of a listed picture; DataError if it is no longer in its .rec."""
     for position in np.flatnonzero(records.keys == one.key).tolist():
-        if fingerprints.written(fingerprints.digest(records.read(position).payload)) == one.digest:
+        if fingerprints.digest_text(fingerprints.digest(records.read(position).payload)) == one.digest:
             return int(position)
     raise DataError(
         f"{where}: {records.path} has no such picture with key {one.key}; if it was packed again, check it again"
@@ -79,7 +79,7 @@ def _draw(tiles: Iterable[Canvas], num_tiles: int, out: Path, tile_width: int = 
 
 
 def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) -> Ints:
-    """Positions drawn at random, sorted by class."""
+    """Draw positions at random, and return them sorted by class."""
     labels = records.labels()
     positions = np.arange(len(records))
     if class_name is not None:
@@ -125,7 +125,7 @@ def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
 
 
 def _fit(picture: Canvas) -> Canvas:
-    """As large as a tile holds; small ones grow by whole numbers, so that each pixel stays one."""
+    """Scale a picture to a tile; small ones grow by whole factors, so that each pixel stays a square."""
     factor = _TILE / max(picture.shape[:2])
     if factor >= 1:
         return picture.repeat(int(factor), axis=0).repeat(int(factor), axis=1)

@@ -1,7 +1,7 @@
-"""The frame of a .rec, byte for byte, whatever is damaged; and its .idx held against it.
+"""The structure of a .rec: its frames from the first byte to the last, damaged or not, and its .idx against them.
 
-Owns where each record stands and what its header says. The bytes inside are looked at by `pictures.py`. Unlike
-`mxtrain.data.record_file`, which stops at the first damage, this goes on behind it: all of it is wanted.
+Owns the table of records, with what their headers say. Unlike `mxtrain.data.record_file`, which stops at the first
+damage, this continues behind it and finds all. Does not own what the records hold (`contents.py`).
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from mxtrain.data import recordio
 from mxtrain.data.record_file import RecordIOFile, index_path
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.source_names import SourceNames, read_names, sources_path
-from tools.im2rec_wrapper.findings import Finding, Place, of_file
+from tools.im2rec_wrapper.findings import Finding, RecordLocation, of_file
 
 Ids = npt.NDArray[np.uint64]
 
 _SEARCH_BYTES = 1 << 20
 
 
-class Table(NamedTuple):
-    """Every record that has a frame and a header, in the order of the file."""
+class RecordTable(NamedTuple):
+    """All records that have a frame and a header, in the order of the file."""
 
     path: Path
     offsets: Ints
     keys: Ints
     labels: list[Label]
-    has_checksums: bool  # one tag seen means that all records must have theirs
+    has_checksums: bool  # one tag that was seen means that all records must have theirs
     sources: SourceNames
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def place(self, number: int) -> Place:
+    def location(self, number: int) -> RecordLocation:
+        """Return the location of a record for a message."""
         key = int(self.keys[number])
-        return Place(self.path, number, key, int(self.offsets[number]), self.sources.of(key))
+        return RecordLocation(self.path, number, key, int(self.offsets[number]), self.sources.of(key))
 
 
 @dataclasses.dataclass
 class _Walked:
-    """What is gathered on the way, in little memory."""
+    """The records found so far, in little memory."""
 
     offsets: array[int] = dataclasses.field(default_factory=lambda: array("q"))
     ids: array[int] = dataclasses.field(default_factory=lambda: array("Q"))
@@ -54,8 +55,8 @@ class _Walked:
     has_checksums: bool = False
 
 
-def read_table(file: RecordIOFile) -> tuple[Table, list[Finding]]:
-    """The records, with the keys of the .idx where it lists them, and what is wrong with frames and .idx."""
+def read_table(file: RecordIOFile) -> tuple[RecordTable, list[Finding]]:
+    """Return the records, with the keys of the .idx where it lists them, and the findings about frames and .idx."""
     seen, findings = _walk(file)
     ids = np.array(seen.ids, np.uint64)
     num_keys = len(np.unique(ids))
@@ -67,14 +68,14 @@ def read_table(file: RecordIOFile) -> tuple[Table, list[Finding]]:
     except BadRecord as bad:
         sources = SourceNames()
         findings.append(of_file("sources", sources_path(file.path), str(bad)))
-    table = Table(file.path, offsets, keys, seen.labels, seen.has_checksums, sources)
+    table = RecordTable(file.path, offsets, keys, seen.labels, seen.has_checksums, sources)
     if table.has_checksums and num_keys < len(ids):
         findings.append(_repeated(table, ids))
     return table, findings + _check_index(table)
 
 
-def _repeated(table: Table, ids: Ids) -> Finding:
-    """Records go by their keys, and these have some twice: files put one behind the other, or damage."""
+def _repeated(table: RecordTable, ids: Ids) -> Finding:
+    """Return the finding of keys that occur twice: files were concatenated, or are damaged."""
     _, first_of, counts = np.unique(ids, return_index=True, return_counts=True)
     at = int(first_of[counts.argmax()])
     num = int((counts - 1).sum())
@@ -83,15 +84,15 @@ def _repeated(table: Table, ids: Ids) -> Finding:
 
 
 def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
-    """All records that stand one behind the other from the first byte to the last, and the bytes between."""
+    """Find the records from the first byte to the last, and the bytes between them that are none."""
     seen, findings = _Walked(), []
     offset = 0
     while offset < file.num_bytes:
         try:
             offset = _step(file, offset, seen)
         except BadRecord as bad:
-            # A false length leads to where no record starts, perhaps past good ones: look for them behind the
-            # record that led here. No good record has a start of another one inside.
+            # A wrong length leads to where no record starts, perhaps past good ones: search for them from the
+            # record that led here on. No good record has the start of another one inside.
             inside = _next_start(file, seen.offsets[-1] + 4) if seen.offsets else None
             if inside is not None and inside < offset:
                 offset, end = seen.offsets.pop(), inside
@@ -105,7 +106,7 @@ def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
 
 
 def _step(file: RecordIOFile, offset: int, seen: _Walked) -> int:
-    """Take the record there; where it ends."""
+    """Add the record at `offset`, and return the offset of its end."""
     start, end = file.peek(offset)
     header = recordio.parse_header(start)
     if len(start) < header.payload_start:
@@ -119,7 +120,7 @@ def _step(file: RecordIOFile, offset: int, seen: _Walked) -> int:
 
 
 def _next_start(file: RecordIOFile, offset: int) -> int | None:
-    """Where the next record seems to start: the magic number, at a multiple of 4, with a first part's flag."""
+    """Return the next offset that looks like a record: a magic number at a multiple of 4, and a first frame's flag."""
     offset += -offset % 4
     with file.path.open("rb") as raw:
         while offset < file.num_bytes:
@@ -133,8 +134,8 @@ def _next_start(file: RecordIOFile, offset: int) -> int | None:
     return None
 
 
-def _check_index(table: Table) -> list[Finding]:
-    """What is wrong with the .idx; its keys are put into the table."""
+def _check_index(table: RecordTable) -> list[Finding]:
+    """Return the findings about the .idx, and put its keys into the table."""
     path = index_path(table.path)
     remedy = f"rebuild it with `python -m tools.im2rec_wrapper index {table.path}`"
     try:
@@ -149,7 +150,7 @@ def _check_index(table: Table) -> list[Finding]:
     return [of_file("index", path, f"{wrong}; {remedy}") for wrong in wrongs]
 
 
-def _index_against(table: Table, keys: Ints, offsets: Ints) -> Iterator[str]:
+def _index_against(table: RecordTable, keys: Ints, offsets: Ints) -> Iterator[str]:
     is_record = np.isin(offsets, table.offsets)
     is_listed = np.isin(table.offsets, offsets)
     if not is_record.all():

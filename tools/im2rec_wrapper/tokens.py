@@ -1,7 +1,7 @@
-"""Documents to token records: one record a document, its ids as little-endian uint16 or uint32, its label 0.
+"""Tokenization: one record a document, its ids as little-endian uint16 or uint32, its label 0.
 
 Ids are uint16 where the tokenizer's `vocab_size` allows, else uint32. Each document ends with the tokenizer's
-`end_token` if it has one. What a reader has to know lies beside a .rec in its .tokens.json.
+`end_token` if it has one. The .tokens.json beside a .rec says all that a reader needs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy.typing as npt
 
 from mxtrain.config.import_path import load_callable
 from mxtrain.core.errors import UsageError, as_user_code
-from tools.im2rec_wrapper.images import Packed
+from tools.im2rec_wrapper.images import PackedItem
 from tools.im2rec_wrapper.sources.item import BadItem
 
 BYTES = "bytes"
 
 
 class Tokenizer(NamedTuple):
+    """The function from text to ids, and what is known of the ids."""
+
     name: str
     encode: Callable[[str], Any]  # a sequence of whole numbers
     vocab_size: int | None
@@ -33,7 +35,7 @@ class Tokenizer(NamedTuple):
 
 
 def tokenizer(name: str) -> Tokenizer:
-    """`bytes`, whose ids are UTF-8's bytes and 256 the end; or a callable from text to ids by `module:callable`."""
+    """Return the tokenizer that --tokenizer names: `bytes`, UTF-8's bytes and 256 at the end, or `module:callable`."""
     if name == BYTES:
         return Tokenizer(name, lambda text: np.frombuffer(text.encode(), np.uint8), 257, 256)
     if ":" not in name:
@@ -46,11 +48,12 @@ def tokenizer(name: str) -> Tokenizer:
 
 
 def tokens_path(path: Path) -> Path:
+    """Return the path of a .rec's .tokens.json."""
     return path.with_suffix(".tokens.json")
 
 
-def prepare(data: bytes, by: Tokenizer) -> Packed:
-    """The record of a document; BadItem if it is no text, or the tokenizer's ids are none."""
+def prepare(data: bytes, by: Tokenizer) -> PackedItem:
+    """Return the payload of a document; BadItem if it is no text, or the tokenizer returns no ids."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -65,11 +68,11 @@ def prepare(data: bytes, by: Tokenizer) -> Packed:
         raise BadItem(
             f"{by.name} made ids from {ids.min()} to {ids.max()} of it; they go from 0 to {limit - 1}"
         )
-    return Packed(ids.astype(by.dtype).tobytes())
+    return PackedItem(ids.astype(by.dtype).tobytes())
 
 
-def describe(by: Tokenizer, num_documents: int, num_bytes: int) -> bytes:
-    """The .tokens.json of a .rec whose payloads are so many bytes."""
+def metadata(by: Tokenizer, num_documents: int, num_bytes: int) -> bytes:
+    """Return the content of the .tokens.json of a .rec whose payloads have `num_bytes` in all."""
     dtype = np.dtype(by.dtype)
     content = {
         "tokenizer": by.name,

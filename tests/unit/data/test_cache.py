@@ -241,19 +241,19 @@ os.kill(os.getpid(), 9)
 def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(cache, "WAIT_SECONDS", 0.01)
     held = open_alone(aside_of(tmp_path, records))
-    looks = []
-    waiter = threading.Thread(target=on_disk, args=(records, 1, tmp_path, looks.append))
+    image_info = []
+    waiter = threading.Thread(target=on_disk, args=(records, 1, tmp_path, image_info.append))
     with caplog.at_level("INFO"):
         waiter.start()
         waiter.join(0.3)
         assert waiter.is_alive() and "waiting for another process" in caplog.text
         first = len(records) + 1  # after all that were looked at for their size
-        assert all(looks[:first]) and looks[first:], "it looks on while it waits"
-        assert not any(looks[first:]), "the other one does nothing"
+        assert all(image_info[:first]) and image_info[first:], "it looks on while it waits"
+        assert not any(image_info[first:]), "the other one does nothing"
         held.write(b"a picture")
         held.flush()
         waiter.join(0.3)
-        assert waiter.is_alive() and sum(looks) == first + 1
+        assert waiter.is_alive() and sum(image_info) == first + 1
     held.close()
     waiter.join(30)
     assert [path.suffix for path in tmp_path.iterdir()] == [".pixels"]
@@ -262,10 +262,10 @@ def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path
 @pytest.mark.parametrize("kind", ["ram", "disk"])
 def test_filling_it_is_progress(records, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(cache, "AT_ONCE", 2)
-    looks = []
+    image_info = []
     data = config.Data(cache=kind, cache_dir=str(tmp_path))
-    cache.with_cache(data, records, tmp_path, looks.append)
-    assert looks == [True] * (min(cache.SAMPLED, len(records)) + -(-len(records) // 2))
+    cache.with_cache(data, records, tmp_path, image_info.append)
+    assert image_info == [True] * (min(cache.SAMPLED, len(records)) + -(-len(records) // 2))
 
 
 def test_what_does_not_fit_is_refused_before_it_is_tried(records, tmp_path, monkeypatch):

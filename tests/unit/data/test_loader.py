@@ -258,8 +258,8 @@ def test_more_bad_records_than_may_be_skipped_end_the_run_at_the_same_batch(tmp_
     ) as loader:
         for batch in loader:
             seen.update(batch.request.samples.tolist())
-    in_order = order.epoch_order(NUM_SAMPLES, 5, 0).tolist()
-    last = max(in_order.index(place) for place in (3, 20, 40))
+    map_in_order = order.epoch_order(NUM_SAMPLES, 5, 0).tolist()
+    last = max(map_in_order.index(place) for place in (3, 20, 40))
     assert len(seen) == last // 12 * 12
 
 

@@ -14,8 +14,8 @@ from PIL import Image, ImageOps
 
 from mxtrain.data import cache, images, orientation, pixels, record_file, record_writer
 from mxtrain.data.jpeg import Box
-from tools.im2rec_wrapper import looks, show
-from tools.im2rec_wrapper.images import Wanted, prepare
+from tools.im2rec_wrapper import image_info, show
+from tools.im2rec_wrapper.images import ImageOptions, prepare
 
 KINDS = {
     "JPEG": {"quality": 95, "subsampling": 0},
@@ -52,9 +52,9 @@ def test_pictures_are_read_upright(kind: str, turn: int) -> None:
     expected = as_pillow_turns_it(payload)
     for given in (payload, memoryview(payload)):
         np.testing.assert_allclose(images.decode(given), expected, atol=2)
-    np.testing.assert_allclose(images.decode(prepare(payload, Wanted()).payload), expected, atol=16)
-    assert (looks.TURNED in prepare(payload, Wanted()).notes) == (turn != 1)
-    assert (prepare(payload, Wanted()).payload == payload) == (turn == 1 and kind != "TIFF")
+    np.testing.assert_allclose(images.decode(prepare(payload, ImageOptions()).payload), expected, atol=16)
+    assert (image_info.TURNED in prepare(payload, ImageOptions()).notes) == (turn != 1)
+    assert (prepare(payload, ImageOptions()).payload == payload) == (turn == 1 and kind != "TIFF")
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
@@ -91,7 +91,7 @@ def test_what_a_trained_net_sees_is_the_same_packed_and_not() -> None:
         image = image.transpose(Image.ROTATE_90) if turn == 6 else image
         for kind in KINDS:
             payload = saved(kind, turn, image)
-            for way, data in (("as it is", payload), ("packed", prepare(payload, Wanted()).payload)):
+            for way, data in (("as it is", payload), ("packed", prepare(payload, ImageOptions()).payload)):
                 seen[kind, turn, way] = pixels.centre_crop(data, None, 32).astype(int)
     for found in seen.values():
         np.testing.assert_allclose(found, seen["PNG", 1, "as it is"], atol=10)

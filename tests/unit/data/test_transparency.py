@@ -13,8 +13,8 @@ from PIL import Image
 
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
-from tools.im2rec_wrapper import looks
-from tools.im2rec_wrapper.images import Wanted, prepare
+from tools.im2rec_wrapper import image_info
+from tools.im2rec_wrapper.images import ImageOptions, prepare
 
 SIZE = 48
 RGBA = np.random.default_rng(0).integers(0, 256, (SIZE, SIZE, 4)).astype(np.uint8)
@@ -90,8 +90,8 @@ def test_half_transparent_pixels_are_what_pillow_makes_of_them(mode: str, kind: 
     with Image.open(io.BytesIO(file.getvalue())) as again:
         assert again.mode == mode, "the file has its alpha"
     np.testing.assert_allclose(images.decode(file.getvalue()), on_white(image), atol=1)
-    packed = prepare(file.getvalue(), Wanted())
-    assert looks.TRANSPARENT in packed.notes
+    packed = prepare(file.getvalue(), ImageOptions())
+    assert image_info.TRANSPARENT in packed.notes
     np.testing.assert_array_equal(images.decode(packed.payload), images.decode(file.getvalue()))
 
 
@@ -126,7 +126,7 @@ def test_gray_tiff_with_alpha(order: str, turn: int, photometric: int, predictor
 def test_gray_tiff_whose_second_sample_is_no_alpha_is_gray() -> None:
     payload = tiff(RGBA[:, :, :2], photometric=1, extra=0)
     np.testing.assert_array_equal(images.decode(payload), RGBA[:, :, [0, 0, 0]])
-    assert looks.TRANSPARENT not in prepare(payload, Wanted()).notes
+    assert image_info.TRANSPARENT not in prepare(payload, ImageOptions()).notes
 
 
 def test_gray_tiff_of_16_bits_with_alpha_is_refused_in_words() -> None:
@@ -158,8 +158,8 @@ def test_the_transparent_level_of_a_gray_png_is_white(depth: int) -> None:
     if depth in (1, 8):
         with Image.open(io.BytesIO(payload)) as image:
             np.testing.assert_array_equal(images.decode(payload), on_white(image))
-    packed = prepare(payload, Wanted())
-    assert looks.TRANSPARENT in packed.notes
+    packed = prepare(payload, ImageOptions())
+    assert image_info.TRANSPARENT in packed.notes
     np.testing.assert_array_equal(images.decode(packed.payload), images.decode(payload))
 
 
@@ -174,6 +174,6 @@ def test_of_several_pages_the_first_is_taken_and_that_is_said(num_pages: int) ->
     pages = [Image.fromarray(np.full((8, 8, 3), 50 * number, np.uint8)) for number in range(1, num_pages + 1)]
     file = io.BytesIO()
     pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:])
-    packed = prepare(file.getvalue(), Wanted())
-    assert (looks.PAGES in packed.notes) == (num_pages > 1)
+    packed = prepare(file.getvalue(), ImageOptions())
+    assert (image_info.PAGES in packed.notes) == (num_pages > 1)
     assert (images.decode(packed.payload) == 50).all()

@@ -344,4 +344,4 @@ def test_long_lists_are_cut_and_many_classes_summed_up(tmp_path):
 
 
 def test_no_kind_is_both_wrong_and_told():
-    assert not set(findings.WRONG) & set(findings.TOLD)
+    assert not set(findings.WRONG) & set(findings.NOTES)

@@ -108,7 +108,7 @@ def test_a_line_of_three_columns_and_remarks_will_do(rec, tmp_path):
     mine = tmp_path / "mine.tsv"
     mine.write_text(f"# looked at by me\n\n{kind}\t{other}\t{one}\r\n")
     done = im2rec_wrapper("check", rec, "--accept", mine)
-    assert "accepted: 1 x copies" in done.stdout and "told: 2 x near-duplicate" in done.stdout
+    assert "accepted: 1 x copies" in done.stdout and "note: 2 x near-duplicate" in done.stdout
     assert_one_line(im2rec_wrapper("show", "--copies", mine), 3, "lists no pairs with their .rec and key")
 
 

@@ -14,10 +14,10 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data import images as reader
 from mxtrain.data import restart
 from mxtrain.data.jpeg import BadPicture
-from tools.im2rec_wrapper import looks, restart_intervals
-from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PROGRESSIVE, Wanted, prepare
+from tools.im2rec_wrapper import image_info, restart_intervals
+from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PROGRESSIVE, ImageOptions, prepare
 
-ASIS = Wanted()
+ASIS = ImageOptions()
 SUFFIXES = [".jpg", ".png", ".bmp", ".webp"]
 
 
@@ -48,7 +48,7 @@ def with_orientation(jpeg, orientation, order=">"):
 @pytest.mark.parametrize("decodes_all", [True, False])
 def test_a_good_image_goes_in_as_it_is(suffix, decodes_all):
     data = encoded(suffix)
-    assert prepare(data, Wanted(decodes_all=decodes_all)) == (data, ())
+    assert prepare(data, ImageOptions(decodes_all=decodes_all)) == (data, ())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -57,7 +57,7 @@ def test_a_good_image_goes_in_as_it_is(suffix, decodes_all):
 def test_a_cut_image_is_bad(suffix, share, decodes_all, capfd):
     data = encoded(suffix)
     with pytest.raises(BadPicture):
-        prepare(data[: int(share * len(data))], Wanted(decodes_all=decodes_all))
+        prepare(data[: int(share * len(data))], ImageOptions(decodes_all=decodes_all))
     assert capfd.readouterr().err == ""  # the decoders' own lines would not name the file
 
 
@@ -65,7 +65,7 @@ def test_a_damaged_scan_is_found_by_decoding_only():
     data = bytearray(encoded(".jpg", photo(), cv2.IMWRITE_JPEG_RST_INTERVAL, 3))
     scan = data.index(b"\xff\xda")
     data[data.index(b"\xff\xd1", scan) + 1] = 0xD5  # a restart marker out of turn
-    assert prepare(bytes(data), Wanted(decodes_all=False)).payload == data
+    assert prepare(bytes(data), ImageOptions(decodes_all=False)).payload == data
     with pytest.raises(BadPicture):
         prepare(bytes(data), ASIS)
 
@@ -110,11 +110,11 @@ def test_a_turned_photo_is_packed_upright(orientation, order):
     data = with_orientation(encoded(".jpg", photo()), orientation, order)
     upright = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1]
     payload, notes = prepare(data, ASIS)
-    assert notes == (() if orientation == 1 else (looks.TURNED,))
+    assert notes == (() if orientation == 1 else (image_info.TURNED,))
     assert (payload == data) == (orientation == 1)
     assert rgb(payload).shape == upright.shape
     assert np.abs(rgb(payload) - upright).mean() < 2
-    smaller = rgb(prepare(data, Wanted(short_side=30)).payload)
+    smaller = rgb(prepare(data, ImageOptions(short_side=30)).payload)
     assert smaller.shape[0] / smaller.shape[1] == upright.shape[0] / upright.shape[1]
 
 
@@ -139,8 +139,8 @@ def cmyk_jpeg():
 def test_cmyk_becomes_rgb():
     data = cmyk_jpeg()
     payload, notes = prepare(data, ASIS)
-    assert notes == (looks.CMYK,)
-    assert looks.look(payload).conversions == ()
+    assert notes == (image_info.CMYK,)
+    assert image_info.inspect(payload).conversions == ()
     assert np.abs(rgb(payload) - rgb(data)).mean() < 3
 
 
@@ -150,7 +150,7 @@ def test_transparency_goes_on_white(suffix):
     pixels[:20, :, 3] = 0
     data = encoded(suffix, pixels, cv2.IMWRITE_WEBP_QUALITY, 101)
     payload, notes = prepare(data, ASIS)
-    assert notes == (looks.TRANSPARENT,)
+    assert notes == (image_info.TRANSPARENT,)
     assert payload.startswith(b"\x89PNG")
     np.testing.assert_array_equal(rgb(payload)[:20], 255)
     np.testing.assert_array_equal(rgb(payload)[20:], photo()[20:, :, ::-1])
@@ -160,22 +160,22 @@ def test_transparency_goes_on_white(suffix):
 def test_16_bits_become_8():
     deep = photo().astype(np.uint16) * 257
     payload, notes = prepare(encoded(".png", deep), ASIS)
-    assert notes == (looks.DEEP,)
+    assert notes == (image_info.DEEP,)
     np.testing.assert_array_equal(rgb(payload), photo()[:, :, ::-1])
 
 
 def test_tiff_becomes_png():
     payload, notes = prepare(encoded(".tiff"), ASIS)
-    assert notes == (looks.TIFF,)
+    assert notes == (image_info.TIFF,)
     np.testing.assert_array_equal(rgb(payload), photo()[:, :, ::-1])
 
 
 def test_progressive_ones_are_counted_and_become_baseline_when_re_encoded():
     data = encoded(".jpg", photo(), cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
     assert prepare(data, ASIS) == (data, (PROGRESSIVE,))
-    again = prepare(data, Wanted(quality=90))
+    again = prepare(data, ImageOptions(quality=90))
     assert again.notes == ()
-    assert not looks.look(again.payload).is_progressive
+    assert not image_info.inspect(again.payload).is_progressive
 
 
 # Re-encoding
@@ -183,22 +183,25 @@ def test_progressive_ones_are_counted_and_become_baseline_when_re_encoded():
 
 def test_only_larger_images_shrink():
     data = encoded(".png", photo(60, 90))
-    assert prepare(data, Wanted(short_side=60)).payload == data
-    assert rgb(prepare(data, Wanted(short_side=30)).payload).shape == (30, 45, 3)
+    assert prepare(data, ImageOptions(short_side=60)).payload == data
+    assert rgb(prepare(data, ImageOptions(short_side=30)).payload).shape == (30, 45, 3)
     tall = encoded(".jpg", photo(200, 61))
-    assert rgb(prepare(tall, Wanted(short_side=60)).payload).shape == (197, 60, 3)
+    assert rgb(prepare(tall, ImageOptions(short_side=60)).payload).shape == (197, 60, 3)
 
 
 def test_a_huge_jpeg_shrinks_to_what_it_would_without_scaled_decoding():
     large = cv2.resize(photo(), (1200, 800), interpolation=cv2.INTER_CUBIC)
-    shrunk = rgb(prepare(encoded(".jpg", large), Wanted(short_side=80)).payload)
+    shrunk = rgb(prepare(encoded(".jpg", large), ImageOptions(short_side=80)).payload)
     exact = cv2.resize(large, (120, 80), interpolation=cv2.INTER_AREA)[:, :, ::-1]
     assert np.abs(shrunk - exact).mean() < 2
 
 
 def test_quality_re_encodes_every_image():
     data = encoded(".png")
-    fine, coarse = prepare(data, Wanted(quality=95)).payload, prepare(data, Wanted(quality=20)).payload
+    fine, coarse = (
+        prepare(data, ImageOptions(quality=95)).payload,
+        prepare(data, ImageOptions(quality=20)).payload,
+    )
     assert fine.startswith(b"\xff\xd8")
     assert len(coarse) < len(fine)
     assert np.abs(rgb(fine) - photo()[:, :, ::-1]).mean() < 3
@@ -217,7 +220,7 @@ def test_intervals_divide_the_row(columns, interval):
 @pytest.mark.parametrize("width", [16, 100, 250, 500])
 def test_re_encoded_jpegs_can_be_cut_and_are_the_same_picture(width):
     pixels = photo(120, width)
-    payload = prepare(encoded(".png", pixels), Wanted(quality=95)).payload
+    payload = prepare(encoded(".png", pixels), ImageOptions(quality=95)).payload
     header = restart.parse_header(payload)
     assert header is not None
     assert header.interval == restart_intervals.interval(-(-width // 16))
@@ -238,7 +241,7 @@ def test_jpegtran_inserts_them_without_loss(progressive, channels, sampling):
         pixels,
         *(cv2.IMWRITE_JPEG_PROGRESSIVE, progressive, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor),
     )
-    payload, notes = prepare(data, Wanted(restart_intervals=True))
+    payload, notes = prepare(data, ImageOptions(restart_intervals=True))
     assert notes == ()
     assert restart.parse_header(data) is None
     assert restart.parse_header(payload) is not None

@@ -14,10 +14,10 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.record_file import index_path, open_records
 from mxtrain.data.record_writer import RecordWriter
 from tools.im2rec_wrapper import order, tokens
-from tools.im2rec_wrapper.journal import Checkpoint, Journal
+from tools.im2rec_wrapper.journal import Journal, PackCheckpoint
 from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.outcomes import in_order
-from tools.im2rec_wrapper.plan import divide
+from tools.im2rec_wrapper.plan import plan_outputs
+from tools.im2rec_wrapper.preparation import map_in_order
 from tools.im2rec_wrapper.sources.item import BadItem, Item
 
 
@@ -87,13 +87,13 @@ def paths_of(parts, folder):
 
 def test_the_names_of_parts_and_shards(tmp_path):
     items = make_items([10, 10])
-    assert paths_of(divide(items, tmp_path, Options()), tmp_path) == ["data.rec"]
-    assert paths_of(divide(items, tmp_path / "pets.rec", Options()), tmp_path) == ["pets.rec"]
-    assert paths_of(divide(items, tmp_path / "pets.rec", Options(num_shards=2)), tmp_path) == [
+    assert paths_of(plan_outputs(items, tmp_path, Options()), tmp_path) == ["data.rec"]
+    assert paths_of(plan_outputs(items, tmp_path / "pets.rec", Options()), tmp_path) == ["pets.rec"]
+    assert paths_of(plan_outputs(items, tmp_path / "pets.rec", Options(num_shards=2)), tmp_path) == [
         "pets-00000-of-00002.rec",
         "pets-00001-of-00002.rec",
     ]
-    assert paths_of(divide(items, tmp_path, Options(train_share=0.5, num_shards=2)), tmp_path) == [
+    assert paths_of(plan_outputs(items, tmp_path, Options(train_share=0.5, num_shards=2)), tmp_path) == [
         "train-00000-of-00002.rec",
         "train-00001-of-00002.rec",
         "val-00000-of-00002.rec",
@@ -103,12 +103,12 @@ def test_the_names_of_parts_and_shards(tmp_path):
 
 def test_without_shuffling_both_sides_keep_the_sources_order(tmp_path):
     items = make_items([30, 30])
-    shuffled = divide(items, tmp_path, Options(train_share=0.7))
-    kept = divide(items, tmp_path, Options(train_share=0.7, shuffle=False))
+    shuffled = plan_outputs(items, tmp_path, Options(train_share=0.7))
+    kept = plan_outputs(items, tmp_path, Options(train_share=0.7, shuffle=False))
     for one, other in zip(shuffled, kept):
         assert set(one.items) == set(other.items)
         assert list(other.items) == sorted(other.items, key=items.index)
-    assert list(divide(items, tmp_path, Options(shuffle=False))[0].items) == items
+    assert list(plan_outputs(items, tmp_path, Options(shuffle=False))[0].items) == items
 
 
 # Journal
@@ -117,14 +117,14 @@ DESCRIPTION = {"files": ["data.rec"], "--seed": 0}
 
 
 def checkpoint_at(num_done, bad=()):
-    return Checkpoint(num_done, [[[num_done, 0, 0, -1], 0]], list(bad), {}, "")
+    return PackCheckpoint(num_done, [[[num_done, 0, 0, -1], 0]], list(bad), {}, "")
 
 
 def interrupted(folder, checkpoints=(), description=DESCRIPTION):
     for name in ("data.rec.partial", "data.idx.partial"):
         (folder / name).touch()
     journal = Journal(folder / "journal")
-    journal.begin(description)
+    journal.start(description)
     for checkpoint in checkpoints:
         journal.add(checkpoint)
     journal.close()
@@ -220,7 +220,7 @@ def test_outcomes_come_in_order_and_few_are_under_way():
         return [-number for number in numbers]
 
     consumed = 0
-    for number in in_order(work, range(2001), 4):
+    for number in map_in_order(work, range(2001), 4):
         assert -number == consumed
         consumed += 1
     assert consumed == 2001

@@ -12,7 +12,7 @@ from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.sources import kinds
 from tools.im2rec_wrapper.sources.item import BadItem
 from tools.im2rec_wrapper.sources.kinds import open_source, recognise
-from tools.im2rec_wrapper.sources.labels import settle
+from tools.im2rec_wrapper.sources.labels import resolve_labels
 
 
 def named(found):
@@ -38,7 +38,7 @@ def test_a_folder_is_a_class_however_deep_its_images_lie(tmp_path):
     assert found.class_names == ["a", "b"]
     assert named(found) == [("a/3.jpeg", 0), ("b/1.png", 1), ("b/deep/er/2.JPG", 1)]
     assert found.read(found.items[0]) == b"3.jpeg"
-    remarks = "\n".join(found.remarks)
+    remarks = "\n".join(found.warnings)
     assert "empty has no images" in remarks
     assert "1 image(s) directly in" in remarks
     assert "1 file(s) that are no images" in remarks
@@ -186,17 +186,17 @@ def test_what_only_python_takes_for_a_number_is_a_name(tmp_path, words):
 
 def test_several_labels_are_finite_too(tmp_path):
     with pytest.raises(DataError, match="finite"):
-        settle([(0.0, "nan")], tmp_path, True)
+        resolve_labels([(0.0, "nan")], tmp_path, True)
     with pytest.raises(DataError, match="finite"):
-        settle([(10**400,)], tmp_path, False)
+        resolve_labels([(10**400,)], tmp_path, False)
 
 
 def test_labels_that_are_no_classes_get_no_class_list(tmp_path):
-    assert settle([(0.5,), (1,)], tmp_path, False) == ([0.5, 1.0], None)
-    assert settle([(-1,), (1,)], tmp_path, False) == ([-1.0, 1.0], None)
-    assert settle([(70000,)], tmp_path, False) == ([70000], None)
+    assert resolve_labels([(0.5,), (1,)], tmp_path, False) == ([0.5, 1.0], None)
+    assert resolve_labels([(-1,), (1,)], tmp_path, False) == ([-1.0, 1.0], None)
+    assert resolve_labels([(70000,)], tmp_path, False) == ([70000], None)
     with pytest.raises(DataError, match="with 1 and with 2"):
-        settle([(1,), (1, 2)], tmp_path, True)
+        resolve_labels([(1,), (1, 2)], tmp_path, True)
 
 
 # Text

@@ -70,7 +70,7 @@ def test_no_folder_is_gone_through_twice(tmp_path):
         "a/one/1.png",
     ]
     assert found.read(found.items[1]) == b"4.png"
-    assert "left out 2 link(s) to folders that are gone through already" in found.remarks
+    assert "left out 2 link(s) to folders that are gone through already" in found.warnings
     touch(source / "b" / "6.png")
     (source / "b" / "three").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataError, match=r"b/three is the same folder as .*a/one, of another class"):

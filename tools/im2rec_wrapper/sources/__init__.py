@@ -1,1 +1,1 @@
-"""Where items to pack come from: a module for each kind of source, and `kinds.py` that tells which one it is."""
+"""The sources of items to pack: a module for each kind of source, and `kinds.py`, which recognises the kind."""

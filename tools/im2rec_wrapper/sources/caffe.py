@@ -1,4 +1,4 @@
-"""Caffe's LMDB databases: a `Datum` message under each key, with an encoded image or raw pixels.
+"""The source of Caffe's LMDB databases: a `Datum` message for each key, with an encoded image or raw pixels.
 
     Datum    channels (1), height (2), width (3), data (4), label (5), float_data (6), encoded (7)
 
@@ -16,7 +16,7 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
-from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 from tools.im2rec_wrapper.sources.raw_pixels import as_png
 
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
@@ -27,20 +27,20 @@ def read_lmdb(source: Path, multi_label: bool) -> Source:
     regular_files.require(file)
     database = _open(source)
     keys: list[bytes] = []
-    given: list[Given] = []
+    raw_labels: list[RawLabels] = []
     with database.begin(buffers=True) as transaction:
         for key, value in transaction.cursor():
             keys.append(bytes(key))
             try:
-                given.append((_label(memoryview(value)),))
+                raw_labels.append((_label(memoryview(value)),))
             except ValueError as error:
                 raise DataError(f"{source}: what is under {keys[-1]!r} is no Caffe Datum ({error})") from None
-    labels, class_names = settle(given, source, multi_label)
+    labels, class_names = resolve_labels(raw_labels, source, multi_label)
     items = [Item(key.decode("utf-8", "backslashreplace"), label, key) for key, label in zip(keys, labels)]
 
     def read(item: Item) -> bytes:
         with database.begin() as transaction:
-            value = transaction.get(item.place)
+            value = transaction.get(item.location)
         return _image(dict(protobuf.fields(memoryview(value))))
 
     return Source(items, read, class_names, files=[file])
@@ -58,7 +58,7 @@ def _open(source: Path) -> Any:
 
 
 def _label(datum: memoryview) -> int:
-    # proto2 leaves out what was not set, and 0 then.
+    # proto2 leaves out a field that was not set, which then is 0.
     found = [value for number, value in protobuf.fields(datum) if number == _LABEL]
     label = found[-1] if found else 0
     if not isinstance(label, int):

@@ -1,8 +1,8 @@
-"""CRC-32C (Castagnoli), which TFRecord files carry; Python has only the other CRC-32.
+"""CRC-32C (Castagnoli), the checksum of TFRecord files; Python has only the other CRC-32.
 
-A table step a byte would take 7 ms a picture in Python. A CRC without its initial and final inversion is linear,
-and zeros in front do not change it: so the bytes are laid out in rows of 64, all rows go through the table at once,
-and pairs of rows are joined by what 64, 128, 256 ... zeros behind do to a CRC.
+A table step a byte would take 7 ms a picture in Python. Without its initial and final inversion a CRC is linear, and
+leading zeros do not change it. So the bytes are arranged in rows of 64, all rows go through the table at once, and
+pairs of rows are joined by the effect of 64, 128, 256 ... trailing zeros on a CRC.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _ROW = 64
 
 
 def crc32c(data: bytes | memoryview) -> int:
+    """Return the CRC-32C of the data."""
     if len(data) < 4:
         return _bytewise(data)
     num_rows = 1 << max(0, (len(data) - 1) // _ROW).bit_length()
@@ -53,9 +54,9 @@ def _table() -> Words:
 
 @functools.lru_cache(maxsize=None)
 def _after_zeros(doubled: int) -> Words:
-    """What `_ROW << doubled` zero bytes make of a CRC: a table (4, 256) for its four bytes."""
+    """Return the effect of `_ROW << doubled` zero bytes on a CRC, as a table (4, 256) for its four bytes."""
     single = np.arange(256, dtype=np.uint32)
-    crcs: Words = np.stack([single << np.uint32(8 * place) for place in range(4)])
+    crcs: Words = np.stack([single << np.uint32(8 * byte) for byte in range(4)])
     if doubled:
         half = _after_zeros(doubled - 1)
         return _apply(half, _apply(half, crcs))
@@ -65,5 +66,5 @@ def _after_zeros(doubled: int) -> Words:
 
 
 def _apply(tables: Words, crcs: Words) -> Words:
-    parts = [tables[place][crcs >> np.uint32(8 * place) & 0xFF] for place in range(4)]
+    parts = [tables[byte][crcs >> np.uint32(8 * byte) & 0xFF] for byte in range(4)]
     return np.asarray(parts[0] ^ parts[1] ^ parts[2] ^ parts[3], np.uint32)

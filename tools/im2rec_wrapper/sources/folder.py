@@ -1,4 +1,4 @@
-"""A folder with a folder of images per class."""
+"""The source of a folder with a folder of images per class, and of any list of image files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tools.im2rec_wrapper.sources.walk import Walk
 
 
 def read_folder(root: Path) -> Source:
-    """Images may lie deeper than their class's folder. Classes get their labels in order of name.
+    """Read a folder of classes. Images may lie deeper than their class's folder; labels are in the order of names.
 
     Hidden files and folders are skipped; links are followed, but for those that `walk.py` refuses.
     """
     items: list[Item] = []
     class_names: list[str] = []
-    remarks: list[str] = []
+    warnings: list[str] = []
     folders, num_outside = _class_folders(root)
     base = os.path.join(root, "")
     num_others = 0
@@ -29,45 +29,48 @@ def read_folder(root: Path) -> Source:
         images = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
         num_others += len(paths) - len(images)
         if not images:
-            remarks.append(f"class folder {folder.path} has no images and gets no label")
+            warnings.append(f"class folder {folder.path} has no images and gets no label")
             continue
         items += [Item(path[len(base) :], len(class_names)) for path in images]
         class_names.append(check_class_name(folder.name, str(root)))
     if num_outside:
-        remarks.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
-    if walk.num_again:
-        remarks.append(f"left out {walk.num_again} link(s) to folders that are gone through already")
+        warnings.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
+    if walk.num_skipped_links:
+        warnings.append(f"left out {walk.num_skipped_links} link(s) to folders that are gone through already")
     if num_others:
-        remarks.append(f"left out {num_others} file(s) that are no images by their names")
+        warnings.append(f"left out {num_others} file(s) that are no images by their names")
     if not items:
         kinds = " ".join(IMAGE_SUFFIXES)
         raise DataError(
             f"{root} has no images ({kinds}) in class folders: put each class in a folder of its name"
         )
-    return from_files(root, items, class_names, remarks)
+    return from_files(root, items, class_names, warnings)
 
 
 def from_files(
     root: Path,
     items: list[Item],
     class_names: list[str] | None,
-    remarks: list[str],
+    warnings: list[str],
     listed_in: Path | None = None,
 ) -> Source:
-    """Items that are files of their own, named from a folder on."""
+    """Return the source of items that are files, whose names are paths relative to `root`.
+
+    `listed_in` is the list that they come from, if any.
+    """
     base = str(root)
     return Source(
         items,
         lambda item: regular_files.read(os.path.join(base, item.name)),
         class_names,
-        remarks,
+        warnings,
         [listed_in] if listed_in else [],
         lambda item: os.path.join(base, item.name),
     )
 
 
 def _class_folders(root: Path) -> tuple[list[os.DirEntry[str]], int]:
-    """The folders of the classes, by name, and how many images lie beside them."""
+    """Return the folders of the classes, by name, and the number of images beside them."""
     entries = visible(root)
     folders = [entry for entry in entries if is_folder(entry)]
     return folders, sum(

@@ -1,4 +1,4 @@
-"""HDF5 files with a dataset of images and one of labels.
+"""The source of HDF5 files with a dataset of images and one of labels.
 
 Images are encoded files (variable-length uint8, or opaque bytes) or raw 8-bit pixels, (n, height, width[, 3]) in RGB
 or planes (n, 3, height, width); raw ones are packed as PNG, which loses nothing. Labels are (n,), numbers or names,
@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.item import Item, Source
-from tools.im2rec_wrapper.sources.labels import settle
+from tools.im2rec_wrapper.sources.labels import resolve_labels
 from tools.im2rec_wrapper.sources.raw_pixels import as_png
 
 IMAGES = ("images", "image", "data", "x", "X")
@@ -27,12 +27,12 @@ def read_hdf5(path: Path, multi_label: bool) -> Source:
     if len(images) != len(found):
         raise DataError(f"{path} has {len(images)} images and {len(found)} labels: make them as many")
     values = found.asstr()[()] if found.dtype.kind in "OS" else found[()]
-    given = [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
-    labels, class_names = settle(given, path, multi_label)
+    raw_labels = [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
+    labels, class_names = resolve_labels(raw_labels, path, multi_label)
     items = [Item(f"{path.name}:{position}", label, position) for position, label in enumerate(labels)]
 
     def read(item: Item) -> bytes:
-        value = images[item.place]  # h5py lets one thread in at a time
+        value = images[item.location]  # h5py lets one thread in at a time
         if isinstance(value, (bytes, np.void)):
             return bytes(value)
         return value.tobytes() if value.ndim == 1 else as_png(value)

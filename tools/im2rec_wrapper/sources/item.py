@@ -1,4 +1,4 @@
-"""What every kind of source comes down to: named items with labels, and a way to read each one's bytes."""
+"""The interface of all sources: named items with labels, and a function that reads the bytes of one."""
 
 from __future__ import annotations
 
@@ -14,35 +14,40 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".g
 
 
 class BadItem(ValueError):
-    """Why one item of a source cannot be read; the others may be fine."""
+    """The reason why one item of a source cannot be read; the others may be fine."""
 
 
 class Item(NamedTuple):
+    """One picture or document to pack."""
+
     name: str  # the same on every machine
     label: Label
-    place: Any = None  # where its source finds it again
+    location: Any = None  # for the source's own `read`
 
 
 class Source(NamedTuple):
+    """The items of a source, and all that packing has to know of it."""
+
     items: list[Item]
     read: Callable[[Item], bytes]  # from any thread; BadItem, BadPicture or OSError if it cannot be read
     class_names: Sequence[str] | None = None
-    remarks: Sequence[str] = ()  # what was left out, and why
-    files: Sequence[Path] = ()  # those that hold or list the items
-    path_of: Callable[[Item], str] | None = None  # where each item is a file of its own
+    warnings: Sequence[str] = ()  # about what was left out
+    files: Sequence[Path] = ()  # the files that hold or list the items
+    path_of: Callable[[Item], str] | None = None  # only where each item is a file of its own
     holds_text: bool = False
-    origin_of: Callable[[Item], str | None] | None = None  # where each item was packed from before
+    origin_of: Callable[[Item], str | None] | None = None  # of a .rec: the name that an item was packed from
 
-    def told_name(self, item: Item) -> str:
-        """How a message names the item; as far back as is known."""
+    def display_name(self, item: Item) -> str:
+        """Return the name of an item for messages, that of its origin where that is known."""
         return (self.origin_of and self.origin_of(item)) or item.name
 
     def stamp(self, item: Item) -> tuple[int, ...]:
-        """It changes when the item's own file does."""
+        """Return numbers that change when the item's own file does; none where it has no file of its own."""
         return file_stamp(self.path_of(item)) if self.path_of else ()
 
 
 def file_stamp(path: str | Path) -> tuple[int, ...]:
+    """Return size, modification time and inode of a file, or why there are none."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -51,7 +56,7 @@ def file_stamp(path: str | Path) -> tuple[int, ...]:
 
 
 def visible(folder: str | Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder by name, without hidden ones."""
+    """Return the entries of a folder that are not hidden, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if not entry.name.startswith(".")]
@@ -61,12 +66,12 @@ def visible(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Also through links; one that leads round in a circle is none."""
+    """Return whether an entry is a folder or a link to one; a circular link is none."""
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
-    """The source itself, or the files directly in it whose names end so; OSError if one is none that can be read."""
+    """Return the source itself, or the files directly in it with these suffixes; OSError if one is no regular file."""
     if not source.is_dir():
         return [source]
     entries = [entry for entry in visible(source) if entry.name.lower().endswith(suffixes)]
@@ -77,7 +82,7 @@ def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
 
 
 def read_at(path: Path, offset: int, num_bytes: int) -> bytes:
-    """These bytes of a file, opened for them alone, so that any number of files and threads will do."""
+    """Read a part of a file, which is opened for it alone, so that any number of files and threads will do."""
     descriptor = regular_files.descriptor(path)
     try:
         data = os.pread(descriptor, num_bytes, offset)

@@ -1,4 +1,4 @@
-"""Which kind of source something is, from what it is: its name, its first bytes, what lies in the folder."""
+"""The kinds of sources, and recognising one by its first bytes, its name, or the contents of the folder."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ _WITH_LABELS: dict[str, Callable[[Path, bool], Source]] = {
 def open_source(
     path: Path, kind: str | None = None, root: Path | None = None, multi_label: bool = False
 ) -> Source:
-    """The items of a source; `kind` is recognised where none is given."""
+    """Open a source; its `kind` is recognised where it is None.
+
+    `root` is --root, the folder that the paths of a list are relative to. DataError where the source is missing or
+    damaged, UsageError where an option does not fit its kind.
+    """
     if not path.exists():
         raise DataError(f"{path} does not exist")
     try:
@@ -81,6 +85,7 @@ def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Sour
 
 
 def recognise(path: Path) -> str:
+    """Return the kind of a source, a key of KINDS; UsageError where it is none, or could be several."""
     if path.is_dir():
         return _of_folder(path)
     start = _start(path)
@@ -98,7 +103,7 @@ def _of_folder(path: Path) -> str:
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
     files = [Path(entry.path) for entry in entries if not is_folder(entry)]
-    reasons: dict[str, Path] = {}  # for each kind that it could be, what says so
+    reasons: dict[str, Path] = {}  # from each kind that it could be to the file that suggests it
     for file in files:
         kind = _OF_SUFFIX.get(file.suffix.lower())
         if kind in ("webdataset", "rec", "tfrecord"):

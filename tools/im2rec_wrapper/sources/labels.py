@@ -1,7 +1,7 @@
-"""From labels as a source gives them, words or numbers, to those of records and the class list beside them.
+"""The labels of records and the class list, from labels as sources hold them: words or numbers.
 
 One label an item: words are classes by name, whole numbers are classes by number, other numbers stay what they are.
-Several (--multi-label): words become a 0 or 1 for each class; numbers, as many for every item, go in as they are.
+Several labels (--multi-label): words become a 0 or 1 for each class; numbers, the same count for each item, stay.
 """
 
 from __future__ import annotations
@@ -14,31 +14,37 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
 from tools.im2rec_wrapper.sources.item import Label
 
-Given = Tuple[Union[str, float], ...]  # the labels of one item
-Settled = Tuple[List[Label], Union[List[str], None]]
+RawLabels = Tuple[Union[str, float], ...]  # the labels of one item, as its source holds them
+ResolvedLabels = Tuple[List[Label], Union[List[str], None]]
 
 MAX_EXACT = 1 << 24  # records hold labels as float32
 _LARGEST = 3.4028234e38
 _MAX_NUMBERED_CLASSES = 1 << 16
 
 
-def settle(
-    given: Sequence[Given], where: Path, multi_label: bool, class_names: Sequence[str] | None = None
-) -> Settled:
-    """The label of each item, and the class names: those handed in if they fit, else made from the labels."""
-    if not given:
+def resolve_labels(
+    raw_labels: Sequence[RawLabels], where: Path, multi_label: bool, class_names: Sequence[str] | None = None
+) -> ResolvedLabels:
+    """Return the label of each item, and the class names: `class_names` if they fit, else made from the labels.
+
+    `where` is the source's name in messages. DataError for labels that no record can hold, UsageError for several
+    labels an item without `multi_label`.
+    """
+    if not raw_labels:
         raise DataError(f"{where} holds nothing to pack")
-    lengths = sorted({len(labels) for labels in given})
-    numbers = _as_numbers(given)
+    lengths = sorted({len(labels) for labels in raw_labels})
+    numbers = _as_numbers(raw_labels)
     if not lengths[0] and (numbers is not None or not multi_label):
-        raise DataError(f"{where}: {sum(not labels for labels in given)} items have no label")
-    _refuse_what_is_not_finite(numbers or (), where)
+        raise DataError(f"{where}: {sum(not labels for labels in raw_labels)} items have no label")
+    _refuse_not_finite(numbers or (), where)
     if not multi_label:
         if lengths[-1] > 1:
             raise UsageError(f"{where} has items with {lengths[-1]} labels: add --multi-label")
-        return _classes_by_name(given, where) if numbers is None else _single(numbers, where, class_names)
+        return (
+            _classes_by_name(raw_labels, where) if numbers is None else _single(numbers, where, class_names)
+        )
     if numbers is None:
-        return _one_or_zero(given, where)
+        return _one_or_zero(raw_labels, where)
     if len(lengths) > 1:
         raise DataError(
             f"{where} has items with {lengths[0]} and with {lengths[-1]} labels: make them as many"
@@ -47,10 +53,10 @@ def settle(
     return [tuple(numbers_of_one) for numbers_of_one in numbers], _checked(names, where) or None
 
 
-def _as_numbers(given: Sequence[Given]) -> list[list[float]] | None:
-    """None where one of them is a word."""
+def _as_numbers(raw_labels: Sequence[RawLabels]) -> list[list[float]] | None:
+    """Return None where one of the labels is a word."""
     numbers: list[list[float]] = []
-    for labels in given:
+    for labels in raw_labels:
         found = [
             plain_text.parse_number(label) if isinstance(label, str) else _float(label) for label in labels
         ]
@@ -67,7 +73,7 @@ def _float(label: float) -> float:
         return float("inf")
 
 
-def _refuse_what_is_not_finite(numbers: Sequence[Sequence[float]], where: Path) -> None:
+def _refuse_not_finite(numbers: Sequence[Sequence[float]], where: Path) -> None:
     for number in (number for labels in numbers for number in labels):
         if not abs(number) < float("inf"):
             raise DataError(f"{where} has labels that are no finite numbers: mend them")
@@ -77,7 +83,9 @@ def _refuse_what_is_not_finite(numbers: Sequence[Sequence[float]], where: Path) 
             )
 
 
-def _single(numbers: Sequence[Sequence[float]], where: Path, class_names: Sequence[str] | None) -> Settled:
+def _single(
+    numbers: Sequence[Sequence[float]], where: Path, class_names: Sequence[str] | None
+) -> ResolvedLabels:
     singles = [number for (number,) in numbers]
     if any(number < 0 or number != int(number) for number in singles):
         return list(singles), None
@@ -92,16 +100,16 @@ def _single(numbers: Sequence[Sequence[float]], where: Path, class_names: Sequen
     return [int(number) for number in singles], _checked(names, where) or None
 
 
-def _classes_by_name(given: Sequence[Given], where: Path) -> Settled:
-    names = _sorted_names({str(label) for (label,) in given}, where)
+def _classes_by_name(raw_labels: Sequence[RawLabels], where: Path) -> ResolvedLabels:
+    names = _sorted_names({str(label) for (label,) in raw_labels}, where)
     of_name = {name: label for label, name in enumerate(names)}
-    return [of_name[str(label)] for (label,) in given], names
+    return [of_name[str(label)] for (label,) in raw_labels], names
 
 
-def _one_or_zero(given: Sequence[Given], where: Path) -> Settled:
-    names = _sorted_names({str(label) for labels in given for label in labels}, where)
+def _one_or_zero(raw_labels: Sequence[RawLabels], where: Path) -> ResolvedLabels:
+    names = _sorted_names({str(label) for labels in raw_labels for label in labels}, where)
     return [
-        tuple(float(name in {str(label) for label in labels}) for name in names) for labels in given
+        tuple(float(name in {str(label) for label in labels}) for name in names) for labels in raw_labels
     ], names
 
 
@@ -110,7 +118,7 @@ def _sorted_names(names: set[str], where: Path) -> list[str]:
 
 
 def _checked(names: list[str], where: Path) -> list[str]:
-    """The names, if a class list with them can be opened."""
+    """Return the names, if a class list can hold them all."""
     for name in names:
         check_class_name(name, str(where))
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -120,7 +128,7 @@ def _checked(names: list[str], where: Path) -> list[str]:
 
 
 def check_class_name(name: str, where: str) -> str:
-    """The name, if a line of a class list can hold it."""
+    """Return the name, if a line of a class list can hold it; else raise DataError."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:

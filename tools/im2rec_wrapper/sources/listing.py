@@ -1,9 +1,9 @@
-"""Lists of image files with their labels: MXNet's .lst, and CSV or TSV.
+"""The sources of lists of image files with their labels: MXNet's .lst, and CSV or TSV.
 
     .lst        number <TAB> label [<TAB> label ...] <TAB> path
     .csv .tsv   path, label [, label ...]; a first line whose first cell names no image is a header
 
-Paths are from --root on, by default the list's own folder.
+Paths are relative to --root, by default the list's own folder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.folder import from_files
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source
-from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 
 _LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
-_END = "end"  # a row behind the last, which a quote that is not closed swallows
-Rows = List[Tuple[str, Given]]
+_END = "end"  # a row after the last, which becomes part of a quote that is not closed
+Rows = List[Tuple[str, RawLabels]]
 
 
 def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
@@ -54,7 +54,7 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
 
 
 def _rows(path: Path, text: str, separator: str) -> list[list[str]]:
-    """The rows of a table, without empty lines."""
+    """Return the rows of a table, without empty lines."""
     csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(io.StringIO(f"{text}\n{_END}"), delimiter=separator)
     try:
@@ -70,7 +70,7 @@ def _source(path: Path, rows: Rows, root: Path | None, multi_label: bool, header
     if any("\0" in name for name, _ in rows):
         raise DataError(f"{path}: a path in it has a NUL character, which no file's name can have: mend it")
     outputs = header[1:] if header and multi_label else None
-    labels, class_names = settle([given for _, given in rows], path, multi_label, outputs)
+    labels, class_names = resolve_labels([given for _, given in rows], path, multi_label, outputs)
     items = [Item(name, label) for (name, _), label in zip(rows, labels)]
     return from_files(root or path.parent, items, class_names, [], listed_in=path)
 

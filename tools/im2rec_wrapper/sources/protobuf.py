@@ -1,4 +1,4 @@
-"""The fields of a protocol-buffer message, as they stand in its bytes: enough for the two messages that we read."""
+"""A parser of protocol-buffer fields: enough for the two messages that sources hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = Union[int, memoryview]
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
-    """(number, value) of each field; numbers of a fixed size come as their bytes. BadItem for other bytes."""
+    """Yield (number, value) of each field, fixed-size numbers as their bytes; BadItem for malformed bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -32,6 +32,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
 
 
 def varints(packed: memoryview) -> Iterator[int]:
+    """Yield the numbers of a packed repeated field."""
     at = 0
     while at < len(packed):
         value, at = _varint(packed, at)
@@ -39,7 +40,7 @@ def varints(packed: memoryview) -> Iterator[int]:
 
 
 def signed(value: int) -> int:
-    """A varint as the int32 or int64 it was."""
+    """Return the int32 or int64 that a varint stands for."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

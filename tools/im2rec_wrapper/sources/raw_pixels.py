@@ -1,4 +1,4 @@
-"""Pixels that a source holds without a file format around them, as a PNG."""
+"""The encoding of a source's raw pixels as PNG, which is lossless."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.im2rec_wrapper.sources.item import BadItem
 
 
 def as_png(pixels: Any) -> bytes:
-    """From gray (height, width), RGB (height, width, 3), or planes (1 or 3, height, width)."""
+    """Encode gray (height, width), RGB (height, width, 3), or planes (1 or 3, height, width); BadItem for others."""
     if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
         pixels = pixels.transpose(1, 2, 0)
     if (

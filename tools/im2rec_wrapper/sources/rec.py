@@ -1,4 +1,4 @@
-"""Other .rec files, ours or those of MXNet's im2rec, one or a folder of shards."""
+"""The source of other .rec files, ours or those of MXNet's im2rec, one or a folder of shards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from mxtrain.core.errors import DataError
 from mxtrain.data.record_file import RecordFile, classes_path, index_path, open_records
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
-from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 
 
 def read_rec(source: Path, multi_label: bool) -> Source:
@@ -18,10 +18,10 @@ def read_rec(source: Path, multi_label: bool) -> Source:
     names = {tuple(file.class_names or ()) for file in files}
     if len(names) > 1:
         raise DataError(f"the .rec files in {source} have different class lists: pack them one by one")
-    given: list[Given] = []
+    raw_labels: list[RawLabels] = []
     for file in files:
-        given += [tuple(row) for row in np.atleast_2d(file.labels().T).T.tolist()]
-    labels, class_names = settle(given, source, multi_label, next(iter(names)))
+        raw_labels += [tuple(row) for row in np.atleast_2d(file.labels().T).T.tolist()]
+    labels, class_names = resolve_labels(raw_labels, source, multi_label, next(iter(names)))
     parts = [part for path in paths for part in (path, index_path(path), classes_path(path))]
     places = [(number, at) for number, file in enumerate(files) for at in range(len(file))]
     items = [
@@ -30,14 +30,14 @@ def read_rec(source: Path, multi_label: bool) -> Source:
     ]
 
     def read(item: Item) -> bytes:
-        number, at = item.place
+        number, at = item.location
         try:
             return bytes(files[number].read(at).payload)
         except DataError as error:
             raise BadItem(str(error)) from None
 
     def origin_of(item: Item) -> str | None:
-        number, at = item.place
+        number, at = item.location
         records: RecordFile = files[number]
         return records.source_names().of(int(records.keys[at]))
 

@@ -1,7 +1,7 @@
-"""WebDataset: tar files in which the files of one sample follow each other and share a name up to the first dot.
+"""The source of WebDatasets: tars where the files of a sample follow each other, with one name up to the first dot.
 
 A sample is one image (.jpg .png ...) and its label: .cls (a number or a name, as text), or .json with `cls`, `label`,
-`class` or `labels`. Images are read from where they lie in the tar, so that it is gone through once.
+`class` or `labels`. The tar is scanned once, and images are read at their offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Iterator, NamedTuple
 
 from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
-from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 
 _JSON_KEYS = ("cls", "label", "class", "labels")
 
@@ -29,7 +29,7 @@ def read_tars(source: Path, multi_label: bool) -> Source:
     paths = files_in(source, (".tar",))
     names: list[str] = []
     places: list[tuple[int, int, int]] = []
-    given: list[Given] = []
+    raw_labels: list[RawLabels] = []
     for number, path in enumerate(paths):
         for sample, members in _samples(path):
             image = next((member for member in members if "." + _last(member) in IMAGE_SUFFIXES), None)
@@ -37,12 +37,12 @@ def read_tars(source: Path, multi_label: bool) -> Source:
                 raise DataError(f"{path}: sample {sample!r} has no image, only {[m.suffix for m in members]}")
             names.append(f"{path.name}/{sample}")
             places.append((number, image.offset, image.num_bytes))
-            given.append(_label(path, sample, members))
-    labels, class_names = settle(given, source, multi_label)
+            raw_labels.append(_label(path, sample, members))
+    labels, class_names = resolve_labels(raw_labels, source, multi_label)
     items = [Item(*parts) for parts in zip(names, labels, places)]
 
     def read(item: Item) -> bytes:
-        number, offset, num_bytes = item.place
+        number, offset, num_bytes = item.location
         return read_at(paths[number], offset, num_bytes)
 
     return Source(items, read, class_names, files=paths)
@@ -81,7 +81,7 @@ def _last(member: _Member) -> str:
     return member.suffix.rpartition(".")[2]
 
 
-def _label(path: Path, sample: str, members: list[_Member]) -> Given:
+def _label(path: Path, sample: str, members: list[_Member]) -> RawLabels:
     for member in members:
         if member.suffix in ("cls", "json"):
             data = read_at(path, member.offset, member.num_bytes)

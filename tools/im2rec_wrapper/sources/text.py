@@ -1,4 +1,4 @@
-"""Text to tokenize, cut into documents.
+"""The source of text to tokenize, cut into documents.
 
 folder       each .txt file in it is a document, however deep
 .txt         documents are the paragraphs, with empty lines between them
@@ -27,7 +27,7 @@ def read_text(source: Path) -> Source:
         raise DataError(f"{source} holds no text")
 
     def read(item: Item) -> bytes:
-        data = read_at(source, *item.place)
+        data = read_at(source, *item.location)
         return _text_of(data) if is_lines else data
 
     return Source(items, read, files=[source], holds_text=True)
@@ -45,7 +45,7 @@ def _folder(root: Path) -> Source:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Number from 1, offset and bytes of each line that is not empty."""
+    """Yield number (from 1), offset and size of each line that is not empty."""
     offset = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -55,7 +55,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Number of the first line, offset and bytes of each."""
+    """Yield number of the first line, offset and size of each paragraph."""
     first, start, end, offset = 0, 0, 0, 0  # no first line: between two paragraphs
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):

@@ -1,10 +1,10 @@
-"""TFRecord files of tf.train.Example with image/encoded and image/class/label, as TensorFlow's own scripts write.
+"""The source of TFRecords of tf.train.Example with image/encoded and image/class/label, as TensorFlow's scripts write.
 
     file      records, one after the other
     record    u64 length | u32 masked CRC-32C of the length | data | u32 masked CRC-32C of the data
     Example   features (1) { feature (1) { key (1), value (2) { bytes (1) | floats (2) | int64s (3) } } }
 
-Both checksums are held against what they cover: a length's when the file is listed, the data's when it is packed.
+Both checksums are checked: that of a length when the file is listed, that of the data when it is packed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mxtrain.core.errors import DataError
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in, read_at
-from tools.im2rec_wrapper.sources.labels import Given, settle
+from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 _HEAD = struct.Struct("<QI")
 Features = Dict[bytes, memoryview]
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     file: int
     offset: int
     num_bytes: int
@@ -36,8 +36,8 @@ def is_tfrecord(start: bytes) -> bool:
 
 def read_tfrecords(source: Path, multi_label: bool) -> Source:
     paths = files_in(source)
-    places: list[_Place] = []
-    given: list[Given] = []
+    locations: list[_Location] = []
+    raw_labels: list[RawLabels] = []
     text_of: dict[int, str] = {}
     for number, path in enumerate(paths):
         for offset, data in _records(path):
@@ -51,17 +51,17 @@ def read_tfrecords(source: Path, multi_label: bool) -> Source:
                 ) from None
             if len(labels) == len(texts) == 1 and texts[0]:
                 text_of.setdefault(labels[0], bytes(texts[0]).decode("utf-8", "replace"))
-            places.append(_Place(number, offset, len(data)))
-            given.append(labels)
-    labels_of_items, class_names = settle(given, source, multi_label, _class_names(text_of))
+            locations.append(_Location(number, offset, len(data)))
+            raw_labels.append(labels)
+    labels_of_items, class_names = resolve_labels(raw_labels, source, multi_label, _class_names(text_of))
     items = [
-        Item(f"{paths[place.file].name}:{place.offset}", label, place)
-        for place, label in zip(places, labels_of_items)
+        Item(f"{paths[location.file].name}:{location.offset}", label, location)
+        for location, label in zip(locations, labels_of_items)
     ]
 
     def read(item: Item) -> bytes:
-        place: _Place = item.place
-        data = read_at(paths[place.file], place.offset + _HEAD.size, place.num_bytes + 4)
+        location: _Location = item.location
+        data = read_at(paths[location.file], location.offset + _HEAD.size, location.num_bytes + 4)
         if _masked(data[:-4]) != int.from_bytes(data[-4:], "little"):
             raise BadItem("its TFRecord checksum differs: the file is damaged")
         image = next(_bytes(_features(memoryview(data)[:-4]).get(ENCODED, memoryview(b""))), None)
@@ -73,7 +73,7 @@ def read_tfrecords(source: Path, multi_label: bool) -> Source:
 
 
 def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
-    """Offset and data of each record."""
+    """Yield offset and data of each record."""
     num_bytes, offset = path.stat().st_size, 0
     with path.open("rb") as file:
         while offset < num_bytes:
@@ -132,7 +132,7 @@ def _labels(features: Features) -> tuple[int, ...]:
 
 
 def _class_names(text_of: dict[int, str]) -> list[str] | None:
-    """The texts, if each class has its own; TensorFlow's scripts often keep label 0 for the background."""
+    """Return the texts if each class has its own; TensorFlow's scripts often reserve label 0 for the background."""
     if not text_of or min(text_of) < 0:
         return None
     names = [text_of.get(label, str(label)) for label in range(max(text_of) + 1)]

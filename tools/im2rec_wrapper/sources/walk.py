@@ -1,7 +1,7 @@
-"""The files of each class in a folder of classes, over links: none of another class's, and no folder twice.
+"""The walk through a folder of classes, following links: no file of another class, and no folder twice.
 
-A link may lead to a file, or to a folder outside the source. One that leads to the source itself, to what holds it, or
-into another class would pack that class's pictures as this one's: it is refused. So are two classes with links to
+A link may lead to a file, or to a folder outside the source. Refused are links to the source itself, to a folder that
+holds it, or into another class, which would pack other classes' pictures as this one's, and links of two classes to
 the same folder.
 """
 
@@ -21,19 +21,19 @@ class _Seen(NamedTuple):
 
 
 class Walk:
-    """Goes through the class folders of `root`, one after the other."""
+    """The walk through the class `folders` of `root`, one after the other."""
 
     def __init__(self, root: Path, folders: Sequence[os.DirEntry[str]]):
-        self.num_again = 0  # links to folders of the same class that have been gone through, or are just now
+        self.num_skipped_links = 0  # links to folders of the same class that were entered already
         real_root = Path(os.path.realpath(root))
         self._holds_source = {str(real_root), *map(str, real_root.parents)}
         self._class_of = {os.path.realpath(folder.path): folder.name for folder in folders}
         self._seen: dict[tuple[int, int], _Seen] = {}
 
     def files_of(self, folder: os.DirEntry[str]) -> Iterator[str]:
-        """All files of a class, those in folders of folders too, by name."""
+        """Yield the paths of all files of a class, at any depth, sorted by name."""
         if folder.is_symlink():
-            self._refuse_astray(folder.path, folder.name)
+            self._refuse_wrong_target(folder.path, folder.name)
         return self._files_under(folder.path, folder.name)
 
     def _files_under(self, folder: str, class_name: str) -> Iterator[str]:
@@ -42,17 +42,17 @@ class Walk:
         if first.class_name != class_name:
             _refuse(folder, f"is the same folder as {first.folder}, of another class")
         if first.folder != folder:
-            self.num_again += 1
+            self.num_skipped_links += 1
             return
         for entry in visible(folder):
             if entry.is_symlink():
-                self._refuse_astray(entry.path, class_name)
+                self._refuse_wrong_target(entry.path, class_name)
             if is_folder(entry):
                 yield from self._files_under(entry.path, class_name)
             else:
                 yield entry.path
 
-    def _refuse_astray(self, link: str, class_name: str) -> None:
+    def _refuse_wrong_target(self, link: str, class_name: str) -> None:
         end = os.path.realpath(link)
         if end in self._holds_source:
             _refuse(link, f"is a link to {end}, which is or holds the source itself")

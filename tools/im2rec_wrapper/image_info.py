@@ -1,7 +1,7 @@
-"""What an image file says about itself before anything is decoded: its kind, and what readers disagree about.
+"""The inspection of an image file without decoding: its kind, and all that readers of it disagree about.
 
-Owns the headers of JPEG, PNG, WebP and BMP as far as packing has to know them, and the structure of JPEG and PNG
-files from end to end. Orientation and decoding are `mxtrain.data`'s; what follows from a look is `images.py`'s part.
+Owns the headers of JPEG, PNG, WebP and BMP as far as packing has to know them, and the structure of JPEG and PNG files
+from end to end. Does not own orientation and decoding (`mxtrain.data`), nor conversion (`images.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TURNED, CMYK, TRANSPARENT, DEEP, TIFF, PAGES = (
     "cut down to page 1 (they had several)",
 )
 
-# Where a signature stands, the signature, and the name of what is refused.
+# Offset, signature and name of each kind that is refused.
 _REFUSED = (
     (0, b"GIF8", "a GIF"),
     (4, b"ftyp", "a HEIC or AVIF image"),
@@ -36,18 +36,18 @@ _PLAIN, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
 _SCAN = 0xDA
 
 
-class Look(NamedTuple):
-    """`conversions` are what it takes for every reader to see the same pixels."""
+class ImageInfo(NamedTuple):
+    """The findings about one file; `conversions` are needed for every reader to see the same pixels."""
 
     kind: str
     conversions: tuple[str, ...] = ()
     is_progressive: bool = False
-    num_unit_columns: int = 0  # of a JPEG: how many coded units (MCUs) a row has
-    is_checked: bool = False  # whether its structure was followed from end to end
+    num_unit_columns: int = 0  # of a JPEG: the number of coded units (MCUs) in a row
+    is_checked: bool = False  # its structure was followed from end to end
 
 
-def look(data: bytes) -> Look:
-    """BadPicture for what is not an image, one that is refused, or one that is visibly damaged."""
+def inspect(data: bytes) -> ImageInfo:
+    """Inspect the bytes of a file; BadPicture where it is no image, of a kind that is refused, or visibly damaged."""
     if data.startswith(jpeg.START):
         return _jpeg(data)
     if data.startswith(PNG_START):
@@ -56,7 +56,7 @@ def look(data: bytes) -> Look:
         return _webp(data)
     if data.startswith(b"BM"):
         has_alpha = data[28:30] == b"\x20\x00"
-        return Look("BMP", (TRANSPARENT,) if has_alpha else ())
+        return ImageInfo("BMP", (TRANSPARENT,) if has_alpha else ())
     if tiff.is_tiff(data):
         return _tiff(data)
     if not data:
@@ -70,8 +70,8 @@ def look(data: bytes) -> Look:
 # JPEG
 
 
-def _jpeg(data: bytes) -> Look:
-    """From the markers up to the first scan. A file without an end marker is cut off."""
+def _jpeg(data: bytes) -> ImageInfo:
+    """Follow the markers up to the first scan. A file without an end marker is truncated."""
     frame, frame_kind, at = b"", 0, 2
     marker = 0
     while marker != _SCAN:
@@ -93,7 +93,7 @@ def _jpeg(data: bytes) -> Look:
         raise BadPicture("the file ends in the middle of the image")
     if len(frame) < 6 or len(frame) != 6 + 3 * frame[5]:
         raise BadPicture("its JPEG frame header is damaged or missing")
-    return Look(
+    return ImageInfo(
         "JPEG",
         _turned(orientation.of(data)) + ((CMYK,) if frame[5] == 4 else ()),
         is_progressive=frame_kind == _PROGRESSIVE,
@@ -112,8 +112,8 @@ def _unit_columns(frame: bytes) -> int:
 # Others
 
 
-def _png(data: bytes) -> Look:
-    """From all its chunks, whose checksums are its own; libpng would print a line about a damaged one."""
+def _png(data: bytes) -> ImageInfo:
+    """Follow all chunks and check their checksums; libpng would print a line about a damaged one."""
     conversions = dict.fromkeys(_turned(orientation.of(data)))
     at, kind = len(PNG_START), b""
     while kind != b"IEND":
@@ -132,10 +132,10 @@ def _png(data: bytes) -> Look:
         elif kind == b"acTL":
             raise BadPicture("it is an animated PNG: give its pictures one by one")
         at = body_end + 4
-    return Look("PNG", tuple(conversions), is_checked=True)
+    return ImageInfo("PNG", tuple(conversions), is_checked=True)
 
 
-def _webp(data: bytes) -> Look:
+def _webp(data: bytes) -> ImageInfo:
     kind = data[12:16]
     has_alpha = False
     if kind == b"VP8X" and len(data) > 20:
@@ -144,13 +144,13 @@ def _webp(data: bytes) -> Look:
         has_alpha = bool(data[20] & 0x10)
     elif kind == b"VP8L" and len(data) > 24:
         has_alpha = bool(data[24] & 0x10)
-    return Look("WebP", _turned(orientation.of(data)) + ((TRANSPARENT,) if has_alpha else ()))
+    return ImageInfo("WebP", _turned(orientation.of(data)) + ((TRANSPARENT,) if has_alpha else ()))
 
 
-def _tiff(data: bytes) -> Look:
+def _tiff(data: bytes) -> ImageInfo:
     has_alpha, has_pages = tiff.alpha(data) != tiff.OTHER, tiff.num_pages(data) > 1
     conversions = ((TRANSPARENT,) if has_alpha else ()) + ((PAGES,) if has_pages else ())
-    return Look("TIFF", (TIFF, *_turned(tiff.orientation(data)), *conversions))
+    return ImageInfo("TIFF", (TIFF, *_turned(tiff.orientation(data)), *conversions))
 
 
 def _turned(found: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""What moves while items are packed, in their planned order: where each goes, what is counted, which were bad.
+"""The state of a pack: the file that each item goes to, the counts, and the bad items.
 
-It can be brought to where an earlier run was without reading anything again. Working items out is `outcomes.py`'s
-part, keeping checkpoints `journal.py`'s.
+It can be restored from a checkpoint without reading an item again. Does not own preparing items (`preparation.py`), nor
+storing checkpoints (`journal.py`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.data.record_writer import RecordWriter
-from tools.im2rec_wrapper.journal import Checkpoint
-from tools.im2rec_wrapper.outcomes import Outcome
-from tools.im2rec_wrapper.plan import Part
+from tools.im2rec_wrapper.journal import PackCheckpoint
+from tools.im2rec_wrapper.plan import OutputSplit
+from tools.im2rec_wrapper.preparation import PreparedItem
 from tools.im2rec_wrapper.sources.item import Item
 
 Digest = Any  # of hashlib
 Stamp = Tuple[int, ...]
 
 
-class File:
-    """One .rec, and what is counted for it."""
+class OutputFile:
+    """A .rec that is being written, and its counts."""
 
     def __init__(self, path: Path, writer: RecordWriter, num_payload_bytes: int = 0):
         self.path, self.writer, self.num_payload_bytes = path, writer, num_payload_bytes
@@ -34,6 +34,7 @@ class File:
         self.num_of_class: Counter[int] = Counter()
 
     def count(self, item: Item) -> None:
+        """Count an item that is in the file."""
         self.num_records += 1
         if isinstance(item.label, tuple):
             self.num_of_class.update(number for number, given in enumerate(item.label) if given)
@@ -41,27 +42,30 @@ class File:
             self.num_of_class[item.label] += 1
 
     def write(self, item: Item, payload: bytes) -> None:
+        """Append an item to the file, without counting it."""
         label = np.array(item.label, np.float32) if isinstance(item.label, tuple) else item.label
         self.writer.write(len(self.writer), label, payload)
         self.num_payload_bytes += len(payload)
 
 
-class Run:
-    def __init__(self, parts: Sequence[Part], files: Sequence[File]):
+class PackRun:
+    """One run of a pack over all items, in their planned order."""
+
+    def __init__(self, splits: Sequence[OutputSplit], files: Sequence[OutputFile]):
         self.files = files
         self.bad: list[tuple[int, str, str]] = []  # position among the planned items, name, reason
         self.notes: Counter[str] = Counter()
-        self.num_planned = sum(len(part.items) for part in parts)
+        self.num_planned = sum(len(split.items) for split in splits)
         self.num_done = 0
-        self._parts = parts
-        self._planned = ((number, item) for number, part in enumerate(parts) for item in part.items)
+        self._splits = splits
+        self._planned = ((number, item) for number, split in enumerate(splits) for item in split.items)
         remaining = iter(files)
-        self._files_of_part = [list(itertools.islice(remaining, len(part.paths))) for part in parts]
-        self._num_good = [0] * len(parts)
+        self._files_of_split = [list(itertools.islice(remaining, len(split.paths))) for split in splits]
+        self._num_good = [0] * len(splits)
         self._stamps = digest([])
 
-    def replay(self, checkpoint: Checkpoint, stamps: Digest) -> None:
-        """Come to where the checkpoint was taken, the items done before having these stamps."""
+    def replay(self, checkpoint: PackCheckpoint, stamps: Digest) -> None:
+        """Restore a checkpoint; `stamps` is the digest of the stamps of all items done before it."""
         self.notes.update(checkpoint.notes)
         self.bad = [(position, name, reason) for position, name, reason in checkpoint.bad]
         bad_positions = {position for position, _, _ in self.bad}
@@ -70,45 +74,45 @@ class Run:
                 self._file_for(number).count(item)
         self.num_done, self._stamps = checkpoint.num_done, stamps
 
-    def take(self, outcomes: Iterator[Outcome]) -> Iterator[None]:
-        """Write what becomes of the further items; yields after each."""
-        for outcome, (number, item) in zip(outcomes, self._planned):
-            if outcome.packed is None:
-                self.bad.append((self.num_done, plain_text.printable(item.name), outcome.reason))
+    def write(self, prepared: Iterator[PreparedItem]) -> Iterator[None]:
+        """Write the next items, or list them as bad; yield after each."""
+        for result, (number, item) in zip(prepared, self._planned):
+            if result.packed is None:
+                self.bad.append((self.num_done, plain_text.printable(item.name), result.reason))
             else:
                 file = self._file_for(number)
-                file.write(item, outcome.packed.payload)
+                file.write(item, result.packed.payload)
                 file.count(item)
-                self.notes.update(outcome.packed.notes)
+                self.notes.update(result.packed.notes)
             self.num_done += 1
-            self._stamps.update(b"%r" % (outcome.stamp,))
+            self._stamps.update(b"%r" % (result.stamp,))
             yield
 
-    def packed(self) -> Iterator[tuple[File, Item]]:
-        """All items that were written, an earlier run's too, in the order of each file."""
+    def packed(self) -> Iterator[tuple[OutputFile, Item]]:
+        """Yield all items that were written, by earlier runs too, with their file, in the order of each file."""
         bad_positions = {position for position, _, _ in self.bad}
         position = 0
-        for part, files in zip(self._parts, map(itertools.cycle, self._files_of_part)):
-            for item in part.items:
+        for split, files in zip(self._splits, map(itertools.cycle, self._files_of_split)):
+            for item in split.items:
                 if position not in bad_positions:
                     yield next(files), item
                 position += 1
 
-    def checkpoint(self) -> Checkpoint:
-        """Where the run is, once everything written is on the disk."""
+    def checkpoint(self) -> PackCheckpoint:
+        """Sync everything written to the disk, and return the progress of the run."""
         for file in self.files:
             file.writer.sync()
         files = [(file.writer.written, file.num_payload_bytes) for file in self.files]
-        return Checkpoint(self.num_done, files, self.bad, self.notes, self._stamps.hexdigest())
+        return PackCheckpoint(self.num_done, files, self.bad, self.notes, self._stamps.hexdigest())
 
-    def _file_for(self, number: int) -> File:
-        files = self._files_of_part[number]
+    def _file_for(self, number: int) -> OutputFile:
+        files = self._files_of_split[number]
         self._num_good[number] += 1
         return files[(self._num_good[number] - 1) % len(files)]
 
 
 def digest(stamps: Iterable[Stamp]) -> Digest:
-    """A hash of these stamps that takes further ones."""
+    """Return a hash of these stamps, which can be updated with further ones."""
     found = hashlib.blake2b(digest_size=16)
     for stamp in stamps:
         found.update(b"%r" % (stamp,))
