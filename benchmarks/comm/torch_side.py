@@ -20,12 +20,12 @@ def main(rank: int, size: int, port: int) -> None:
     buckets = [(torch.empty(sum(g.numel() for g in bucket)), bucket) for bucket in divided(gradients)]
 
     def reduce() -> None:
-        travelling = []
+        pending = []
         for flat, bucket in buckets:
             for view, gradient in zip(views(flat, bucket), bucket):
                 view.copy_(gradient)
-            travelling.append(distributed.all_reduce(flat, async_op=True))
-        for work, (flat, bucket) in zip(travelling, buckets):
+            pending.append(distributed.all_reduce(flat, async_op=True))
+        for work, (flat, bucket) in zip(pending, buckets):
             work.wait()
             for view, gradient in zip(views(flat, bucket), bucket):
                 gradient.copy_(view)

@@ -76,10 +76,10 @@ def train(servers: Any, layers: Any, first: int, last: int) -> list[int]:
 
 def compare(name: str, group: Any, folder: Path) -> None:
     """One worker alone is synchronous: its curve is that of a trainer without a store, also across save and load."""
-    from mxtrain.kvstore.server_client import Servers
+    from mxtrain.kvstore.server_client import ServerClient
 
     layers = net()
-    servers = Servers(list(layers.collect_params().values()), built(name), "dist_async", group)
+    servers = ServerClient(list(layers.collect_params().values()), built(name), "dist_async", group)
     staleness = train(servers, layers, 0, 5)
     kept, (state, num_updates) = weights(layers), servers.save()
     train(servers, layers, 5, 9)  # what load takes back
@@ -143,10 +143,10 @@ def test_running_statistics_are_averaged_by_the_samples_that_moved_them(tmp_path
 
 
 def learn(group: Any, folder: Path) -> None:
-    from mxtrain.kvstore.server_client import Servers
+    from mxtrain.kvstore.server_client import ServerClient
 
     layers = net(seed=group.rank)  # the servers' are the first one's
-    servers = Servers(list(layers.collect_params().values()), built("sgd"), "dist_async", group)
+    servers = ServerClient(list(layers.collect_params().values()), built("sgd"), "dist_async", group)
     begun, staleness = weights(layers), []
     loss_before = sum(backward(layers, step, group.rank)[1] for step in range(10))
     for step in range(100):

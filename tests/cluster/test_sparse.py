@@ -125,13 +125,13 @@ def test_an_unsupported_use_ends_the_job_with_its_reason(
 def push_rows(group: Any, folder: Path) -> None:
     """Three steps with 10 rows of a table of 20000, and what they have moved over the network."""
     from benchmarks.comm.wire import num_bytes
-    from mxtrain.kvstore.server_client import Servers
+    from mxtrain.kvstore.server_client import ServerClient
     from mxtrain.models import SparseEmbedding
     from mxtrain.runtime import mx
 
     layer = SparseEmbedding(20_000, 16, init=mx.init.One())
     layer.initialize()
-    servers = Servers([layer.weight], mx.optimizer.SGD(learning_rate=1.0), "dist_sync", group)
+    servers = ServerClient([layer.weight], mx.optimizer.SGD(learning_rate=1.0), "dist_sync", group)
     ids = mx.nd.arange(10) + 5 * group.rank  # half of them are the other worker's too
     before = sum(num_bytes())
     for _ in range(3):
