@@ -62,24 +62,11 @@ class KubernetesJob:
 
 def jobset_manifests(job: KubernetesJob) -> list[Manifest]:
     """The manifests of a JobSet: when a role dies all pods are made anew; an exit code that is final ends the set."""
-    roles = [
-        {
-            "name": role,
-            "replicas": 1,
-            "template": {
-                "spec": {
-                    "backoffLimit": 0,
-                    **_indexed(
-                        job,
-                        role,
-                        f"{job.name}-scheduler-0-0.{job.name}",
-                        {GENERATION: _field(RESTART_ATTEMPT)},
-                    ),
-                }
-            },
-        }
-        for role in job.counts()
-    ]
+    root, attempt_variable = f"{job.name}-scheduler-0-0.{job.name}", {GENERATION: _field(RESTART_ATTEMPT)}
+    roles = []
+    for role in job.counts():
+        template = {"spec": {"backoffLimit": 0, **_indexed(job, role, root, attempt_variable)}}
+        roles.append({"name": role, "replicas": 1, "template": template})
     spec = {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": job.name},
         "failurePolicy": {

@@ -74,7 +74,7 @@ def test_a_signal_during_imports_is_one_line(command: str, moment: str, number: 
     assert said[0].endswith(f": stopped by {interrupts.MEANING[number]}")
 
 
-def test_a_server_dies_of_it_without_a_word() -> None:
+def test_a_server_dies_of_a_signal_without_a_message() -> None:
     code, said = interrupted("mxtrain.fit", "mxtrain.core.errors", signal.SIGINT, {"DMLC_ROLE": "server"})
     assert (code, said) == (-signal.SIGINT, [])
 
@@ -88,7 +88,7 @@ def as_worker(root: str, port: int) -> dict[str, str]:
     ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)]
 )
 @pytest.mark.parametrize("moment", ["mxtrain.core.errors", "mxtrain.config"])
-def test_a_worker_that_still_imports_tells_its_job_of_it(
+def test_a_worker_that_still_imports_reports_the_signal_to_its_job(
     tmp_path: Path, moment: str, number: signal.Signals, exit_code: int
 ) -> None:
     """As later, between two steps: nobody takes it for a death."""
@@ -101,7 +101,7 @@ def test_a_worker_that_still_imports_tells_its_job_of_it(
     assert scheduler.exit_code() == exit_code and "worker: stopped by " in scheduler.last_words
 
 
-def test_a_worker_that_does_not_know_where_its_job_is_leaves_at_once() -> None:
+def test_a_worker_without_a_scheduler_address_exits_at_once() -> None:
     """Long before --start-timeout."""
     place = as_worker("nowhere.invalid", 9091)
     flags = ["--train", "some.rec", "--kvstore", "dist_sync"]
@@ -111,7 +111,7 @@ def test_a_worker_that_does_not_know_where_its_job_is_leaves_at_once() -> None:
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("when", ["at work", "at its end"])
-def test_threads_that_never_end_keep_nobody_waiting(
+def test_threads_that_never_end_do_not_delay_the_exit(
     when: str, number: signal.Signals, exit_code: int
 ) -> None:
     process = subprocess.Popen(

@@ -159,7 +159,7 @@ def test_a_node_is_named_by_its_index_which_is_known_before_its_name() -> None:
         assert environment(jobs(form)["scheduler"])["MXTRAIN_NODE"] == "scheduler"
 
 
-def test_final_exit_codes_end_the_job_and_all_others_start_the_group_again() -> None:
+def test_final_exit_codes_end_the_job_and_all_others_restart_the_group() -> None:
     (jobset,) = of_kind("JobSet", manifests(*WANTED, "--max-restarts", "7"))
     policy = jobset["spec"]["failurePolicy"]
     assert policy["maxRestarts"] == 7
@@ -238,6 +238,6 @@ def test_a_flag_that_looks_like_a_variable_stays_itself() -> None:
         (["--worker-resources", "4"], "cpu=4,memory=16Gi"),
     ],
 )
-def test_what_cannot_work_is_refused(wrong: list[str], message: str) -> None:
+def test_wrong_arguments_are_refused(wrong: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         k8s.render([*IMAGE, *wrong], FLAGS)

@@ -15,7 +15,7 @@ def test_one_command_serves_every_role() -> None:
     assert plan.fit_command(["--lr", "0.1"]) == (sys.executable, "-m", "mxtrain.fit", "--lr", "0.1")
 
 
-def test_a_role_finds_all_that_a_tracker_would_give_it() -> None:
+def test_a_role_has_the_environment_that_a_tracker_gives() -> None:
     process = plan.node_process(SPEC, "worker-1", ("fit",), LOGS, MXTRAIN_NODE="worker-1")
     assert process.log == LOGS / "worker-1.log"
     assert process.role == "worker"

@@ -87,7 +87,7 @@ def test_a_role_alone_ends_with_its_own_refusal(tmp_path: Path, root: str) -> No
     assert log.startswith("--- scheduler, attempt 0, ") and f"did not come to {root} in 1 s" in log
 
 
-def test_the_variables_of_a_tracker_do_as_well(tmp_path: Path, root: str) -> None:
+def test_the_variables_of_a_tracker_replace_the_flags(tmp_path: Path, root: str) -> None:
     address, port = root.split(":")
     counts = {"DMLC_NUM_WORKER": "2", "DMLC_NUM_SERVER": "3"}
     done = ps_sh(
@@ -119,7 +119,7 @@ def test_a_root_that_nobody_knows_is_named_as_it_was_given(tmp_path: Path) -> No
     assert "--root no-such-host.invalid: no IPv4 address" in done.stderr and "DMLC_" not in done.stderr
 
 
-def test_a_scheduler_that_is_not_there_is_asked_for_by_the_flag(tmp_path: Path, root: str) -> None:
+def test_a_missing_scheduler_is_reported_with_the_flag(tmp_path: Path, root: str) -> None:
     done = ps_sh(tmp_path, "server", "--root", root, *COUNTS, "--", "--start-timeout", "1")
     assert done.returncode == 2
     assert f"no scheduler at {root}" in done.stderr and "as --root" in done.stderr

@@ -36,7 +36,7 @@ def test_a_job_ends_when_all_are_done(start: Callable[..., SupervisedGroup]) -> 
 
 
 @pytest.mark.parametrize("victim", NAMES)
-def test_when_one_is_killed_all_start_again(start: Callable[..., SupervisedGroup], victim: str) -> None:
+def test_when_one_process_is_killed_all_restart(start: Callable[..., SupervisedGroup], victim: str) -> None:
     codes = {name.replace("-", "_"): "attempt or others_leave()" for name in NAMES}
     job = start(grace=AMPLE, **{**codes, victim.replace("-", "_"): "attempt or kill(9)"})
     code, _, stderr = job.ended()
@@ -151,7 +151,9 @@ def test_a_final_exit_code_ends_the_job(start: Callable[..., SupervisedGroup], c
     assert "restart" not in stderr
 
 
-def test_without_restarts_of_its_own_it_leaves_them_to_others(start: Callable[..., SupervisedGroup]) -> None:
+def test_without_restarts_the_exit_code_asks_the_caller_for_one(
+    start: Callable[..., SupervisedGroup],
+) -> None:
     code, _, stderr = start(max_restarts=0, server_0="kill(9)").ended()
     assert code == RESTART_ME
     assert "server-0 was killed by SIGKILL; the same command goes on" in stderr
@@ -171,7 +173,7 @@ def test_a_frozen_supervisor_delays_no_process(start: Callable[..., SupervisedGr
     assert stdout.count("worker-0 | xxx") == 1000
 
 
-def test_a_terminal_that_is_gone_ends_nothing(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_closed_terminal_does_not_end_the_job(start: Callable[..., SupervisedGroup]) -> None:
     job = start(**{name.replace("-", "_"): "time.sleep(0.5); print('more')" for name in NAMES})
     job.process.stdout.close()  # type: ignore[union-attr]
     job.process.stderr.close()  # type: ignore[union-attr]

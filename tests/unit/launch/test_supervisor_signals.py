@@ -16,7 +16,7 @@ STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RE
 
 
 @pytest.mark.parametrize(("number", "code"), STOPS)
-def test_a_signal_is_passed_to_the_workers_once(
+def test_a_signal_is_forwarded_to_the_workers_once(
     start: Callable[..., SupervisedGroup], number: int, code: int
 ) -> None:
     job = start(worker_0=f"stop({code})", worker_1=f"stop({code})", server_0="stop(0)")
@@ -86,7 +86,7 @@ def test_workers_that_somebody_else_has_stopped_stay_stopped(start: Callable[...
     assert code == SIGTERM and "restart" not in stderr
 
 
-def test_a_worker_that_stops_before_the_rendezvous_is_no_mistake_of_those_who_miss_it(
+def test_a_worker_that_stops_before_the_rendezvous_ends_the_job_without_a_restart(
     start: Callable[..., SupervisedGroup],
 ) -> None:
     missing = "time.sleep(0.5); print('worker-0 did not come', file=sys.stderr); sys.exit(2)"

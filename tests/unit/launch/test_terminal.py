@@ -51,7 +51,9 @@ def read(handle: int, num_bytes: int) -> bytes:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_nobody_reads_can_be_stopped(start: Callable[..., SupervisedGroup], number: int) -> None:
+def test_a_job_whose_output_is_not_read_can_be_stopped(
+    start: Callable[..., SupervisedGroup], number: int
+) -> None:
     job = start(names=["worker-0"], stderr=subprocess.STDOUT, worker_0=MUCH + f"stop({SIGTERM})")
     until(is_ready(job, "worker-0"), "it did not start")
     time.sleep(0.3)
@@ -59,14 +61,14 @@ def test_a_job_that_nobody_reads_can_be_stopped(start: Callable[..., SupervisedG
     assert job.process.wait(10) == 128 + number
 
 
-def test_a_job_that_nobody_reads_starts_again_and_ends(start: Callable[..., SupervisedGroup]) -> None:
+def test_a_job_whose_output_is_not_read_restarts_and_ends(start: Callable[..., SupervisedGroup]) -> None:
     job = start(stderr=subprocess.STDOUT, worker_0=MUCH + "attempt or kill(9)", worker_1="", server_0="")
     assert job.process.wait(20) == 0
     assert job.log("worker-0").count("x" * 99) == 2 * 9999
 
 
 @pytest.mark.parametrize("how", [os.pipe, raw_terminal])
-def test_what_is_read_late_is_whole(ends: Ends, how: Callable[[], Any]) -> None:
+def test_output_that_is_read_late_is_whole(ends: Ends, how: Callable[[], Any]) -> None:
     reading, writing = ends(how)
     out, lines = Terminal(writing), [b"line %d\n" % number for number in range(20_000)]
     began = time.monotonic()
@@ -88,7 +90,7 @@ def test_beyond_a_bound_lines_are_dropped_and_counted(ends: Ends, monkeypatch: p
     assert read(reading, 7) == b"and on\n"
 
 
-def test_two_handles_of_one_terminal_keep_their_order(ends: Ends) -> None:
+def test_two_descriptors_of_one_terminal_keep_their_order(ends: Ends) -> None:
     reading, writing = ends(os.pipe)
     both = [Terminal(writing), Terminal(writing)]
     for number in range(1000):
