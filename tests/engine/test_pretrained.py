@@ -109,7 +109,7 @@ def test_the_log_reports_what_was_loaded_and_left_out(
 
 def test_long_lists_in_the_report_are_shortened() -> None:
     found = pretrained.match_names({"a": (1,), "0": (2,)}, {str(n): (2,) for n in range(10)}, {})
-    assert found.lines()[1] == "left out, not in the file: 1, 2, 3, 4, 5, 6 and 3 more"
+    assert found.report()[1] == "left out, not in the file: 1, 2, 3, 4, 5, 6 and 3 more"
 
 
 def test_prefixes_on_one_side_and_on_both() -> None:

@@ -146,8 +146,8 @@ def test_the_loss_scale_as_a_value() -> None:
     scale = precision.LossScale(scale=4.0, dynamic=True, growth_interval=2)
     assert scale.updated(False).scale == 2.0
     assert scale.updated(True).scale == 4.0
-    assert scale.updated(True).after(True).scale == 8.0
-    assert scale.updated(True).after(False).after(True).scale == 2.0, "an overflow starts the count anew"
+    assert scale.updated(True).updated(True).scale == 8.0
+    assert scale.updated(True).updated(False).updated(True).scale == 2.0, "an overflow starts the count anew"
     floor = precision.LossScale(scale=1.0, dynamic=True)
-    assert floor.after(False).scale == 1.0
-    assert precision.LossScale(scale=3.0).after(False).scale == 3.0, "a fixed scale stays"
+    assert floor.updated(False).scale == 1.0
+    assert precision.LossScale(scale=3.0).updated(False).scale == 3.0, "a fixed scale stays"
