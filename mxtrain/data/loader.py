@@ -27,7 +27,7 @@ from mxtrain.core import machine
 from mxtrain.core.errors import DataError
 from mxtrain.data import autotune, order, worker_processes
 from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly, SkippedRecord
-from mxtrain.data.worker_pool import BatchShape, Buffer, RunTask, Task, WorkerPool
+from mxtrain.data.worker_pool import BatchShape, Buffer, LoaderTask, RunTask, WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class Loader:
         shape = BatchShape((len(request.samples), *self._image_shape), self._dtype)
         buffer = self._buffer(shape.num_bytes)
         tasks = [
-            self._pool.submit(Task(BatchSlice(samples, start, request.epoch, verify), buffer, shape))
+            self._pool.submit(LoaderTask(BatchSlice(samples, start, request.epoch, verify), buffer, shape))
             for start, samples in _slices(request.samples)
         ]
         self._in_flight.append(_InFlight(Batch(request, *shape.arrays(buffer.bytes), buffer), tasks))
@@ -227,5 +227,5 @@ def _slices(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         yield start, samples[start : start + SAMPLES_PER_TASK]
 
 
-def _run_here(assembly: SampleAssembly, closed: threading.Event, task: Task) -> list[SkippedRecord]:
+def _run_here(assembly: SampleAssembly, closed: threading.Event, task: LoaderTask) -> list[SkippedRecord]:
     return assembly(task.rows, *task.shape.arrays(task.buffer.bytes), closed.is_set)

@@ -50,7 +50,7 @@ class BatchShape(NamedTuple):
         return data, np.ndarray(self.of_data[:1], np.float32, memory, self._label_offset)
 
 
-class Task(NamedTuple):
+class LoaderTask(NamedTuple):
     """Rows of a micro-batch to be assembled, and the buffer and shape of that micro-batch."""
 
     rows: BatchSlice
@@ -58,7 +58,7 @@ class Task(NamedTuple):
     shape: BatchShape
 
 
-RunTask = Callable[[Task], "list[SkippedRecord]"]
+RunTask = Callable[[LoaderTask], "list[SkippedRecord]"]
 
 
 class WorkerPool:
@@ -70,7 +70,9 @@ class WorkerPool:
 
     def __init__(self, open_worker: Callable[[threading.Event], ContextManager[RunTask]]):
         self._open_worker = open_worker
-        self._tasks: queue.SimpleQueue[tuple[Task, Future[list[SkippedRecord]]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[LoaderTask, Future[list[SkippedRecord]]] | None] = (
+            queue.SimpleQueue()
+        )
         self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
@@ -84,7 +86,7 @@ class WorkerPool:
             self._threads.append(thread)
             thread.start()
 
-    def submit(self, task: Task) -> Future[list[SkippedRecord]]:
+    def submit(self, task: LoaderTask) -> Future[list[SkippedRecord]]:
         """Queue a task; the future holds the records that had to be replaced, or the exception of the task."""
         future: Future[list[SkippedRecord]] = Future()
         self._tasks.put((task, future))
@@ -118,7 +120,7 @@ class WorkerPool:
 
 
 def _raising(error: Exception) -> RunTask:
-    def run_task(task: Task) -> Any:
+    def run_task(task: LoaderTask) -> Any:
         raise error
 
     return run_task

@@ -23,7 +23,7 @@ import numpy as np
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.assembly import SampleAssembly, SkippedRecord
-from mxtrain.data.worker_pool import Buffer, RunTask, Task
+from mxtrain.data.worker_pool import Buffer, LoaderTask, RunTask
 
 MAX_DEATHS = 3  # over one task
 POLL_SECONDS = 0.2
@@ -74,7 +74,7 @@ class WorkerProcess:
         self._closed = closed
         self._process, self._connection = self._start()
 
-    def run(self, task: Task) -> list[SkippedRecord]:
+    def run(self, task: LoaderTask) -> list[SkippedRecord]:
         """Do a task and return the records that had to be replaced; raise what the process raised."""
         for _ in range(MAX_DEATHS):
             try:
@@ -90,7 +90,7 @@ class WorkerProcess:
         self._process.kill()
         return self._process.wait()
 
-    def _try(self, task: Task) -> list[SkippedRecord]:
+    def _try(self, task: LoaderTask) -> list[SkippedRecord]:
         buffer = task.buffer
         self._connection.send((task.rows, buffer.offset, len(buffer.bytes), task.shape))
         while not self._connection.poll(POLL_SECONDS):
@@ -135,7 +135,7 @@ class WorkerProcess:
             ) from None
         return process, ours
 
-    def _too_many_deaths(self, task: Task, exit_code: int) -> Exception:
+    def _too_many_deaths(self, task: LoaderTask, exit_code: int) -> Exception:
         samples = task.rows.samples
         where = f"{self._assembly.records.where(int(samples[0]))} and {len(samples) - 1} others"
         if exit_code == -signal.SIGKILL:
