@@ -1,7 +1,7 @@
 """Run many damaged inputs: `python -m tests.fuzz --inputs 100000`, or one again: `python -m tests.fuzz --seed 17`.
 
-The inputs run in a child process, so that a crash of a C library is a failure like any other, and a hang too: it
-has DEADLINE_SECONDS for each. Whatever fails is named by its seed, which makes it again.
+The inputs run in a child process, so that a crash of a C library is a failure like any other, and so is a hang: each
+input has DEADLINE_SECONDS. A failure is named by its seed, which reproduces it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def run_in_children(seeds: range, child: Sequence[str] = CHILD) -> int:
-    """A child for all, and after a crash or a hang another one for those behind it; 1 if any failed."""
+    """Run all in a child, and after a crash or a hang the rest in another one; return 1 if any failed."""
     failures: list[str] = []
     num_inputs = len(seeds)
     while seeds and len(failures) < MAX_FAILURES:
@@ -49,9 +49,9 @@ def run_in_children(seeds: range, child: Sequence[str] = CHILD) -> int:
 
 
 def _run_child(seeds: range, child: Sequence[str]) -> tuple[int, list[str]]:
-    """The last seed that was begun, and what failed."""
+    """Run a child; return the last seed that it began, and the failures."""
     arguments = ["--start", str(seeds.start), "--inputs", str(len(seeds))]
-    # OpenCV and libpng have their own say about damaged pictures; it is of use only where one crashes.
+    # OpenCV and libpng print lines about damaged pictures, which are of use only after a crash.
     with tempfile.TemporaryFile() as noise, tempfile.TemporaryFile() as progress:
         done = subprocess.run(
             [*child, *arguments],
@@ -61,19 +61,19 @@ def _run_child(seeds: range, child: Sequence[str]) -> tuple[int, list[str]]:
             check=False,
         )
         lines = _text(progress).splitlines()
-        last_words = _text(noise)[-4000:]
+        last_lines = _text(noise)[-4000:]
     begun = [int(line.split()[1]) for line in lines if line.startswith("begin ")]
     failures = [line for line in lines if line.startswith(FAILED)]
     if lines and lines[-1] == END:
         return seeds[-1], failures
     if not begun:
-        return seeds[-1], [f"no input could be run:\n{last_words}"]
+        return seeds[-1], [f"no input could be run:\n{last_lines}"]
     how = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
-    return begun[-1], [*failures, f"{_again(begun[-1])}: the process {how}:\n{last_words}"]
+    return begun[-1], [*failures, f"{_again(begun[-1])}: the process {how}:\n{last_lines}"]
 
 
 def run_here(seeds: range, verbose: bool) -> int:
-    """1 if any failed."""
+    """Run the inputs in this process; return 1 if any failed."""
     from tests.fuzz import case
 
     faulthandler.enable()

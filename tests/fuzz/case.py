@@ -1,8 +1,8 @@
-"""One damaged input, made from a seed, and everything that must hold for it.
+"""One damaged input, made from a seed, and all assertions about it.
 
-Reading, decoding, loading and checking it ends in the right result or in a DataError of one line that names the
-file. With checksums the right result is known: what was written. Where `check` finds nothing wrong, nothing else may
-refuse the file; where something refuses it, `check` has to say so.
+Reading, decoding, loading and checking it ends in the right result, or in a DataError of one line that names the file.
+With checksums the right result is known: it is what was written. A file in which `check` finds nothing wrong must load,
+and a file that does not load must be wrong to `check`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRANSFORM = eval_transform(SIZE, SIZE)
 
 
 def run(seed: int, folder: Path) -> str:
-    """AssertionError, or any other but DataError, if something is not as it must be; else what was damaged."""
+    """Run one input, and return what was damaged; any exception is a failure."""
     draw = random.Random(seed)
     kind = draw.choices((damaged_rec, damaged_index, damaged_picture), weights=(45, 20, 35))[0]
     return f"{kind.__name__}: {kind(draw, folder / 'fuzz.rec')}"
@@ -38,7 +38,7 @@ def run(seed: int, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=None)
 def good_files() -> tuple[Original, Original, Original]:
-    """Two of ours, with different keys and sizes, and one of another tool."""
+    """Return two of our files, with different keys and sizes, and one of another tool."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.rec"
         some, others = list(originals.pictures(1).values()), list(originals.pictures(2).values())
@@ -82,7 +82,7 @@ def damaged_index(draw: random.Random, path: Path) -> str:
 
 
 def damaged_picture(draw: random.Random, path: Path) -> str:
-    """A whole .rec with one picture that was damaged before it was packed."""
+    """Check an undamaged .rec with one picture that was damaged before it was packed."""
     seed = draw.randrange(3)
     kind, payload = draw.choice(sorted(originals.pictures(seed).items()))
     ways = mutations.JPEG if kind.startswith("jpeg") else mutations.PNG if kind == "png" else mutations.ANY
@@ -99,7 +99,7 @@ def damaged_picture(draw: random.Random, path: Path) -> str:
 
 
 def read_everything(path: Path, contents: dict[int, tuple[float, bytes]]) -> bool:
-    """Open, read, decode and load all; whether any of it was refused. What is not refused must be right."""
+    """Open, read, decode and load all, assert that what loads is right, and return whether any of it was refused."""
     try:
         records = open_records(path)
     except DataError as error:

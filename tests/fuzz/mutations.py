@@ -1,7 +1,7 @@
 """Ways to damage bytes: any bytes, JPEG files, PNG files, and the lines of an .idx.
 
-Each takes a random generator and the bytes, and gives other bytes (now and then the same). Nothing here knows what
-should come of it.
+Each takes a random generator and the bytes, and returns other bytes (now and then the same). Does not own the expected
+result (`case.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERESTING = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x8000000
 
 
 def mutate(random: Random, data: bytes, kinds: dict[str, Mutation]) -> tuple[bytes, str]:
-    """One to three mutations, one after the other, and their names."""
+    """Apply one to three mutations, one after the other; return the bytes, and the names of the mutations."""
     names = random.choices(sorted(kinds), k=random.choice((1, 1, 1, 2, 3)))
     for name in names:
         data = kinds[name](random, data)
@@ -41,7 +41,7 @@ def set_bytes(random: Random, data: bytes) -> bytes:
 
 
 def set_word(random: Random, data: bytes) -> bytes:
-    """A number of four bytes where frames and headers have theirs, among them lengths and part flags."""
+    """Change a number of four bytes where frames and headers have theirs, among them lengths and flags."""
     if len(data) < 4:
         return data
     at = 4 * random.randrange(len(data) // 4)
@@ -111,7 +111,7 @@ def _range(random: Random, data: bytes, longest: int = 1 << 30) -> tuple[int, in
 
 
 def records(offsets: list[int]) -> dict[str, Mutation]:
-    """Whole records removed, repeated or exchanged, given where they start."""
+    """Return mutations that remove, repeat or exchange whole records, which start at these offsets."""
 
     def pieces(data: bytes) -> list[bytes]:
         ends = [*offsets[1:], len(data)]
@@ -207,7 +207,7 @@ JPEG: dict[str, Mutation] = {
 
 
 def _segments(data: bytes) -> list[tuple[int, int]]:
-    """Where each segment of the header starts, and its marker; the scan's is the last."""
+    """Return offset and marker of each segment of the header; that of the scan is the last."""
     found, at = [], 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         found.append((at, data[at + 1]))

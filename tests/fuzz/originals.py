@@ -66,7 +66,7 @@ def ours(path: Path, first_key: int, payloads: list[bytes]) -> Original:
 
 
 def foreign(path: Path, payloads: list[bytes]) -> Original:
-    """As mxnet's im2rec writes it, without checksums."""
+    """Return a .rec as MXNet's im2rec writes it, without checksums."""
     headers = [recordio.HEADER.pack(0, float(key % NUM_CLASSES), key, 0) for key in range(len(payloads))]
     path.write_bytes(b"".join(recordio.frame(head + data) for head, data in zip(headers, payloads)))
     rebuild_index(path)

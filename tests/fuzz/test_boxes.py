@@ -52,7 +52,7 @@ def test_reading_on_behind_the_end_stays_in_memory(program: Path, tmp_path: Path
 
 
 def run(program: Path, num_rounds: int, files: list[Path]) -> tuple[int, int]:
-    """How many damaged files it tried, and how many of these it decoded."""
+    """Return how many damaged files it tried, and how many of these it decoded."""
     done = subprocess.run(
         [program, str(num_rounds), *files],
         env={"ASAN_OPTIONS": "malloc_fill_byte=0"},

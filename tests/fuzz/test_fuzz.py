@@ -42,7 +42,7 @@ def test_good_files_are_taken(tmp_path):
 
 
 def test_a_reader_that_does_not_check_is_caught(tmp_path, monkeypatch):
-    """Without the checksum, wrong samples get through, and the fuzz says so."""
+    """Read without checksums: wrong samples get through, and the fuzz reports them."""
     read = RecordFile.read
 
     def trusting(self, *arguments):
@@ -74,7 +74,7 @@ def ends_well(seed, folder):
 )
 @pytest.mark.parametrize("fatal", [5, 8])
 def test_a_crash_and_a_hang_are_named_by_their_seed(capsys, death, how, fatal):
-    """In a child of its own, which dies as a C library would let it; the inputs behind are still run."""
+    """Crash a child as a C library would; the inputs after it are still run."""
     child = f"""
 import faulthandler, os, signal, sys, time
 start, count = int(sys.argv[2]), int(sys.argv[4])

@@ -72,7 +72,7 @@ def test_a_second_run_finds_the_file_and_a_changed_rec_makes_another(tmp_path):
 
 
 def pictures():
-    """Of every kind that is decoded in a way of its own, and larger than is wanted by all that a decoder divides by."""
+    """Records of every kind that has a decoder of its own, large enough for all scales of a decoder."""
     small = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
     image = Image.fromarray(cv2.resize(small, (211, 157), interpolation=cv2.INTER_CUBIC))
     exif = Image.Exif()

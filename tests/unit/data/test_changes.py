@@ -19,7 +19,7 @@ def picture(size: int = 16) -> Any:
 
 
 def changed(spec: str, image: Any, num_samples: int) -> list[Any]:
-    """What a change with its defaults makes of an image, once for each sample."""
+    """Apply a change with its defaults to an image, once for each sample."""
     name, numbers = catalogue.augmentations(spec)[1]
     return [
         changes.CHANGES[name](image, sample_rng(0, 0, sample), **numbers) for sample in range(num_samples)

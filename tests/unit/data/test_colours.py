@@ -15,7 +15,7 @@ FACTORS = (0, 0.1, 0.5, 1, 1.4, 1.9)
 
 
 def photo() -> Any:
-    """All colours, edges and smooth parts."""
+    """A picture with all colours, edges and smooth parts."""
     down, across = np.mgrid[0:96, 0:128]
     planes = np.stack([down * 2, across * 2, 255 - down - across], -1)
     checks = 90 * ((down // 5 + across // 5) % 2)

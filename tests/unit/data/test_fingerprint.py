@@ -17,7 +17,7 @@ from tests.support.packed_samples import packed, samples
 
 
 def without_checksums(path: Path, content: Sequence[Any]) -> Path:
-    """As other tools pack it: `id2` is 0, and there is no .idx."""
+    """Pack as other tools do: `id2` is 0, and there is no .idx."""
     frames = [
         recordio.frame(recordio.HEADER.pack(0, label, key, 0) + payload) for key, label, payload in content
     ]
@@ -98,7 +98,7 @@ def test_every_record_counts_in_a_large_set_but_for_what_only_a_sample_tells(tmp
 
 
 class Dataset:
-    """As a user's own: pairs, nothing else."""
+    """A data set of the user's own: pairs, nothing else."""
 
     def __init__(self, labels: Sequence[int]):
         self.numbers = labels

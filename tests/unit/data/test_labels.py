@@ -59,7 +59,7 @@ def test_very_many_classes_are_still_classes(tmp_path: Path) -> None:
 
 
 def test_an_array_of_one_label_is_that_label(tmp_path: Path) -> None:
-    """As MXNet's im2rec writes them when it is told --pack-label."""
+    """Write labels as MXNet's im2rec does with --pack-label."""
     payload = cv2.imencode(".png", np.zeros((16, 16, 3), np.uint8))[1].tobytes()
     found = write(tmp_path / "a.rec", [np.array([number % 2], np.float32) for number in range(6)], payload)
     assert labels.class_names(found, None, 0) == ["0", "1"]

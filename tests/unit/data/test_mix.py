@@ -32,7 +32,7 @@ def mixed(
 
 
 def shares_of_the_next(label: Any, found: MixedIn) -> Any:
-    """How much of the sample that follows went into each."""
+    """Return the fraction of the next sample in each."""
     return np.where(label == np.arange(len(label)), found.fraction, 1 - found.fraction)
 
 

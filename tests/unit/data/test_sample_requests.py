@@ -1,4 +1,4 @@
-"""Which samples epochs visit."""
+"""Requests for samples: epochs, overfitting, and the parts of workers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_is_overfitted_is_what_is_judged() -> None:
 
 @st.composite
 def cuts(draw: st.DrawFn) -> config.Optim:
-    """Of a step into micro-batches, also uneven ones."""
+    """Draw a division of a step into micro-batches, also an uneven one."""
     batch_size = draw(st.integers(1, 40))
     micro_batch = draw(st.integers(1, batch_size))
     return config.Optim(batch_size=batch_size, micro_batch=micro_batch, seed=draw(st.integers(0, 99)))
@@ -98,7 +98,7 @@ sizes, places = st.integers(1, 300), st.integers(1, 5)
 def dealt(
     optim: config.Optim, num_samples: int, num_workers: int, num_devices: int, first_step: int = 0
 ) -> list[list[Request]]:
-    """What each worker is asked for in two epochs."""
+    """Return the requests of each worker for two epochs."""
     devices = "cpu:" + ",".join(map(str, range(num_devices)))
     run = config.Run(optim=optim, layout=config.Layout(devices=devices, num_workers=num_workers))
     num_steps = 2 * order.steps_per_epoch(num_samples, optim.batch_size)

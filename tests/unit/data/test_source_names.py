@@ -1,4 +1,4 @@
-"""What each record was packed from: kept beside a .rec, and named by whatever says that something is wrong with it."""
+"""The sources of records: stored beside a .rec, and named in every message about a record."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def test_a_tiny_dev_shm_does_not_matter(records):
 
 
 def is_running(pid):
-    """Whether it is there and not only waiting to be buried."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -27,7 +27,7 @@ def write(path, payloads, labels=None, classes=None):
 
 
 def foreign(path, payloads):
-    """As mxnet's own im2rec writes it: no checksums."""
+    """Write a .rec as MXNet's own im2rec does: no checksums."""
     headers = [recordio.HEADER.pack(0, float(n % 2), n, 0) for n in range(len(payloads))]
     path.write_bytes(b"".join(recordio.frame(head + data) for head, data in zip(headers, payloads)))
     rebuild_index(path)
@@ -150,7 +150,7 @@ def test_files_that_are_no_rec_do_not_hide_what_the_others_have(good, tmp_path):
 # .idx
 
 
-def test_a_missing_index_is_told_not_wrong(good):
+def test_a_missing_index_is_a_note(good):
     index_path(good).unlink()
     finding = only(good)
     assert (finding.kind, finding.is_wrong) == ("no-index", False)
@@ -227,7 +227,7 @@ def test_numbers_that_are_no_classes_are_no_finding(tmp_path):
     assert report.files[0].classes == []
 
 
-def test_imbalance_is_told(tmp_path):
+def test_imbalance_is_a_note(tmp_path):
     payloads = [jpeg(picture(seed)) for seed in range(12)]
     finding = only(write(tmp_path / "a.rec", payloads, [0.0] * 11 + [1.0], ["ape", "bee"]))
     assert (finding.kind, finding.is_wrong) == ("imbalance", False)
@@ -236,7 +236,7 @@ def test_imbalance_is_told(tmp_path):
 # Copies
 
 
-def test_copies_within_a_file_are_told(tmp_path):
+def test_copies_within_a_file_are_notes(tmp_path):
     one, two = jpeg(picture(1), cv2.IMWRITE_JPEG_QUALITY, 95), jpeg(picture(2))
     smaller = jpeg(cv2.resize(picture(1), (40, 30), interpolation=cv2.INTER_AREA))
     report = check([write(tmp_path / "a.rec", [one, two, one, smaller, one], [0.0, 1.0, 0.0, 0.0, 5.0])])
@@ -315,7 +315,7 @@ def test_documents_are_held_against_their_vocabulary(tmp_path):
         assert kinds(path) == ["tokens"]
 
 
-# Files of other tools, and what is told of pictures
+# Files of other tools, and statistics of pictures
 
 
 def test_a_file_of_another_tool_is_said_to_have_no_checksums(tmp_path):
@@ -343,5 +343,5 @@ def test_long_lists_are_cut_and_many_classes_summed_up(tmp_path):
     assert len(lines) < 45
 
 
-def test_no_kind_is_both_wrong_and_told():
+def test_no_kind_is_both_wrong_and_a_note():
     assert not set(findings.WRONG) & set(findings.NOTES)

@@ -74,7 +74,7 @@ def test_json_has_everything(good):
     assert wrong["records"] == [{"path": str(good), "number": 0, "key": 10, "byte": 0}]
 
 
-def test_what_is_told_counts_only_when_strict(good):
+def test_notes_count_only_when_strict(good):
     index_path(good).unlink()
     assert run(good).returncode == 0
     assert run(good, "--strict").returncode == 3

@@ -92,7 +92,7 @@ def test_copies_are_listed_looked_at_and_accepted(rec, images, tmp_path):
 
 
 def test_pictures_are_found_again_where_folders_have_wide_spaces_in_their_names(images, tmp_path):
-    """As input methods for Chinese and Japanese write them, and macOS with the option key."""
+    """Spaces as input methods for Chinese and Japanese write them, and macOS with the option key."""
     folder = tmp_path / "データ\u3000セット\xa02"
     folder.mkdir()
     pack(images, folder / "all.rec", Options())
@@ -101,7 +101,7 @@ def test_pictures_are_found_again_where_folders_have_wide_spaces_in_their_names(
     assert done.returncode == 0 and "4 of 4 pairs" in done.stdout, done.stderr
 
 
-def test_a_line_of_three_columns_and_remarks_will_do(rec, tmp_path):
+def test_a_line_of_three_columns_is_enough_and_comments_are_skipped(rec, tmp_path):
     copies = tmp_path / "copies.tsv"
     im2rec_wrapper("check", rec, "--copies", copies)
     kind, one, other, *_ = listed(copies)[1]

@@ -50,7 +50,7 @@ def test_different_digits_are_not_taken_for_one():
     assert near_pairs([cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB) for grey in pictures]) == []
 
 
-def test_plain_pictures_are_told_apart_by_colour():
+def test_plain_pictures_of_different_colours_are_no_copies():
     plain = [np.full((50, 50, 3), colour, np.uint8) for colour in [(255, 0, 0), (0, 255, 0), (254, 1, 0)]]
     assert near_pairs(plain) == [(0, 2)]
 

@@ -1,4 +1,4 @@
-"""What the packer makes of single image files."""
+"""The preparation of single image files."""
 
 from __future__ import annotations
 
