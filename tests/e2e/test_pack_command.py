@@ -181,7 +181,7 @@ def start_and_kill(command, journal):
         process.wait()
 
 
-def test_a_killed_pack_goes_on_to_the_same_bytes(many_images, tmp_path):
+def test_a_killed_pack_resumes_to_the_same_bytes(many_images, tmp_path):
     options = ["--resize", "100", "--quality", "90", "--split", "0.9", "--shards", "2", "--skip-bad"]
     done = im2rec_wrapper("pack", many_images, tmp_path / "whole", *options)
     assert done.returncode == 0, done.stderr
@@ -203,7 +203,7 @@ def test_a_killed_pack_goes_on_to_the_same_bytes(many_images, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["options", "source"])
-def test_a_killed_pack_starts_anew_when_something_changed(many_images, tmp_path, change):
+def test_a_killed_pack_starts_again_when_something_changed(many_images, tmp_path, change):
     source, out = tmp_path / "images", tmp_path / "out.rec"
     shutil.copytree(many_images, source)
     command = ["pack", source, out, "--resize", "100", "--quality", "90", "--skip-bad"]

@@ -1,4 +1,4 @@
-"""A pack that finds no room keeps what it has done, and the same command goes on from there."""
+"""A pack that finds the disk full leaves its progress, from which the same command resumes."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def assert_stopped_for_room(done, out, reason):
     assert {path.suffix for path in out.iterdir()} == {".partial"} and len(list(out.iterdir())) == 8
 
 
-def test_no_room_again_and_again(pictures, whole, tmp_path):
-    """At last for all but the journal, which is smaller than a .rec and never cut in the middle of a line."""
+def test_a_pack_resumes_after_each_of_several_full_disks(pictures, whole, tmp_path):
+    """Each run has more room; the journal is smaller than a .rec, so its lines are never cut."""
     out = tmp_path / "out"
     size = len(whole["train-00000-of-00002.rec"])
     for share in (0.3, 0.5, 0.9):
@@ -86,7 +86,7 @@ def test_no_room_again_and_again(pictures, whole, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["out", "out.bad.tsv"]
 
 
-def test_a_journal_cut_by_a_full_disk_or_a_kill_is_gone_on_with(pictures, whole, tmp_path):
+def test_a_journal_with_an_incomplete_last_line_is_resumed_from(pictures, whole, tmp_path):
     out = tmp_path / "out"
     size = len(whole["train-00000-of-00002.rec"])
     limited(size // 2, "pack", pictures, out, *OPTIONS)

@@ -100,7 +100,7 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """Each of them often, for as many crops."""
+    """Crop each picture often."""
     payloads = list(pictures()) * 5
     assert len(payloads) == NUM_SAMPLES
     return write_records(tmp_path_factory.mktemp("large") / "large.rec", payloads)
@@ -109,7 +109,7 @@ def large(tmp_path_factory):
 @pytest.mark.parametrize("augment", ["none", "resized_crop", "resized_crop:scale_min=0.9+flip", "pad_crop"])
 @pytest.mark.parametrize("kind", ["ram", "disk"])
 def test_what_is_decoded_at_a_smaller_scale_is_so_from_the_cache(large, tmp_path, kind, augment):
-    """To the bit: losses were 1% off from the first step on where the full scale was all there was."""
+    """Crops are equal to the bit: with the full scale alone, losses were 1% off from the first step on."""
     transform = train_transform(augment, SIZE)
     with opened(large, requests(num_epochs=3), transform) as plain, opened(
         kept(kind, large, tmp_path), requests(num_epochs=3), transform
@@ -189,8 +189,8 @@ def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
 
 
 @pytest.mark.parametrize("num_bytes", [1000, (2 << 30) + 8, (5 << 30) + 8])
-def test_what_lies_behind_gigabytes_of_pixels_is_found(tmp_path, num_bytes):
-    """And by Pythons that hold an archive against all its offsets (CVE-2025-8291). The gigabytes are a hole."""
+def test_an_index_behind_gigabytes_of_pixels_is_read(tmp_path, num_bytes):
+    """The index is found, also by Pythons that check an archive's offsets (CVE-2025-8291). The gigabytes are a hole."""
     path, rng = tmp_path / "a.pixels", np.random.default_rng(0)
     arrays = [np.zeros(3, np.float32) for _ in cache.PixelIndex._fields[1:]]
     places = cache.PixelIndex(num_bytes + rng.integers(0, 9, 3), *arrays)
@@ -221,7 +221,7 @@ def test_a_full_disk_is_said_so_and_nothing_half_written_is_left(records, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_process_left_is_taken_over(records, tmp_path):
+def test_the_file_of_a_killed_process_is_taken_over(records, tmp_path):
     aside = aside_of(tmp_path, records)
     killed = f"""
 import os
@@ -248,7 +248,7 @@ def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path
         waiter.join(0.3)
         assert waiter.is_alive() and "waiting for another process" in caplog.text
         first = len(records) + 1  # after all that were looked at for their size
-        assert all(image_info[:first]) and image_info[first:], "it looks on while it waits"
+        assert all(image_info[:first]) and image_info[first:], "it calls on while it waits"
         assert not any(image_info[first:]), "the other one does nothing"
         held.write(b"a picture")
         held.flush()
@@ -260,7 +260,7 @@ def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["ram", "disk"])
-def test_filling_it_is_progress(records, tmp_path, monkeypatch, kind):
+def test_filling_the_cache_reports_progress(records, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(cache, "AT_ONCE", 2)
     image_info = []
     data = config.Data(cache=kind, cache_dir=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Random changes: how often, how far, and nothing that was handed in is touched."""
+"""Random changes: their frequency and strength, and their arguments stay unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def changed(spec: str, image: Any, num_samples: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", list(changes.CHANGES))
 def test_the_pixels_handed_in_stay(name: str) -> None:
-    """They may be another sample's too: a view into a decoded picture that is kept."""
+    """The argument may be another sample's too: a view of a cached picture."""
     image = picture()
     image.flags.writeable = False
     outs = changed(name, image, 20)
@@ -165,7 +165,7 @@ def test_a_higher_magnitude_is_stronger(name: str) -> None:
 
 
 def test_randaugment_draws_all_operations_alike_and_in_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each operation notes its name in the picture: n notes an image, evenly spread, either way alike."""
+    """Each operation is replaced by one that records its name: n names an image, evenly distributed, signs too."""
     notes: list[tuple[str, float]] = []
 
     def noting(name: str, operation: changes.Operation) -> changes.Operation:

@@ -1,4 +1,4 @@
-"""A data set is known again wherever it lies, and another one is not taken for it."""
+"""Fingerprints: equal for one data set wherever it lies, and different for another one."""
 
 from __future__ import annotations
 

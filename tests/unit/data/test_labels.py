@@ -1,4 +1,4 @@
-"""Labels that number no classes end in one line at once, and arrays of one label are that label."""
+"""Labels that are no classes are refused in one line, and an array of one label is that label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixup and CutMix: what comes out is the two samples by the shares that go with their labels."""
+"""Mixup and CutMix: the result holds the two samples by the fractions of their labels."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_coin_decides_where_both_are_wanted() -> None:
 
 
 def test_boxes_are_centred_anywhere_and_cut_off_at_the_edges() -> None:
-    """So a corner is covered a fourth as often as the middle: held against the probability of each pixel."""
+    """A corner is covered a fourth as often as the middle; compared with the probability of each pixel."""
     covered = np.zeros((32, 32))
     for step in range(400):
         data = mixed(8, step=step, **ONLY_CUTMIX)[0]

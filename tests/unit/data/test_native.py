@@ -1,4 +1,4 @@
-"""The part in C gives what the code it replaces gives, or leaves it to that code."""
+"""The C extension returns what the code it replaces returns, or leaves the work to that code."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_damaged_scan_is_decoded_as_libjpeg_does_or_left_to_it() -> None:
 
 
 def size_of(payload: bytes) -> tuple[int, int]:
-    """Height and width; none where damage took the frame's marker."""
+    """Return height and width, or None where damage hit the frame's marker."""
     at = payload.find(b"\xff\xc0")
     return struct.unpack(">HH", payload[at + 5 : at + 9]) if at >= 0 else (0, 0)  # type: ignore[return-value]
 

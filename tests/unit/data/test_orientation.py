@@ -1,4 +1,4 @@
-"""Pictures that are stored turned or mirrored come out upright, as Pillow has them, in every way of reading."""
+"""Pictures that are stored turned or mirrored are read upright, as by Pillow, by every reader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def picture(height: int = 47, width: int = 70) -> Any:
-    """Another colour in each corner, and no line like the one beside it."""
+    """A picture with another colour in each corner, and no two neighbouring lines alike."""
     down, across = np.mgrid[0:height, 0:width]
     planes = [down * 255 / height, across * 255 / width, (down + across) * 255 / (height + width)]
     return np.stack(planes, -1).astype(np.uint8)

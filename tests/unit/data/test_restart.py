@@ -41,7 +41,7 @@ def packed(pixels, interval, sampling="420", quality=85, **more):
 
 
 def crop_of_the_whole(payload, box, scale):
-    """The box at 1/`scale`, out of all pixels."""
+    """Return the box at 1/`scale`, cut from all pixels."""
     height, width, _, _ = simplejpeg.decode_jpeg_header(payload)
     least = {"min_height": -(-height // scale), "min_width": -(-width // scale), "min_factor": scale}
     bottom, right = box.top + box.height, box.left + box.width
@@ -51,7 +51,7 @@ def crop_of_the_whole(payload, box, scale):
 
 @st.composite
 def cases(draw):
-    """A picture, how it is coded, and a box in it; intervals that divide the units of a row and some that do not."""
+    """Draw a picture, its coding, and a box in it, with intervals that divide the units of a row and others."""
     sampling = draw(st.sampled_from(["gray", *SAMPLINGS]))
     height, width = draw(st.integers(1, 140)), draw(st.integers(1, 200))
     unit_width = {"gray": 8, "444": 8, "440": 8, "411": 32}.get(sampling, 16)

@@ -1,4 +1,4 @@
-"""Transparent parts show white whatever the format, as where Pillow puts a picture on white; and TIFF's pages."""
+"""Transparent parts are white in all formats, as Pillow composes a picture on white; and the pages of TIFFs."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_gray_tiff_with_alpha_that_opencv_does_not_read_is_refused_in_words() ->
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
 def test_the_transparent_level_of_a_gray_png_is_white(depth: int) -> None:
-    """Held against the PNG specification: Pillow agrees at 1 and 8 bits, and forgets to scale the others."""
+    """Compared with the PNG specification: Pillow agrees at 1 and 8 bits, and does not scale the others."""
     levels = (np.arange(64).reshape(8, 8) * 7) % (1 << min(depth, 8))
     hidden = int(levels[0, 1])
     bits = "".join(format(level, f"0{min(depth, 8)}b") for level in levels.ravel())

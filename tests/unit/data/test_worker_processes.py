@@ -38,7 +38,7 @@ def nothing_is_left_behind():
 
 @dataclasses.dataclass
 class Deadly:
-    """Dies by a signal at its first `times` pictures, in whichever process; then does what the others do."""
+    """A transform that kills its process at the first `times` pictures, and then works as the others."""
 
     folder: Path
     times: int

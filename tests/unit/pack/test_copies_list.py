@@ -1,4 +1,4 @@
-"""The list of copies that `check` writes, `show` draws and `check` accepts, as a user goes through with it."""
+"""Lists of copies: written by `check`, drawn by `show`, accepted by `check`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tools.im2rec_wrapper import fingerprints
 
 
 def crops(num):
-    """Parts of two photographs, each at a place of its own."""
+    """Cut different parts of two photographs."""
     random = np.random.default_rng(0)
     photos = load_sample_images().images
     for number in range(num):

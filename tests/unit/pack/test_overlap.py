@@ -1,4 +1,4 @@
-"""A pack does not write what it reads, however the two are named; test_sources*.py says what each kind reads."""
+"""A pack never writes to its source, under whatever name; test_sources*.py assert what each kind reads."""
 
 from __future__ import annotations
 

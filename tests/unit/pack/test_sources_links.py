@@ -1,4 +1,4 @@
-"""Links in a source, and what has a file's name and is none."""
+"""Links in a source, and entries that have a file's name but are no regular files."""
 
 from __future__ import annotations
 

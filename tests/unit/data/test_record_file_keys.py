@@ -1,4 +1,4 @@
-"""Records with very many labels, and with keys that are not theirs alone."""
+"""Records with very many labels, and with keys that are not unique."""
 
 from __future__ import annotations
 
