@@ -35,7 +35,7 @@ def serve(agent: Agent) -> NoReturn:
             mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
-        agent.fail(RESTART_ME, f"ps-lite cannot go on: {reason}")
+        agent.fail(RESTART_ME, f"ps-lite failed: {reason}")
     # The workers have closed their stores, but may still exchange messages over the control channel.
     while True:
         time.sleep(60)

@@ -91,10 +91,10 @@ def zero_gamma(net: Any, name: str) -> None:
     frozen = [gamma.name for gamma in gammas if gamma.grad_req == "null"]
     if frozen:
         raise UsageError(
-            f"--zero-gamma: {frozen[0]} is frozen, so its branch would stay zero for good; leave --zero-gamma out, "
+            f"--zero-gamma: {frozen[0]} is frozen, so its branch would stay zero; leave --zero-gamma out, "
             "or --freeze less"
         )
     for gamma in gammas:
         gamma.init = mx.init.Zero()
     rest = f"; {branches.num_without} others end in no norm" if branches.num_without else ""
-    logger.info("--zero-gamma: %d residual branches begin as zero%s", len(branches.gammas), rest)
+    logger.info("--zero-gamma: %d residual branches start at zero%s", len(branches.gammas), rest)

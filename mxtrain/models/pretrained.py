@@ -78,7 +78,7 @@ def warn_of_untrained(patterns: str, untrained: Sequence[str], source: str) -> N
     if untrained:
         none = f"--pretrained {source} has nothing that fits them" if source else "no --pretrained is given"
         logger.warning(
-            "--freeze %s: %s stay untrained, as they begin, for %s; freeze less, or give weights that have them",
+            "--freeze %s: %s keep their random initial values, because %s; freeze less, or give weights that have them",
             *(patterns, _listed(untrained), none),
         )
 

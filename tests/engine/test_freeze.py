@@ -94,11 +94,11 @@ def test_frozen_parameters_without_trained_weights_are_named(
     assert warnings_of(f"--pretrained {headless} --freeze 0.*", caplog) == []
     (said,) = warnings_of(f"--pretrained {headless} --freeze 0.*,24.*", caplog)
     assert (
-        f"--freeze 0.*,24.*: 24.weight, 24.bias stay untrained, as they begin, for --pretrained {headless}"
+        f"--freeze 0.*,24.*: 24.weight, 24.bias keep their random initial values, because --pretrained {headless}"
         in said
     )
     (said,) = warnings_of("--freeze 0.*", caplog)
-    assert "0.weight stay untrained" in said and "no --pretrained" in said
+    assert "0.weight keep their random initial values" in said and "no --pretrained" in said
     assert warnings_of(f"--model {__name__}:bringing --freeze 0.*", caplog) == []
 
 

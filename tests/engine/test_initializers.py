@@ -193,4 +193,4 @@ def test_only_residual_branches_count(caplog: pytest.LogCaptureFixture) -> None:
     assert found == graph.ResidualBranches([net.branch[3].gamma.name], num_without=1)
     with caplog.at_level(logging.INFO):
         initializers.zero_gamma(net, "ways")
-    assert "1 residual branches begin as zero; 1 others end in no norm" in caplog.text
+    assert "1 residual branches start at zero; 1 others end in no norm" in caplog.text
