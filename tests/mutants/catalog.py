@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "cache-checksum",
         "docs/loading.md",
-        "a cache on disk is held against its own checksums",
+        "a cache on disk is checked against its own checksums",
         "mxtrain/data/cache.py",
         "if is_right and verify and self._is_checked:",
         "if is_right and not verify and self._is_checked:",
@@ -225,10 +225,10 @@ MUTANTS = (
     Mutant(
         "cutmix-share",
         "docs/augmenting.md",
-        "the share of a CutMix is that of the pixels really put in",
+        "the fraction of a CutMix is that of the pixels really copied",
         "mxtrain/data/mix.py",
         "return float((bottom - top) * (right - left)) / (height * width)",
-        "return share",
+        "return fraction",
         ("tests/unit/data/test_mix.py",),
     ),
     Mutant(
@@ -257,15 +257,15 @@ MUTANTS = (
         "tools/im2rec_wrapper/resume.py",
         "run.num_done, None)",
         "max(run.num_done - 1, 0), None)",
-        ("tests/e2e/test_pack_command.py::test_a_killed_pack_goes_on_to_the_same_bytes",),
+        ("tests/e2e/test_pack_command.py::test_a_killed_pack_resumes_to_the_same_bytes",),
     ),
     Mutant(
         "pack-journal",
         "docs/packing.md",
-        "other options than those of the interrupted pack start anew",
+        "a pack with other options than the interrupted one starts from the beginning",
         "tools/im2rec_wrapper/journal.py",
-        "if before.get(what) != description.get(what)]",
-        "if what not in before]",
+        "if before.get(key) != description.get(key)]",
+        "if key not in before]",
         ("tests/unit/pack/test_pack.py",),
     ),
     Mutant(
@@ -282,8 +282,8 @@ MUTANTS = (
         "docs/packing.md",
         "a picture is decoded once before it is packed, so damage is found",
         "tools/im2rec_wrapper/images.py",
-        "if wanted.decodes_all or not seen.is_checked:",
-        "if not wanted.decodes_all or not seen.is_checked:",
+        "if options.decodes_all or not info.is_checked:",
+        "if not options.decodes_all or not info.is_checked:",
         ("tests/unit/pack/test_images.py",),
     ),
     # Several processes.
