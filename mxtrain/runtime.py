@@ -115,7 +115,7 @@ def _enter_mxnet(execute: Callable[[], None]) -> None:
     share = max(1, machine.usable_cores() // _shares["local_workers"])
     _restore_numpy_aliases()
     _restore_distutils()
-    kernels.lend_quadmath()
+    kernels.load_quadmath()
     if "mxnet-cu112" in wheels.installed():
         _preload_cuda()
     with _explained(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():

@@ -26,7 +26,7 @@ from benchmarks.learn import folds, judge, linear, shapes
 from benchmarks.learn.judge import Results
 from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
 from benchmarks.loader import environments
-from mxtrain.config.arguments import picture
+from mxtrain.config.arguments import png_path
 
 ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")
@@ -111,7 +111,7 @@ def _parse() -> argparse.Namespace:
         "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
-    parser.add_argument("--png", type=picture, default=Path("runs/benchmarks/learn.png"))
+    parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/learn.png"))
     options = parser.parse_args()
     options.envs, options.folder = options.envs.resolve(), options.folder.resolve()
     options.runs = options.runs and options.runs.resolve()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import commands, curves
 from benchmarks.curves import Curve, Panel
-from mxtrain.config.arguments import picture
+from mxtrain.config.arguments import png_path
 
 BAR = 1e-5
 NUM_STEPS = 60  # two epochs of 1,797 digits, each with a short step at its end, and a little
@@ -96,7 +96,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET", help=", ".join(NETS)
     )
-    parser.add_argument("--png", type=picture, default=Path("runs/benchmarks/same_curve.png"))
+    parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/same_curve.png"))
     return parser.parse_args()
 
 

@@ -1,10 +1,10 @@
-"""A run's description: schema, YAML, bounds of its numbers, known names, and what it may not ask for."""
+"""A run's description: its schema, which this package exports, YAML, bounds, known names and checks."""
 
 from __future__ import annotations
 
 from mxtrain.config.schema import (
-    SAME_WORDS,
     SECTIONS,
+    SYNONYMS,
     Data,
     Layout,
     Model,
@@ -21,8 +21,8 @@ from mxtrain.config.schema import (
 )
 
 __all__ = [
-    "SAME_WORDS",
     "SECTIONS",
+    "SYNONYMS",
     "Data",
     "Layout",
     "Model",

@@ -1,6 +1,6 @@
-"""The parser of every command but fit, whose flags come from `schema.py`: argparse, refusing in one line.
+"""The argument parser of every command but fit, whose flags come from `schema.py`; refusals are one line.
 
-Also what fit and the others hold against one and the same rule.
+Also checks of values that fit and other commands share.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 
 
 class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises UsageError."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def picture(text: str) -> Path:
-    """Where a picture goes. Any other ending is rather the name of a file that a picture must not replace."""
+def png_path(text: str) -> Path:
+    """Return the path of a picture to write; another suffix than .png may be a file that must not be replaced."""
     path = Path(text)
     if path.suffix.lower() != ".png":
         raise argparse.ArgumentTypeError(

@@ -1,9 +1,9 @@
-"""From where to where each number of a run may go.
+"""The range of each number of a run.
 
-Owns the limits that a number has by itself. What depends on another flag, the data or this machine is `checks.py`'s.
-Most upper ones are far beyond use: a slip of the finger is refused in words, where further on it would be a process
-too many, an overflow, or a wait without end. MXNet reads only what float32 holds: that goes for products too, of rates
-with what schedules and optimizers make of them, and of clips with loss scales and batch sizes.
+Owns the limits that a number has by itself; limits that depend on another flag, the data or this machine are
+`checks.py`'s. Most upper limits are far beyond use: a slip of the finger is refused with a message, where later it
+would be a process too many, an overflow or an endless wait. MXNet's numbers are float32, so the limits keep products
+within its range too: of rates with schedules and optimizers, and of clipping with loss scales and batch sizes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MOST_SAMPLES = 1 << 20
 MOST_CLASSES = 1 << 22
 MOST_STEPS = 10**9
 MOST_TIMES = 10**6
-LARGEST_ARRAY = 2**31 - 1  # MXNet counts no further
+LARGEST_ARRAY = 2**31 - 1  # of elements, in MXNet
 SMALLEST = 1e-30
 FAR, NEAR = 1e6, 1e-6
 LOSS_SCALE = (NEAR, 1e12)
-BELOW_ONE = float("inf")  # one itself is too much, which `checks.py` says
+BELOW_ONE = float("inf")  # 1 itself is refused by `checks.py`
 
 RANGES: dict[str, tuple[float, float]] = {
     "image_size": (1, 4096),
@@ -67,7 +67,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "keep_last": (1, MOST_TIMES),
     "keep_best": (0, MOST_TIMES),
 }
-OR_NONE = ("clip_norm", "clip_value")  # 0 stands for
+ZERO_IS_NONE = ("clip_norm", "clip_value")
 
 
 def check(run: Run) -> None:
@@ -75,10 +75,10 @@ def check(run: Run) -> None:
     values = config.to_flat(run)
     for name, (least, most) in RANGES.items():
         value, flag = values[name], "--" + name.replace("_", "-")
-        if name in OR_NONE and value == 0:
+        if name in ZERO_IS_NONE and value == 0:
             continue
         if not value >= least:  # as NaN is not
-            or_none = ", or 0 for none" if name in OR_NONE else ""
+            or_none = ", or 0 for none" if name in ZERO_IS_NONE else ""
             raise UsageError(f"{flag} {value}: give {least} or more{or_none}")
         if value > most:
             raise UsageError(f"{flag} {value}: give {most} or less")

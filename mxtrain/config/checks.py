@@ -1,7 +1,7 @@
-"""What a run may not ask for: each refusal names the flag and the way out, before mxnet loads.
+"""Refusals of a run that cannot work, before mxnet loads; each names the flag and the way out.
 
-Owns the judgement of a `Run` by itself and against this machine. What only the data or the built net can show is
-refused where it is found.
+Owns checks of a `Run` by itself and against this machine. Problems that only the data or the built net can show are
+refused where they are found.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from mxtrain.config import (
 from mxtrain.core import gpus, kernels
 from mxtrain.core.errors import UsageError, nearest
 
-OF_CLUSTERS = (
+CLUSTER_FLAGS = (
     *("num_workers", "num_servers", "min_workers"),
     *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
 )
-SMALLEST_ALPHA = 0.001  # below it the shares are 0 or 1 anyway, and older NumPy draws for as good as ever
+SMALLEST_ALPHA = 0.001  # below it shares are 0 or 1 anyway, and older NumPy takes very long to draw them
 
 
 def check(run: Run, begins: bool = True) -> None:
-    """Raise UsageError for the first thing in `run` that cannot work here."""
+    """Raise UsageError for the first thing in `run` that cannot work here; `begins` is False after a restart."""
     check_description(run)
     _check_store(run)
     _check_devices(run)
     _check_batch(run)
     if "tensorboard" in run.output.log.split(",") and not importlib.util.find_spec("tensorboardX"):
         raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
-    if begins:  # else the job may have pruned what it once began with
+    if begins:  # a restarted job may have pruned the checkpoint it began with
         _check_resume(run.output.resume)
-        _check_origins(run)
+        _check_initial_weights(run)
     if not run.output.dry_run:
         _check_out(Path(run.output.out))
 
 
 def check_description(run: Run) -> None:
-    """The part of `check` that asks nothing of this machine but which files and modules of those named are here.
+    """Do the part of `check` that does not depend on this machine, but for the files and modules that flags name.
 
-    Each number by itself has been held against `bounds` where the flags were read.
+    Each number has been checked by `bounds` before.
     """
-    _check_asked(run)
+    _check_purpose(run)
     _check_numbers(run)
     _check_step(run)
     _check_model(run)
@@ -63,11 +63,11 @@ def check_description(run: Run) -> None:
     _check_loading(run)
 
 
-def _check_asked(run: Run) -> None:
-    """Something to read, somewhere to write, and one thing at a time."""
+def _check_purpose(run: Run) -> None:
+    """Refuse a run without input or output, and two commands in one."""
     output = run.output
     if output.plot_schedule and output.dry_run:
-        raise UsageError("--plot-schedule and --dry-run each tell something and stop; give one")
+        raise UsageError("--plot-schedule and --dry-run each print something and stop; give one")
     if output.plot_schedule:
         _check_picture(output.plot_schedule)
     if not run.data.train and not (output.plot_schedule and run.optim.max_steps):
@@ -80,7 +80,7 @@ def _check_asked(run: Run) -> None:
 
 def _check_picture(name: str) -> None:
     try:
-        arguments.picture(name)
+        arguments.png_path(name)
     except argparse.ArgumentTypeError as wrong:
         raise UsageError(f"--plot-schedule {wrong}") from None
 
@@ -236,7 +236,7 @@ def _check_store(run: Run) -> None:
     role = os.environ.get("DMLC_ROLE", "")
     if role:
         raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
-    for name in OF_CLUSTERS:
+    for name in CLUSTER_FLAGS:
         value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
         if value != getattr(Layout, name):
             raise UsageError(
@@ -297,8 +297,8 @@ def _check_resume(resume: str) -> None:
         )
 
 
-def _check_origins(run: Run) -> None:
-    """Starting anew sets the folder's checkpoints aside, before anything is read from them."""
+def _check_initial_weights(run: Run) -> None:
+    """Refuse initial weights from the run folder itself: --resume never sets its checkpoints aside first."""
     checkpoints = Path(run.output.out).resolve() / "checkpoints"
     if run.output.resume != "never" or not checkpoints.exists():
         return
@@ -309,7 +309,7 @@ def _check_origins(run: Run) -> None:
 
 
 def _check_out(out: Path) -> None:
-    """Make the run folder and write to it: permission bits alone do not tell (root, read-only mounts)."""
+    """Create the run folder and write to it: permission bits are not enough (root, read-only mounts)."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=str(out)):

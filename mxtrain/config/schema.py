@@ -1,8 +1,8 @@
-"""The whole description of a run: frozen dataclasses, their flags and their YAML.
+"""The description of a run: frozen dataclasses, their flags and their YAML.
 
-Owns the names and defaults of every flag of `mxtrain.fit` and how flags and `--config` become one `Run`. A field
-`batch_size` is the flag `--batch-size` and the YAML key `batch_size`; flags win over the file. What a run may not
-ask for is in `checks.py`. mxnet is never loaded here.
+Owns the names and defaults of every flag of `mxtrain.fit`, and parsing flags and `--config` into one `Run`. A field
+`batch_size` is the flag `--batch-size` and the YAML key `batch_size`; flags win over the file. Values are checked by
+`bounds.py` and `checks.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from mxtrain.core.errors import UsageError, nearest
 
 
 def flag(default: Any, help: str) -> Any:
+    """Return a dataclass field with the text that --help prints for it."""
     return dataclasses.field(default=default, metadata={"help": help})
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is read, and how a picture becomes an array."""
+    """Input: files, decoding, augmentation."""
 
     train: Optional[str] = flag(
         None,
@@ -32,7 +33,7 @@ class Data:
     val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
     sampling: str = flag(
         "once",
-        "what makes an epoch: once (each sample once) | balanced (as many samples, each class as often)",
+        "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",
     )
     image_size: int = flag(224, "height and width of the pictures that the net sees")
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
@@ -46,16 +47,16 @@ class Data:
     )
     normalize: str = flag(
         "auto",
-        "who turns pixels into numbers: host (the loader) | device | auto (a GPU does, a CPU does not)",
+        "where pixels are normalised: host (the loader) | device | auto (on a GPU, not on a CPU)",
     )
-    loader: str = flag("auto", "who decodes: threads | processes | auto (threads, unless more than 8 cores)")
-    loader_workers: str = flag("auto", "how many decode at once: a number, or auto: as many as are of use")
-    prefetch_mb: int = flag(256, "megabytes of batches that may be ready or in the making")
+    loader: str = flag("auto", "what decodes: threads | processes | auto (threads, unless more than 8 cores)")
+    loader_workers: str = flag("auto", "number of loader workers, or auto: as many as are of use")
+    prefetch_mb: int = flag(256, "megabytes of batches that may be ready or being assembled")
     verify: str = flag(
         "always", "when records are held against their checksums: always | first-epoch | never"
     )
     skip_bad: int = flag(
-        0, "this many bad records are replaced by the next good one and counted; one more ends it"
+        0, "this many bad records are replaced by the next good one and counted; one more ends the run"
     )
     cache: str = flag("none", "keep decoded pictures, before augmentation: none | ram | disk")
     cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
@@ -64,7 +65,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What is trained."""
+    """The net, its initial weights, its loss and its precision."""
 
     task: str = flag("classification", "what is learnt: classification")
     model: str = flag(
@@ -72,7 +73,7 @@ class Model:
     )
     init: str = flag(
         "msra",
-        "random weights at the start: msra | msra_out | xavier | xavier_normal | normal:sigma=0.01 | uniform | "
+        "initial weights: msra | msra_out | xavier | xavier_normal | normal:sigma=0.01 | uniform | "
         "orthogonal; or module:callable",
     )
     zero_gamma: bool = flag(False, "residual branches begin as zero: their last norm's scale does")
@@ -80,43 +81,43 @@ class Model:
         "",
         "weights to begin with: a .params file, a run folder or a checkpoint; what does not fit is left out",
     )
-    teacher: str = flag("", "a run folder or checkpoint whose net this one learns from too")
+    teacher: str = flag("", "a run folder or checkpoint whose net this one learns from too (distillation)")
     freeze: str = flag(
         "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
     )
     remat: bool = flag(False, "less memory, more time: activations are computed again in the backward pass")
     loss: str = flag(
         "cross_entropy",
-        "what is made small: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
+        "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
     )
     amp: str = flag("off", "mixed precision: off | bf16 (CPU) | fp16 (GPU)")
     loss_scale: str = flag(
         "auto",
-        "factor on the loss, taken out of its gradients again: a number | dynamic | auto (dynamic for fp16, else none)",
+        "loss scale, divided out of the gradients again: a number | dynamic | auto (dynamic for fp16, else none)",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Who computes what. None of these moves the loss curve."""
+    """Devices and processes that share the computation. None of these changes the loss curve."""
 
     kvstore: str = flag("device", "where gradients are summed: local | device | dist_sync | dist_async")
     devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
     num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
     num_servers: int = flag(1, "server processes of a dist_* kvstore")
     min_workers: int = flag(
-        0, "go on with this many workers where others do not come (back) in time; 0: with all of them only"
+        0, "continue with this many workers if others do not join in time; 0: only with all of them"
     )
-    start_timeout: float = flag(60.0, "seconds in which all processes of a cluster must have come")
-    silence_timeout: float = flag(10.0, "seconds without a sign of life after which a process is given up")
+    start_timeout: float = flag(60.0, "seconds in which all processes of a cluster must have joined")
+    silence_timeout: float = flag(10.0, "seconds without a heartbeat after which a process is given up")
     stall_timeout: float = flag(120.0, "seconds without progress after which a worker is given up")
-    max_restarts: int = flag(3, "times that a cluster starts again without having come further")
+    max_restarts: int = flag(3, "restarts of a cluster in a row without progress in between")
     threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")
 
 
 @dataclasses.dataclass(frozen=True)
 class Optim:
-    """How the weights move."""
+    """Batches, the optimizer and its schedule, the length of the run."""
 
     batch_size: int = flag(64, "samples in one optimizer update, over all devices and workers")
     micro_batch: int = flag(
@@ -166,11 +167,11 @@ class Optim:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What stays on disk and what is shown."""
+    """The run folder, checkpoints and logs."""
 
     out: str = flag("runs/latest", "the run folder")
     resume: str = flag(
-        "auto", "auto: go on where the run folder's newest checkpoint ends | never | PATH of a checkpoint"
+        "auto", "auto: continue from the run folder's newest checkpoint | never | PATH of a checkpoint"
     )
     checkpoint_steps: int = flag(0, "save every so many updates, besides after each epoch; 0: off")
     checkpoint_minutes: float = flag(0.0, "save every so many minutes, besides those; 0: off")
@@ -179,12 +180,12 @@ class Output:
     log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
     dry_run: bool = flag(False, "print the plan and a table of the parameters, and stop")
     plot_schedule: str = flag("", "draw the rate over all steps of the run into this PNG, and stop")
-    log_level: str = flag("info", "what is told on stderr: debug | info | warning")
+    log_level: str = flag("info", "how much is logged on stderr: debug | info | warning")
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """All of it."""
+    """A whole run, in five sections."""
 
     data: Data = Data()
     model: Model = Model()
@@ -193,8 +194,8 @@ class Run:
     output: Output = Output()
 
 
-# What is not wanted is off for one flag and none for others; each takes both words.
-SAME_WORDS = {
+# --amp is turned off by `off`, other flags by `none`; each takes both words.
+SYNONYMS = {
     ("amp", "none"): "off",
     **{(name, "off"): "none" for name in ("augment", "cache", "compress", "log")},
 }
@@ -203,13 +204,13 @@ SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in datacla
 
 
 def flag_names() -> list[str]:
-    """Every flag of fit, in the order of --help."""
+    """Return every flag of fit, in the order of --help."""
     fields = [field.name for section in SECTIONS.values() for field in dataclasses.fields(section)]
     return ["--" + name.replace("_", "-") for name in fields] + ["--config", "--print-config"]
 
 
 def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.fit") -> Run:
-    """The run that these flags describe; ends the process after --help and --print-config."""
+    """Parse flags (default: those of this process) into a run; exits after --help and --print-config."""
     from jsonargparse import ArgumentError
 
     parser = _parser(program)
@@ -230,7 +231,7 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
 
 
 def file_of(arguments: Sequence[str]) -> str | None:
-    """What these flags give as --config."""
+    """Return the value of --config among these flags."""
     import argparse
 
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -240,9 +241,9 @@ def file_of(arguments: Sequence[str]) -> str | None:
 
 
 def from_flat(flat: dict[str, Any]) -> Run:
-    """The run of a flat {name: value}; other keys are left alone."""
+    """Return the run of a flat {name: value}; keys that are no flag are ignored."""
     words = {name: value for name, value in flat.items() if isinstance(value, str)}
-    flat = {**flat, **{name: SAME_WORDS.get((name, word), word) for name, word in words.items()}}
+    flat = {**flat, **{name: SYNONYMS.get((name, word), word) for name, word in words.items()}}
     return Run(
         **{
             name: section(**{f.name: flat[f.name] for f in dataclasses.fields(section) if f.name in flat})
@@ -252,10 +253,12 @@ def from_flat(flat: dict[str, Any]) -> Run:
 
 
 def to_flat(run: Run) -> dict[str, Any]:
+    """Return {name: value} of all flags, sections flattened; the inverse of `from_flat`."""
     return {name: value for section in dataclasses.asdict(run).values() for name, value in section.items()}
 
 
 def to_yaml(run: Run) -> str:
+    """Return the run as YAML that `--config` reads, a section after the other."""
     import yaml
 
     return "".join(
@@ -265,7 +268,7 @@ def to_yaml(run: Run) -> str:
 
 
 def read(path: Path) -> Run:
-    """The run that a run folder's config.yaml describes."""
+    """Return the run that a run folder's config.yaml describes."""
     return parse(["--config", str(path)])
 
 
@@ -297,7 +300,7 @@ def _parser(program: str) -> Any:
 
 
 def _one_line(message: str) -> str:
-    """jsonargparse's complaint as one line that names the flag and the way out."""
+    """Return jsonargparse's message as one line that names the flag and the way out."""
     unknown_flag = re.search(r"nrecognized arguments: (\S+)", message)
     if unknown_flag:
         name = unknown_flag.group(1).split("=")[0]

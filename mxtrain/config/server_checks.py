@@ -1,6 +1,6 @@
-"""What a run may not ask for where servers hold the weights: under dist_async, and with row-sparse tables.
+"""Refusals of flags where servers hold the weights: under dist_async, and with row-sparse tables.
 
-Clipping is not among it under dist_async: it shortens a worker's own gradient, which is what an update is made by.
+Clipping is allowed under dist_async: it shortens a worker's own gradient, which is what an update is made from.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Sequence
 from mxtrain.config import Run, batch_plan, catalogue, names
 from mxtrain.core.errors import UsageError
 
-OF_WHOLE_LAYERS = ("lamb", "lars")
-OF_ROWS = ("sgd", "adam")  # whose kernels in MXNet leave alone what has no gradient
+NEED_WHOLE_LAYERS = ("lamb", "lars")
+LAZY_OPTIMIZERS = ("sgd", "adam")  # whose kernels in MXNet leave rows without a gradient alone
 
 
 def check_async(run: Run) -> None:
+    """Raise UsageError for the first flag that does not go with dist_async."""
     store, optim = f"--kvstore {run.layout.kvstore}", run.optim
     name = catalogue.optimizer(optim).name
     scale = run.model.loss_scale
@@ -34,7 +35,7 @@ def check_async(run: Run) -> None:
             "each worker would have another scale; give a number as --loss-scale",
         ),
         (
-            name in OF_WHOLE_LAYERS,
+            name in NEED_WHOLE_LAYERS,
             f"--optimizer {name}",
             "needs the length of whole layers, of which a server has a part; give sgd or adamw",
         ),
@@ -54,13 +55,13 @@ def check_async(run: Run) -> None:
 
 
 def check_tables(run: Run, unknown: Sequence[str]) -> None:
-    """For a net with tables, of which some are `unknown`: no SparseEmbedding's."""
+    """Raise UsageError for flags that do not go with row-sparse tables; `unknown` are those of no SparseEmbedding."""
     optim, store = run.optim, run.layout.kvstore
     name = catalogue.optimizer(optim).name
     tables = "with a row-sparse table in the net"
-    if name not in OF_ROWS:
+    if name not in LAZY_OPTIMIZERS:
         raise UsageError(
-            f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(OF_ROWS)}"
+            f"--optimizer {name} {tables}: moves all rows at every step; give {' or '.join(LAZY_OPTIMIZERS)}"
         )
     if store in names.DIST_STORES and unknown:
         raise UsageError(

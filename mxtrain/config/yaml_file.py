@@ -1,6 +1,6 @@
-"""What a --config file says of each flag, in the types that flags have.
+"""Reading a --config file into values of the types that flags have.
 
-Owns the differences between YAML and a command line. Which flags there are is `schema.py`'s.
+Owns the differences between YAML and a command line; the flags are `schema.py`'s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from mxtrain.core.errors import UsageError, nearest
 
-# How a flag that is one string names several things, which may be a list in a file.
+# Flags whose one string names several things, which a file may give as a list.
 JOINED = {
     "train": "files joined by commas",
     "val": "files joined by commas",
@@ -21,7 +21,7 @@ JOINED = {
 
 
 def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """{flag: value} of the file at `path`; the flags there are, with underscores, have these defaults."""
+    """Return {flag: value} of the file at `path`; `defaults` are those of every flag, with underscores."""
     import yaml
 
     try:
@@ -40,7 +40,7 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
                 found[key] = _joined(path, key, node.value)
                 continue
             if not isinstance(node, yaml.ScalarNode):
-                raise UsageError(_of_several(path, key, defaults[key]))
+                raise UsageError(_refuse_collection(path, key, defaults[key]))
             value = loader.construct_object(node)
             found[key] = _as_flag(path, key, value, node.value, defaults[key])
         return found
@@ -51,7 +51,7 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(path: str, key: str, nodes: Sequence[Any]) -> str:
-    """The one string that the flag takes for a list."""
+    """Return a list as the one string that the flag takes."""
     separator = "+" if JOINED[key].endswith("+") else ","
     texts: list[Any] = [node.value for node in nodes]
     for text in texts:
@@ -68,7 +68,7 @@ def _joined(path: str, key: str, nodes: Sequence[Any]) -> str:
     return separator.join(texts)
 
 
-def _of_several(path: str, key: str, default: Any) -> str:
+def _refuse_collection(path: str, key: str, default: Any) -> str:
     if key in JOINED:
         return f"--config {path}: {key}: give one string, {JOINED[key]}, or a list of them"
     if isinstance(default, str) or default is None:
@@ -77,7 +77,7 @@ def _of_several(path: str, key: str, default: Any) -> str:
 
 
 def _as_flag(path: str, key: str, value: Any, text: str, default: Any) -> Any:
-    """`value` is what YAML 1.1 makes of `text`: false of off, 750 of 12:30, a string of 1e-3."""
+    """Return the flag's value; YAML 1.1 makes `value` of `text`: false of off, 750 of 12:30, a string of 1e-3."""
     if value is None and default is not None:
         raise UsageError(f"--config {path}: {key} is empty; give a value or leave the line out")
     if isinstance(default, bool) and not isinstance(value, bool):

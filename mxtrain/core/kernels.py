@@ -1,7 +1,7 @@
-"""Which kernels MXNet's two libraries compute with on this CPU: OpenBLAS (products of matrices, lengths) and oneDNN.
+"""The kernels that MXNet's two libraries use on this CPU: OpenBLAS (products of matrices, norms) and oneDNN.
 
-Owns asking both, choosing for OpenBLAS where it does not know the CPU, and whether there are kernels for bfloat16.
-Needs no mxnet: a run is refused, and described, before that is loaded.
+Owns asking both libraries, choosing for OpenBLAS where it does not know the CPU, and whether bfloat16 has kernels.
+Needs no mxnet, so that a run can be checked and described before it is loaded.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ OF_OTHER_LINES = {"AVX2_VNNI": "AVX2", "AVX512_MIC": "AVX2", "AVX512_MIC_4OPS": 
 
 
 class OpenBlas(NamedTuple):
-    """The kernels that OpenBLAS computes with, and those of its own choice, as it names them."""
+    """The kernels that OpenBLAS uses and those that it would choose, by its own names."""
 
     used: str
     own: str
 
 
 def used() -> dict[str, str]:
-    """The kernels of both libraries, by their own names."""
+    """Return the kernels of both libraries, by their own names."""
     return {"openblas": openblas().used, "onednn": onednn()}
 
 
 def openblas() -> OpenBlas:
-    """Ask the library in MXNet's wheel, which is loaded for that and unloaded again."""
+    """Ask the library in MXNet's wheel, which is loaded for the question and unloaded again."""
     try:
-        lend_quadmath()
+        load_quadmath()
         library = ctypes.CDLL(str(_path()))
     except OSError as error:
         logger.debug("MXNet's OpenBLAS does not load: %s", error)
@@ -70,9 +70,9 @@ def openblas() -> OpenBlas:
 
 
 def better(own: str, asked: str, flags: set[str]) -> str:
-    """The kernels to take where OpenBLAS takes its `own`: others only if those are a fallback that nobody asked for.
+    """Return the kernels to use where OpenBLAS chooses `own`: others only if that is a fallback nobody `asked` for.
 
-    What is asked for may be meant for another OpenBLAS in this process, a younger one; MXNet's then falls back too.
+    OPENBLAS_CORETYPE may be meant for another, younger OpenBLAS in this process; MXNet's then falls back too.
     """
     if own not in FALLBACKS or asked.lower() == own.lower():
         return own
@@ -80,10 +80,9 @@ def better(own: str, asked: str, flags: set[str]) -> str:
 
 
 def load_openblas() -> None:
-    """Load MXNet's OpenBLAS where its own choice is not right, with another; mxnet then takes the loaded one.
+    """Load MXNet's OpenBLAS with better kernels where its own choice is a fallback; mxnet then uses the loaded one.
 
-    The variable that says it is set for this library alone. Those of NumPy, SciPy and OpenCV read it too, and a
-    process that is started from here makes the same choice, whoever starts it.
+    The variable is set while this library loads, and no longer: those of NumPy, SciPy and OpenCV read it too.
     """
     wanted, own = openblas()
     if wanted != own:
@@ -98,8 +97,8 @@ def load_openblas() -> None:
     logger.debug("OpenBLAS computes with its kernels for %s, by itself it takes %s", wanted, own)
 
 
-def lend_quadmath() -> None:
-    """Where the system has no libquadmath.so.0, which OpenBLAS is linked to, lend it the copy in NumPy's wheel.
+def load_quadmath() -> None:
+    """Load the copy of libquadmath.so.0 in NumPy's wheel where the system has none; OpenBLAS is linked to it.
 
     The loader takes an already loaded library for the one it looks for only if the SONAME inside is the same,
     and the wheel's copy was renamed (libquadmath-96973f99.so.0.0.0), inside as well as outside. So load a
@@ -122,7 +121,7 @@ def lend_quadmath() -> None:
 
 
 def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """The best of oneDNN's kernels that the CPU has instructions for and DNNL_MAX_CPU_ISA allows."""
+    """Return the best of oneDNN's kernels that the CPU has instructions for and DNNL_MAX_CPU_ISA allows."""
     flags = machine.cpu_flags() if flags is None else flags
     asked = environ.get(MAX_CPU_ISA, "")
     most = OF_OTHER_LINES.get(asked, asked if asked in ONEDNN_NAMES else MOST_UNASKED)
@@ -135,7 +134,7 @@ def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.enviro
 
 
 def bf16_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What bfloat16 needs on a CPU that is not here and what to do, to follow a flag's name; None where it computes."""
+    """Return why bfloat16 has no kernels here and what to do, to follow a flag's name; None where it has."""
     flags = machine.cpu_flags() if flags is None else flags
     if _has_avx512(onednn(flags, environ)):
         return None
@@ -150,7 +149,7 @@ def _has_avx512(name: str) -> bool:
 
 
 def _path() -> Path:
-    """Of the library in MXNet's wheel, which a wheel of another kind may lack."""
+    """Return the path of the library in MXNet's wheel; another kind of wheel may lack it."""
     spec = importlib.util.find_spec("mxnet")
     return Path(spec.origin if spec and spec.origin else "/").parent / "libopenblas.so.0"
 

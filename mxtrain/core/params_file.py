@@ -1,7 +1,7 @@
-"""Named arrays in the bytes that `mx.nd.load` reads and `mx.nd.save` would write.
+"""Encoding of named arrays in the format of `mx.nd.load` and `mx.nd.save`.
 
-Needs no mxnet, so that a thread can write while a step runs. `mx.nd.save` says nothing when a full disk swallows
-the end of its file, and its bytes could be checked only by reading them back.
+Needs no mxnet, so that a thread can write while a step runs. `mx.nd.save` reports no error when a full disk cuts its
+file, and its bytes could be checked only by reading them back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPE_NUMBERS = {
 
 
 def encoded(arrays: Arrays) -> Iterator[Chunk]:
-    """The file, piece by piece; large arrays are handed on as they are."""
+    """Yield the file in pieces; arrays are not copied."""
     yield struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))
     for array in arrays.values():
         kind = TYPE_NUMBERS[array.dtype.name]

@@ -1,6 +1,6 @@
-"""Reading ordinary files only: a named pipe, a socket or a device of a file's name may keep its reader for ever.
+"""Reading regular files only: reading a named pipe, a socket or a device may never end.
 
-What is none is an OSError that says what it is, before it is opened: opening a device may already do something.
+Anything else raises an OSError that says what it is, before it is opened: opening a device may already do something.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _KINDS = {
 
 
 def require(path: str | Path) -> None:
-    """Return if there is an ordinary file, whatever links lead to it."""
+    """Raise OSError unless `path` is, or links to, a regular file."""
     _require(os.stat(path), path)
 
 
-def descriptor(path: str | Path) -> int:
-    """The file, open for reading."""
+def open_descriptor(path: str | Path) -> int:
+    """Return a file descriptor of the regular file, open for reading."""
     require(path)
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -36,7 +36,8 @@ def descriptor(path: str | Path) -> int:
 
 
 def read(path: str | Path) -> bytes:
-    with os.fdopen(descriptor(path), "rb") as file:
+    """Return the content of the regular file."""
+    with os.fdopen(open_descriptor(path), "rb") as file:
         return file.read()
 
 

@@ -174,7 +174,7 @@ class RecordIOFile:
         try:
             if path.is_dir():
                 raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
-            self._descriptor = regular_files.descriptor(path)
+            self._descriptor = regular_files.open_descriptor(path)
             weakref.finalize(self, os.close, self._descriptor)
             self.num_bytes = os.fstat(self._descriptor).st_size
             start = os.pread(self._descriptor, 512, 0)

@@ -55,7 +55,7 @@ def test_rates_decays_and_the_numbers_of_optimizers(name: str, end: str) -> None
         trained(f"--optimizer {spec} {rate} --weight-decay {decay}")
 
 
-@pytest.mark.parametrize("clip", bounds.OR_NONE)
+@pytest.mark.parametrize("clip", bounds.ZERO_IS_NONE)
 @pytest.mark.parametrize("loudness", [1e-12, 1.0, 1e6])
 def test_clips_and_loss_scales(clip: str, loudness: float) -> None:
     flag = "--" + clip.replace("_", "-")

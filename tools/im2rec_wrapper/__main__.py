@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
-from mxtrain.config.arguments import LARGEST_SEED, Parser, picture
+from mxtrain.config.arguments import LARGEST_SEED, Parser, png_path
 from mxtrain.core import interrupts
 from mxtrain.core.errors import DataError, UsageError, one_line
 from tools.im2rec_wrapper import pack_command
@@ -116,7 +116,7 @@ def _add_check(commands: _Commands) -> None:
         "rec", metavar="FILE.rec", type=Path, nargs="+", help="give train and val together to find leaks"
     )
     check.add_argument("--json", action="store_true", help="print everything as JSON")
-    check.add_argument("--plot", metavar="OUT.png", type=picture, help="draw how many images each class has")
+    check.add_argument("--plot", metavar="OUT.png", type=png_path, help="draw how many images each class has")
     check.add_argument(
         "--quick", action="store_true", help="decode nothing: no damaged pictures, sizes or near copies"
     )
@@ -156,7 +156,7 @@ def _add_show(commands: _Commands) -> None:
         type=Path,
         help="draw the pairs that check --copies has listed, in order",
     )
-    show.add_argument("--out", metavar="SHEET.png", type=picture, help="(default: FILE.png or LIST.png)")
+    show.add_argument("--out", metavar="SHEET.png", type=png_path, help="(default: FILE.png or LIST.png)")
     show.add_argument(
         "--num",
         metavar="N",

@@ -343,7 +343,7 @@ def test_every_number_has_its_range() -> None:
     numbers = {name for name, value in defaults.items() if type(value) in (int, float)}
     assert numbers == set(bounds.RANGES)
     for name, (least, most) in bounds.RANGES.items():
-        is_none = name in bounds.OR_NONE and defaults[name] == 0
+        is_none = name in bounds.ZERO_IS_NONE and defaults[name] == 0
         assert is_none or least <= defaults[name] <= most, name
 
 

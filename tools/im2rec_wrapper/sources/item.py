@@ -83,7 +83,7 @@ def files_in(source: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
 
 def read_at(path: Path, offset: int, num_bytes: int) -> bytes:
     """Read a part of a file, which is opened for it alone, so that any number of files and threads will do."""
-    descriptor = regular_files.descriptor(path)
+    descriptor = regular_files.open_descriptor(path)
     try:
         data = os.pread(descriptor, num_bytes, offset)
     finally:

@@ -1,0 +1,117 @@
+"""The names and files in backticks of docstrings, comments and docs exist."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+import io
+import re
+import subprocess
+import tokenize
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("mxtrain", "tools", "benchmarks", "examples", "launch", "docs", "tests")
+PAGES = (
+    "ARCHITECTURE.md",
+    "README.md",
+    "CONTRIBUTING.md",
+    ":(glob)docs/*.md",
+)  # a decision may name what is gone
+
+# Of users, and of other projects.
+FOREIGN_FILES = {"tools/launch.py", "example/image-classification/README.md", "im2rec.py"}
+# Of Python, MXNet and GluonCV, where our code does not use them itself.
+FOREIGN_NAMES = {"find_class", "multi_sum_sq", "resnetv1b0_", "tostype"}
+OTHER_FILES = re.compile(r"\.(c|idx|json|jsonl|md|npy|params|py|rec|sh|tsv|txt|yaml|yml)$")
+
+
+class Reference(NamedTuple):
+    text: str
+    place: str
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files that git knows, or would: none of a build or of another tool."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return [ROOT / line for line in sorted(set(done.stdout.splitlines())) if (ROOT / line).is_file()]
+
+
+def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            value = getattr(node.body[0], "value", None) if node.body else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value
+
+
+@functools.lru_cache(maxsize=None)
+def prose_and_words(path: Path) -> tuple[list[tuple[int, str]], set[str]]:
+    """A module's docstrings and comments, with their lines, and every word of the rest of its text."""
+    text = path.read_text()
+    prose = [(each.lineno, str(each.value)) for each in docstrings(ast.parse(text))]
+    starts = {line for line, _ in prose}
+    words: set[str] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            prose.append((token.start[0], token.string))
+        elif token.type != tokenize.STRING or token.start[0] not in starts:
+            words.update(re.findall(r"\w+", token.string))
+    return prose, words
+
+
+def references() -> Iterator[Reference]:
+    for path in tracked("*.py"):
+        for line, text in prose_and_words(path)[0]:
+            for found in re.findall(r"`([^`\n]+)`", text):
+                yield Reference(found, f"{path.relative_to(ROOT)}:{line}")
+    for path in tracked(*PAGES):
+        text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.S | re.M)
+        for found in re.findall(r"`([^`\n]+)`", text):
+            yield Reference(found, str(path.relative_to(ROOT)))
+
+
+def test_files_named_in_backticks_exist() -> None:
+    known = ["/" + str(path.relative_to(ROOT)) for path in tracked()]
+    missing = []
+    for text, place in references():
+        is_of_ours = re.fullmatch(rf"({'|'.join(CODE)})/[\w./-]*", text)
+        is_source = re.fullmatch(r"[\w./-]*\w\.(py|c|cpp|h|sh|md)", text)
+        if (is_of_ours or is_source) and text not in FOREIGN_FILES:
+            name = text.rstrip("/")
+            if not any(path.endswith(f"/{name}") or f"/{name}/" in path for path in known):
+                missing.append(f"{place}: {text}")
+    assert not missing, "\n".join(missing)
+
+
+def test_names_in_backticks_of_docstrings_and_comments_exist() -> None:
+    """Each word of `train_step`, `group.rank` or `fit()` is used in code; `module.name` is used in that module."""
+    words, of_module = set(FOREIGN_NAMES), collections.defaultdict(set)
+    for path in tracked("*.py", "*.sh", "*.c", "*.toml", "Makefile"):
+        found = (
+            prose_and_words(path)[1] if path.suffix == ".py" else set(re.findall(r"\w+", path.read_text()))
+        )
+        words |= found
+        if path.suffix == ".py":
+            of_module[path.stem] |= found
+            of_module[path.parent.name] |= {*found, path.stem} if path.stem == "__init__" else {path.stem}
+    for top in CODE:
+        of_module[top] |= {path.parent.name for path in tracked(f"{top}/*.py")}
+    missing = []
+    for text, place in references():
+        if (
+            ".py:" not in place
+            or not re.fullmatch(r"[A-Za-z_][\w.]*(\(\))?", text)
+            or OTHER_FILES.search(text)
+        ):
+            continue
+        if re.fullmatch("[A-Z.]+", text):
+            continue  # stands for something, as OUT does
+        parts = re.findall(r"\w+", text)
+        module, name = parts[-2:] if len(parts) > 1 else ("", parts[0])
+        if not set(parts) <= words or (module in of_module and name not in of_module[module]):
+            missing.append(f"{place}: {text}")
+    assert not missing, "\n".join(missing)
