@@ -181,14 +181,18 @@ def _restore_numpy_aliases() -> None:
 
 def _restore_distutils() -> None:
     """distutils.version, gone since Python 3.12; mxnet and gluoncv compare dotted numbers with it."""
-    if importlib.util.find_spec("distutils") is not None:
+    if sys.version_info < (3, 12) or importlib.util.find_spec("distutils") is not None:
         return
+    sys.modules.update(_own_distutils())
+    log.debug("put back distutils.version")
+
+
+def _own_distutils() -> dict[str, types.ModuleType]:
     version = types.ModuleType("distutils.version")
     version.LooseVersion = version.StrictVersion = _DottedVersion  # type: ignore[attr-defined]
     distutils = types.ModuleType("distutils")
     distutils.version = version  # type: ignore[attr-defined]
-    sys.modules.update({"distutils": distutils, "distutils.version": version})
-    log.debug("put back distutils.version")
+    return {"distutils": distutils, "distutils.version": version}
 
 
 @functools.total_ordering
@@ -246,9 +250,12 @@ def _sparing_imports() -> Iterator[None]:
     """For the import: keep mxnet from loading packages which take as long as all of mxnet and which no training uses.
 
     SciPy's statistics (for mxnet's own tests and its quantization) load when they are first used, and scikit-learn,
-    of which mxnet takes a base class for the old FeedForward, is as if it were not installed.
+    of which mxnet takes a base class for the old FeedForward, is as if it were not installed. In place of distutils,
+    of which mxnet wants one class, setuptools would load itself.
     """
     stand_ins: dict[str, Any] = {"sklearn": None}
+    if "distutils" not in sys.modules:
+        stand_ins.update(_own_distutils())
     if importlib.util.find_spec("scipy") is not None:
         stand_ins["scipy.stats"] = _LoadedAtFirstUse("scipy.stats")
     standing = {name: module for name, module in stand_ins.items() if name not in sys.modules}
