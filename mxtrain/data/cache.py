@@ -207,7 +207,7 @@ def _remove_outdated(path: Path) -> None:
     """Remove the cache of an earlier mxtrain, which held full scale only and nothing turned upright."""
     if path.exists():
         path.unlink(missing_ok=True)
-        logger.info("%s was of an earlier mxtrain, and is made anew", path)
+        logger.info("%s is of an earlier mxtrain, and is replaced", path)
 
 
 def _shape(height: int, width: int, scale: int) -> tuple[int, int]:

@@ -32,7 +32,7 @@ def open_set(text: str) -> RecordFile | RecordSet:
 
 
 class RecordSet:
-    """`Records` of several files, one after the other. `name` stands for all of them in messages."""
+    """`Records` of several files, one after the other. `name` is that of the set in messages."""
 
     def __init__(self, name: str, parts: list[RecordFile]):
         for part in parts[1:]:

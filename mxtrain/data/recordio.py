@@ -10,7 +10,7 @@ Owns pure functions over bytes; `record_file.py` reads files, `record_writer.py`
     .idx            a line `key<TAB>offset` for each record
     .classes.tsv    a line `name<TAB>number of images` for each class; line k, from 0, is label k
 
-All numbers are little-endian. The format has no checksum, so ours goes where MXNet's readers do not look: the
+All numbers are little-endian. The format has no checksum, so ours is in a field that MXNet's readers ignore: the
 upper half of `id2` holds CHECKSUM_TAG and the lower half the CRC-32 of the data with that lower half zero.
 Files of other tools have no tags and cannot be checked.
 """

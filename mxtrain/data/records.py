@@ -44,7 +44,7 @@ class Records(Dataset, Protocol):
     descriptors: tuple[int, ...]  # file descriptors that a worker process must inherit to use its copy
 
     def read(self, position: int, verify: bool = True) -> Record:
-        """Return the record at `position`, held against its checksum if `verify`; DataError when it is damaged."""
+        """Return the record at `position`, compared with its checksum if `verify`; DataError when it is damaged."""
 
     def will_need(self, positions: Ints) -> None:
         """Start reading these records ahead, without waiting for them."""

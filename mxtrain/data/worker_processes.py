@@ -141,7 +141,7 @@ class WorkerProcess:
         if exit_code == -signal.SIGKILL:
             return RestartMe(
                 f"a loader worker was killed {MAX_DEATHS} times while it read {where}: by the kernel for want of "
-                "memory? (dmesg tells) lower --prefetch-mb or --loader-workers and run again to go on"
+                "memory? (dmesg tells) lower --prefetch-mb or --loader-workers and run the same command again to resume"
             )
         cause = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         return DataError(

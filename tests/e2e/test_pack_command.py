@@ -194,7 +194,7 @@ def test_a_killed_pack_resumes_to_the_same_bytes(many_images, tmp_path):
     assert mistaken.returncode == 2  # and what was done is not lost by it
     done = im2rec_wrapper("pack", many_images, tmp_path / "out", *options, "--workers", 3)
     assert done.returncode == 0, done.stderr
-    assert "going on after" in done.stderr, done.stderr
+    assert "resuming after" in done.stderr, done.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     bad_lists = [(tmp_path / f"{name}.bad.tsv").read_text() for name in ("out", "whole")]
     assert bad_lists[0] == bad_lists[1]
@@ -218,7 +218,7 @@ def test_a_killed_pack_starts_again_when_something_changed(many_images, tmp_path
             os.utime(image)
     done = im2rec_wrapper(*command)
     assert done.returncode == 0, done.stderr
-    assert "starting anew" in done.stderr
+    assert "starting from the beginning" in done.stderr
     assert ("--quality" if change == "options" else "the source") in done.stderr
     assert len(open_records(out)) == len(list(source.glob("*/*.jpg"))) - 5
 

@@ -63,7 +63,7 @@ OPTIONS = ("--split", "0.75", "--shards", "2", "--skip-bad")
 
 def assert_stopped_for_room(done, out, reason):
     assert done.returncode == 2, done.stderr
-    (said,) = (line for line in done.stderr.splitlines() if "going on after" not in line)
+    (said,) = (line for line in done.stderr.splitlines() if "resuming after" not in line)
     assert "cannot be written" in said and str(out) in said
     assert said.endswith(f" ({reason}); make room; the same command goes on from here")
     assert sorted(path.name for path in out.parent.iterdir() if path.is_file()) == [f"{out.name}.journal"]
@@ -81,7 +81,7 @@ def test_a_pack_resumes_after_each_of_several_full_disks(pictures, whole, tmp_pa
     num_done = [json.loads(line)[0] for line in (tmp_path / "out.journal").read_text().splitlines()[1:]]
     assert num_done == sorted(set(num_done)) and num_done[-1] > NUM_PICTURES // 2
     done = im2rec_wrapper("pack", pictures, out, *OPTIONS)
-    assert (done.returncode, f"going on after {num_done[-1]} of" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, f"resuming after {num_done[-1]} of" in done.stderr) == (0, True), done.stderr
     assert contents(out) == whole
     assert sorted(os.listdir(tmp_path)) == ["out", "out.bad.tsv"]
 
@@ -94,7 +94,7 @@ def test_a_journal_with_an_incomplete_last_line_is_resumed_from(pictures, whole,
         journal.write(b"[25, [[[")
     assert_stopped_for_room(limited(size * 3 // 4, "pack", pictures, out, *OPTIONS), out, "File too large")
     done = im2rec_wrapper("pack", pictures, out, *OPTIONS)
-    assert "going on after" in done.stderr, done.stderr
+    assert "resuming after" in done.stderr, done.stderr
     assert contents(out) == whole
 
 
@@ -109,7 +109,7 @@ def test_a_full_disk(pictures, whole, tmp_path):
         assert_stopped_for_room(im2rec_wrapper(*command), disk / "out", "No space left on device")
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True, timeout=20)
         done = im2rec_wrapper(*command)
-        assert (done.returncode, "going on after" in done.stderr) == (0, True), done.stderr
+        assert (done.returncode, "resuming after" in done.stderr) == (0, True), done.stderr
         assert contents(disk / "out") == whole
     finally:
         subprocess.run(["umount", str(disk)], check=True, timeout=20)

@@ -91,7 +91,9 @@ def _show(parsed: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog=PROGRAM, description="Pack images or text into RecordIO files, and look after them.")
+    parser = Parser(
+        prog=PROGRAM, description="Pack images or text into RecordIO files, and check, show and index these."
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 
     pack_command.add(commands)

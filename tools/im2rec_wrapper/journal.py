@@ -54,11 +54,13 @@ class Journal:
             before: Description = dict(json.loads(lines[0]))
             checkpoints = [PackCheckpoint(*json.loads(line)) for line in lines[1:]]
         except (ValueError, TypeError):
-            _print("the journal of an interrupted run is damaged: starting anew")
+            _print("the journal of an interrupted run is damaged: starting from the beginning")
             return None
         different = [key for key in {**description, **before} if before.get(key) != description.get(key)]
         if different:
-            _print(f"starting anew: since the interrupted run changed {', '.join(sorted(different))}")
+            _print(
+                f"starting from the beginning: changed since the interrupted run: {', '.join(sorted(different))}"
+            )
             _remove_partial(self.path.parent, before)
         elif checkpoints and _are_there(self.path.parent, description, checkpoints[-1]):
             bad = [one for checkpoint in checkpoints for one in checkpoint.bad]
@@ -101,7 +103,7 @@ def _are_there(folder: Path, description: Description, checkpoint: PackCheckpoin
         path = folder / name
         for file, num_bytes in ((path, written[1]), (index_path(path), written[2])):
             if not aside(file).is_file() or aside(file).stat().st_size < num_bytes:
-                _print(f"starting anew: the interrupted run's {aside(file)} is no longer whole")
+                _print(f"starting from the beginning: the interrupted run's {aside(file)} is no longer whole")
                 return False
     return True
 

@@ -3,8 +3,8 @@
 `pack SOURCE OUT` writes OUT/data.rec, or OUT itself where it ends in .rec; with a split OUT/train.rec and
 OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx, its .classes.tsv (the same
 names in the same order for all) or .tokens.json, and its .sources.tsv. All appear together at the end, or none; what a
-killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command goes on. OUT.bad.tsv
-lists what could not be packed: name, reason.
+killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command resumes. OUT.bad.tsv
+lists the items that could not be packed: name, reason.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
         description="Pack SOURCE into OUT/data.rec, with --split into OUT/train.rec and OUT/val.rec; beside each its "
         ".idx and .classes.tsv (line k: name of class k, number of its images) or, for text, .tokens.json. Images go "
         "in as they are, in a shuffled order that depends on seed and names alone; each is decoded once to check it, "
-        "and bad ones are listed in OUT.bad.tsv. An interrupted run goes on when the same command is given again.",
+        "and bad ones are listed in OUT.bad.tsv. The same command resumes an interrupted run.",
     )
     pack.add_argument("source", metavar="SOURCE", type=Path, help="see docs/packing.md for what it may be")
     pack.add_argument(

@@ -62,9 +62,12 @@ def start_or_resume(
         if stamps.hexdigest() == checkpoint.stamps:
             run = _opened(splits, checkpoint, whole_files)
             run.replay(checkpoint, stamps)
-            print(f"im2rec_wrapper: going on after {run.num_done} of {run.num_planned}", file=sys.stderr)
+            print(f"im2rec_wrapper: resuming after {run.num_done} of {run.num_planned}", file=sys.stderr)
             return run
-        print("im2rec_wrapper: starting anew: since the interrupted run changed the source", file=sys.stderr)
+        print(
+            "im2rec_wrapper: starting from the beginning: the source has changed since the interrupted run",
+            file=sys.stderr,
+        )
     run = _opened(splits, None, whole_files)
     journal.start(description)
     return run

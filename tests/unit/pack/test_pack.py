@@ -147,11 +147,11 @@ def test_the_last_whole_checkpoint_counts(tmp_path):
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"[1, 2]\n", b"{}\n[1]\n"])
-def test_a_damaged_journal_starts_anew(tmp_path, line, capsys):
+def test_after_a_damaged_journal_a_pack_starts_from_the_beginning(tmp_path, line, capsys):
     interrupted(tmp_path)
     (tmp_path / "journal").write_bytes(line)
     assert read_again(tmp_path) is None
-    assert "starting anew" in capsys.readouterr().err
+    assert "starting from the beginning" in capsys.readouterr().err
 
 
 def test_another_description_starts_anew_and_clears_up(tmp_path, capsys):
