@@ -96,7 +96,7 @@ def test_check_and_the_loader_name_the_file_of_a_damaged_record(rec):
     name = open_records(rec).source_names().of(3)
     damage(rec, 3)
     (finding,) = check([rec]).findings
-    assert f"(key 3, byte {finding.places[0].byte}, from {name})" in finding.text
+    assert f"(key 3, byte {finding.locations[0].byte}, from {name})" in finding.text
     assert finding.as_json()["records"][0]["source"] == name
     records = open_records(rec)
     with pytest.raises(DataError) as refusal:

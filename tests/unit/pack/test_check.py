@@ -109,7 +109,7 @@ def test_behind_a_damaged_frame_the_other_records_are_still_checked(good, word):
     assert report.files[0].num_records == 5
     structure = next(finding for finding in report.findings if finding.kind == "structure")
     assert f"bytes {starts[2]} to {starts[3]} are no record" in structure.text
-    assert [f.places[0].key for f in report.findings if f.kind == "checksum"] == [14]
+    assert [f.locations[0].key for f in report.findings if f.kind == "checksum"] == [14]
 
 
 def test_a_cut_off_file_is_reported_with_what_is_left(good):
@@ -136,7 +136,7 @@ def test_undecodable_pictures_are_named(tmp_path):
     whole = jpeg(picture(1))
     path = write(tmp_path / "a.rec", [whole, whole[: len(whole) // 2], b"no picture", b""])
     report = check([path])
-    assert [(f.kind, f.places[0].number) for f in report.findings] == [("undecodable", n) for n in (1, 2, 3)]
+    assert [(f.kind, f.locations[0].number) for f in report.findings] == [("undecodable", n) for n in (1, 2, 3)]
     assert kinds(path, decode=False) == []
 
 
@@ -187,7 +187,7 @@ def test_labels_are_held_against_the_class_list(tmp_path):
     payloads = [jpeg(picture(seed)) for seed in range(5)]
     path = write(tmp_path / "a.rec", payloads, [0.0, 1.0, 2.0, 0.5, float("nan")], ["ape", "bee"])
     report = check([path])
-    assert [(f.kind, f.places[0].key) for f in report.findings] == [
+    assert [(f.kind, f.locations[0].key) for f in report.findings] == [
         ("label", 12),
         ("label", 13),
         ("label", 14),
@@ -206,7 +206,7 @@ def test_a_class_list_of_other_counts_is_wrong(good):
 def test_labels_of_different_shapes_are_wrong(tmp_path):
     payloads = [jpeg(picture(seed)) for seed in range(3)]
     labels = [np.array([1.0, 2.0]), np.array([1.0, 2.0]), 3.0]
-    assert only(write(tmp_path / "a.rec", payloads, labels)).places[0].number == 2
+    assert only(write(tmp_path / "a.rec", payloads, labels)).locations[0].number == 2
 
 
 def test_of_several_labels_each_has_its_class(tmp_path):
@@ -240,7 +240,7 @@ def test_copies_within_a_file_are_notes(tmp_path):
     one, two = jpeg(picture(1), cv2.IMWRITE_JPEG_QUALITY, 95), jpeg(picture(2))
     smaller = jpeg(cv2.resize(picture(1), (40, 30), interpolation=cv2.INTER_AREA))
     report = check([write(tmp_path / "a.rec", [one, two, one, smaller, one], [0.0, 1.0, 0.0, 0.0, 5.0])])
-    pairs = [(f.kind, [place.key for place in f.places]) for f in report.findings]
+    pairs = [(f.kind, [place.key for place in f.locations]) for f in report.findings]
     assert pairs == [("duplicate", [10, 12]), ("duplicate", [10, 14]), ("near-duplicate", [10, 13])]
     assert "labelled 5, but the same payload as one that is labelled 0" in report.findings[1].text
     assert not any(finding.is_wrong for finding in report.findings)
@@ -257,7 +257,7 @@ def test_copies_in_two_files_are_leaks_and_both_sides_are_named(tmp_path):
     ]
     val = write(tmp_path / "val.rec", val_payloads, [0.0, 0.0, 0.0, 1.0])
     report = check([train, val])
-    named = [(f.kind, [(place.path, place.number) for place in f.places]) for f in report.findings]
+    named = [(f.kind, [(place.path, place.number) for place in f.locations]) for f in report.findings]
     assert named == [("leak", [(train, 2), (val, 1)]), ("near-leak", [(train, 4), (val, 2)])]
     assert all(finding.is_wrong for finding in report.findings)
     assert kinds(train, val, decode=False) == ["leak"]
@@ -266,7 +266,7 @@ def test_copies_in_two_files_are_leaks_and_both_sides_are_named(tmp_path):
 def test_a_copy_in_three_files_is_named_against_each(tmp_path):
     payload = jpeg(picture(1))
     paths = [write(tmp_path / f"{name}.rec", [payload]) for name in "abc"]
-    pairs = [[place.path.stem for place in finding.places] for finding in check(paths).findings]
+    pairs = [[place.path.stem for place in finding.locations] for finding in check(paths).findings]
     assert sorted(pairs) == [["a", "b"], ["a", "c"], ["b", "c"]]
 
 
