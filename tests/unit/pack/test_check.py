@@ -136,7 +136,9 @@ def test_undecodable_pictures_are_named(tmp_path):
     whole = jpeg(picture(1))
     path = write(tmp_path / "a.rec", [whole, whole[: len(whole) // 2], b"no picture", b""])
     report = check([path])
-    assert [(f.kind, f.locations[0].number) for f in report.findings] == [("undecodable", n) for n in (1, 2, 3)]
+    assert [(f.kind, f.locations[0].number) for f in report.findings] == [
+        ("undecodable", n) for n in (1, 2, 3)
+    ]
     assert kinds(path, decode=False) == []
 
 
