@@ -1,4 +1,4 @@
-"""`python -m mxtrain.evaluate`: how good a trained net is on a .rec file."""
+"""`python -m mxtrain.evaluate`: loss and accuracy of a trained net on a data set."""
 
 from __future__ import annotations
 

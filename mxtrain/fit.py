@@ -87,7 +87,7 @@ def _as_node(command: Callable[[], None]) -> NoReturn:
 
 
 def _code_of(end: SystemExit) -> int:
-    """What Python itself would leave with; anything but a number it prints."""
+    """Return the exit code that Python would use for a SystemExit; a message is printed, as Python does."""
     if end.code is None or isinstance(end.code, int):
         return int(end.code or 0)
     print(end.code, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`python -m mxtrain.predict IMAGE...`: what a trained net sees in pictures."""
+"""`python -m mxtrain.predict IMAGE...`: the likeliest classes of pictures, by a trained net."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def predict(argv: Sequence[str] | None = None) -> None:
 
 
 def _problem(image: Path) -> str | None:
-    """Why there is nothing to read under this name; None where there is a file."""
+    """Return why `image` cannot be read as a file; None if it can."""
     try:
         regular_files.require(image)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _problem(image: Path) -> str | None:
 
 
 def _read(image: Path, run: Any) -> Any:
-    """The picture as the net takes it; DataError names the file where there is none in it."""
+    """Return the picture as the net takes it; DataError, with the file's name, if there is none in it."""
     import numpy as np
 
     from mxtrain.data import tiff
@@ -96,7 +96,7 @@ def _read(image: Path, run: Any) -> Any:
 
 
 def _classes(net: Any, context: Any, picture: Any, class_names: list[str]) -> list[dict[str, Any]]:
-    """Every class with its probability, the likeliest first."""
+    """Return every class with its probability, the likeliest first."""
     import numpy as np
 
     from mxtrain.train.to_device import to_context

@@ -1,13 +1,12 @@
-"""The one door through which mxnet enters: everything that must be true before and around `import mxnet`.
+"""The only module that imports mxnet and gluoncv, and all that has to be done before and around that import.
 
-Owns the shims, the OpenMP share, the shared libraries and the DMLC_ROLE guard of this process; no other
-module imports mxnet or gluoncv by itself:
+Owns the shims, the OpenMP threads, the shared libraries and the DMLC_ROLE guard of this process. Others write:
 
     from mxtrain.runtime import mx          # loads with all usable cores, unless `load` came first
     from mxtrain.runtime import gluoncv
 
-After `import mxtrain.runtime` a plain `import mxnet` comes in by the same door, also inside other people's packages.
-What a machine has is for `machine` to know; what a role does with mxnet afterwards is for `kv`.
+After `import mxtrain.runtime` a plain `import mxnet` gets the same treatment, also inside other people's packages: an
+import hook sees to it. Facts about the machine are `core/`'s; what a role does with mxnet afterwards is `kvstore/`'s.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SETTLE_SECONDS = 0.1
 
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
-# In this order each finds what it is linked to among those before it.
+# Each is linked only to those before it.
 CUDA_LIBRARIES = (
     "cuda_nvrtc/lib/libnvrtc.so.11.2",
     "cuda_runtime/lib/libcudart.so.11.0",
@@ -73,52 +72,54 @@ def load_gluoncv() -> types.ModuleType:
 
 
 def _imported(name: str) -> types.ModuleType:
-    """Import through the finder below, which Python's lock on each module makes safe among threads."""
+    """Import through the hook below; Python's lock on each module makes it safe among threads."""
     try:
         module = importlib.import_module(name)
         if getattr(module, "__file__", None) is None:
             raise ImportError(f"there is a folder called {name}, but no package in it")
         return module
-    except NotHere as error:
+    except CannotImport as error:
         raise UsageError(str(error)) from error
     except ImportError as error:
         raise UsageError(_why_not(error)) from error
 
 
-class NotHere(ImportError):
+class CannotImport(ImportError):
     """mxnet or gluoncv does not import on this machine; the message says why and what to do."""
 
 
-class _Door:
-    """A finder: wherever `import mxnet` or `import gluoncv` is written from now on, it goes through here."""
+class _ImportHook:
+    """A finder on sys.meta_path that runs our own code around each import of a module named in `wrappers`."""
 
-    def __init__(self, ways: dict[str, Callable[[Callable[[], None]], None]]):
-        self.ways = ways
+    def __init__(self, wrappers: dict[str, Callable[[Callable[[], None]], None]]):
+        self.wrappers = wrappers
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """What the other finders find, to be executed in our way."""
-        if name not in self.ways:
+        """Return the spec that the other finders find, with its execution wrapped."""
+        if name not in self.wrappers:
             return None
         others = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
         found = (finder.find_spec(name, path, target) for finder in others)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            way, execute = self.ways[name], spec.loader.exec_module
-            spec.loader.exec_module = lambda module: way(functools.partial(execute, module))
+            wrapper, execute = self.wrappers[name], spec.loader.exec_module
+            spec.loader.exec_module = lambda module: wrapper(functools.partial(execute, module))
         return spec
 
 
-def _enter_mxnet(execute: Callable[[], None]) -> None:
-    """Execute mxnet in surroundings in which it works."""
+def _import_mxnet(execute: Callable[[], None]) -> None:
+    """Execute mxnet with the shims, libraries and variables that it needs."""
     if sys.flags.optimize > 1:
-        raise NotHere("python -OO strips the docstrings that mxnet's import reads: use python -O, or neither")
+        raise CannotImport(
+            "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
+        )
     share = max(1, machine.usable_cores() // _shares["local_workers"])
     _restore_numpy_aliases()
     _restore_distutils()
     kernels.load_quadmath()
     if "mxnet-cu112" in wheels.installed():
         _preload_cuda()
-    with _explained(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
+    with _explaining(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
         with _sparing_imports():
             execute()
@@ -129,32 +130,32 @@ def _enter_mxnet(execute: Callable[[], None]) -> None:
     atexit.register(_settle, mxnet)
 
 
-def _enter_gluoncv(execute: Callable[[], None]) -> None:
+def _import_gluoncv(execute: Callable[[], None]) -> None:
     """Execute gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
-    with _explained(), _quietly():
+    with _explaining(), _quietly():
         importlib.import_module("mxnet")
         execute()
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """What a broken wheel raises becomes one sentence; it is an ImportError still, for those who try without."""
+def _explaining() -> Iterator[None]:
+    """A block in which an error of a broken wheel becomes one sentence; still an ImportError, for callers to catch."""
     try:
         yield
-    except NotHere:
+    except CannotImport:
         raise
     except (ImportError, OSError, AttributeError) as error:
-        raise NotHere(_why_not(error)) from error
+        raise CannotImport(_why_not(error)) from error
 
 
 def _settle(mxnet: types.ModuleType) -> None:
-    """Before Python ends, nothing may be under way: MXNet's threads give NumPy's memory back through Python.
+    """Wait until MXNet is idle, before Python ends: its threads release NumPy's memory through Python.
 
-    Where that is ending they abort the process, and its exit code is lost.
+    If they do so while Python shuts down, the process aborts and its exit code is lost.
     """
     with contextlib.suppress(mxnet.base.MXNetError):
         mxnet.nd.waitall()
-    # An operation counts as done a moment before it lets go of its arrays, and nothing tells when it has.
+    # An operation counts as done a moment before it releases its arrays, and there is no signal for that.
     time.sleep(SETTLE_SECONDS)
 
 
@@ -170,7 +171,7 @@ def __getattr__(name: str) -> types.ModuleType:
 
 
 def _restore_numpy_aliases() -> None:
-    """np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
+    """Restore np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
     import numpy
 
     for name, builtin in {"bool": bool, "int": int, "float": float}.items():
@@ -180,7 +181,7 @@ def _restore_numpy_aliases() -> None:
 
 
 def _restore_distutils() -> None:
-    """distutils.version, gone since Python 3.12; mxnet and gluoncv compare dotted numbers with it."""
+    """Restore distutils.version, gone since Python 3.12; mxnet and gluoncv compare versions with it."""
     if sys.version_info < (3, 12) or importlib.util.find_spec("distutils") is not None:
         return
     sys.modules.update(_own_distutils())
@@ -209,7 +210,7 @@ class _DottedVersion:
 
 @contextlib.contextmanager
 def _openmp_team(share: int, threads: int | None) -> Iterator[None]:
-    """For the import: how many OpenMP threads one operator gets. MXNet's own default is half the cores.
+    """Set, for the import, the OpenMP threads of an operator; MXNet's own default is half the cores.
 
     MXNET_OMP_MAX_THREADS rather than OMP_NUM_THREADS, because MXNet then gives the processes it forks (loader
     workers) one thread each instead of a full team, and because libgomp reads OMP_NUM_THREADS only once, when
@@ -281,7 +282,7 @@ class _LoadedAtFirstUse(types.ModuleType):
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """mxnet and gluoncv touch deprecated names as they are imported; whoever trains cannot cure that."""
+    """Ignore warnings of deprecated names that mxnet and gluoncv use as they are imported."""
     with warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
             warnings.simplefilter("ignore", category)
@@ -304,12 +305,12 @@ def _preload_cuda() -> None:
 
 
 def _require_opencv() -> None:
-    with _explained():
+    with _explaining():
         import cv2  # noqa: F401
 
 
 def _why_not(error: BaseException) -> str:
-    """One sentence for an import that failed: what is missing or fights, and the command that cures it."""
+    """Return one sentence for a failed import: what is missing or in conflict, and the command that helps."""
     library = re.search(r"(lib[^\s:]+\.so[.\d]*): cannot open shared object file", str(error))
     name = library.group(1) if library else ""
     if name == "libcuda.so.1":
@@ -331,4 +332,4 @@ def _why_not(error: BaseException) -> str:
 
 # First of all finders, and once: where this module is loaded anew, the old one goes.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != __name__]
-sys.meta_path.insert(0, _Door({"mxnet": _enter_mxnet, "gluoncv": _enter_gluoncv}))
+sys.meta_path.insert(0, _ImportHook({"mxnet": _import_mxnet, "gluoncv": _import_gluoncv}))
