@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def evaluate(argv: Sequence[str] | None = None) -> None:
+    """Print the scores of the net that the arguments name."""
     parser = trained_run.parser("python -m mxtrain.evaluate", "Evaluate a trained net.")
     parser.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
     options = parser.parse_args(argv)

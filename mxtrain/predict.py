@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def predict(argv: Sequence[str] | None = None) -> None:
+    """Print the classes of each picture that the arguments name."""
     parser = trained_run.parser("python -m mxtrain.predict", "Name what is in pictures.")
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
     parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")

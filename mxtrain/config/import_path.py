@@ -15,7 +15,7 @@ from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 
 def is_import_path(text: str) -> bool:
-    """True for `module:callable`, unless a file has that name."""
+    """Return True for `module:callable`, unless a file has that name."""
     return ":" in text and not Path(text).exists()
 
 

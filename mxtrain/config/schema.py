@@ -52,9 +52,7 @@ class Data:
     loader: str = flag("auto", "what decodes: threads | processes | auto (threads, unless more than 8 cores)")
     loader_workers: str = flag("auto", "number of loader workers, or auto: as many as are of use")
     prefetch_mb: int = flag(256, "megabytes of batches that may be ready or being assembled")
-    verify: str = flag(
-        "always", "when records are held against their checksums: always | first-epoch | never"
-    )
+    verify: str = flag("always", "when the checksums of records are checked: always | first-epoch | never")
     skip_bad: int = flag(
         0, "this many bad records are replaced by the next good one and counted; one more ends the run"
     )
