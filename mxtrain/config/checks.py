@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import tempfile
 from pathlib import Path
 
 from mxtrain.config import (
-    Layout,
     Optim,
     Output,
     Run,
@@ -23,22 +21,18 @@ from mxtrain.config import (
     catalogue,
     import_path,
     names,
-    server_checks,
+    store_checks,
 )
 from mxtrain.core import gpus, kernels
 from mxtrain.core.errors import UsageError, nearest
 
-CLUSTER_FLAGS = (
-    *("num_workers", "num_servers", "min_workers"),
-    *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
-)
 SMALLEST_ALPHA = 0.001  # below it shares are 0 or 1 anyway, and older NumPy takes very long to draw them
 
 
 def check(run: Run, begins: bool = True) -> None:
     """Raise UsageError for the first thing in `run` that cannot work here; `begins` is False after a restart."""
     check_description(run)
-    _check_store(run)
+    store_checks.check_store(run)
     _check_devices(run)
     _check_batch(run)
     if "tensorboard" in run.output.log.split(",") and not importlib.util.find_spec("tensorboardX"):
@@ -219,55 +213,6 @@ def _check_loading(run: Run) -> None:
     if data.cache_dir and data.cache != "disk":
         raise UsageError(
             f"--cache-dir {data.cache_dir}: --cache is {data.cache}; give --cache disk, or no folder"
-        )
-
-
-def _check_store(run: Run) -> None:
-    store = run.layout.kvstore
-    if store in names.DIST_STORES:
-        _check_cluster(run)
-        return
-    if catalogue.compression_threshold(run.optim.compress):
-        raise UsageError(
-            f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
-        )
-    if store not in names.STORES:
-        raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
-    role = os.environ.get("DMLC_ROLE", "")
-    if role:
-        raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
-    for name in CLUSTER_FLAGS:
-        value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
-        if value != getattr(Layout, name):
-            raise UsageError(
-                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; add --kvstore dist_sync, or leave "
-                f"{flag} out"
-            )
-
-
-def _check_cluster(run: Run) -> None:
-    if names.is_async(run.layout.kvstore):
-        server_checks.check_async(run)
-    _check_compress(run)
-    check_min_workers(run.layout)
-
-
-def check_min_workers(layout: Layout) -> None:
-    """Raise UsageError if --min-workers is above the job's number of workers; the scheduler checks no more."""
-    if layout.min_workers > layout.num_workers:
-        raise UsageError(
-            f"--min-workers {layout.min_workers} is more than the {layout.num_workers} workers of the job; give "
-            f"{layout.num_workers} or less"
-        )
-
-
-def _check_compress(run: Run) -> None:
-    if not catalogue.compression_threshold(run.optim.compress):
-        return
-    if run.model.loss_scale != "auto" or run.model.amp == "fp16":
-        raise UsageError(
-            f"--compress {run.optim.compress}: its threshold means another gradient with every loss scale; leave "
-            "--loss-scale and --amp fp16 out"
         )
 
 

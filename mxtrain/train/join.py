@@ -19,7 +19,7 @@ from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config import Run, batch_plan, checks
+from mxtrain.config import Run, batch_plan, store_checks
 from mxtrain.core import errors
 from mxtrain.core.errors import Stop, as_stop
 from mxtrain.train import node_info, signals
@@ -74,7 +74,7 @@ def as_worker(
 def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     """A block in which this process is a server or the scheduler; the scheduler also coordinates the job."""
     if node.role == "scheduler":
-        checks.check_min_workers(run.layout)
+        store_checks.check_min_workers(run.layout)
         coordinator.start(node, timeouts(run), run.layout.min_workers)
     with agent.join(node, {"versions": node_info.versions()}, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)

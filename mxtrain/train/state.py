@@ -19,7 +19,7 @@ from mxtrain.checkpoint import locations
 from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
-from mxtrain.config import Run, batch_plan, catalogue, names, server_checks
+from mxtrain.config import Run, batch_plan, catalogue, names, store_checks
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.data import mix
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
@@ -105,7 +105,7 @@ def build(
         exempt_from_decay(trained)
     tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
     if tables:
-        server_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+        store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)

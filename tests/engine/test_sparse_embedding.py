@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.config import Layout, Model, Optim, Run, server_checks
+from mxtrain.config import Layout, Model, Optim, Run, store_checks
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.models import SparseEmbedding
@@ -93,9 +93,9 @@ def test_float32_cannot_name_the_rows_of_a_very_large_table() -> None:
 )
 def test_what_a_table_cannot_have_is_refused(optim: Optim, store: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        server_checks.check_tables(Run(model=Model(), optim=optim, layout=Layout(kvstore=store)), [])
+        store_checks.check_tables(Run(model=Model(), optim=optim, layout=Layout(kvstore=store)), [])
 
 
 def test_clipping_a_workers_own_update_is_not() -> None:
     for store in ("local", "dist_async"):
-        server_checks.check_tables(Run(optim=Optim(clip_norm=1), layout=Layout(kvstore=store)), [])
+        store_checks.check_tables(Run(optim=Optim(clip_norm=1), layout=Layout(kvstore=store)), [])

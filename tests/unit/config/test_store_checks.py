@@ -8,7 +8,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.catalogue import OPTIMIZERS
-from mxtrain.config.server_checks import check_async
+from mxtrain.config.store_checks import check_async
 from mxtrain.core.errors import UsageError
 
 ASYNC = {"train": "a.rec", "kvstore": "dist_async", "num_workers": 2}

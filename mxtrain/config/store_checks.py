@@ -1,17 +1,72 @@
-"""Refusals of flags where servers hold the weights: under dist_async, and with row-sparse tables.
+"""Refusals of flags that do not go with the store: without a cluster, under dist_async, with row-sparse tables.
 
 Clipping is allowed under dist_async: it shortens a worker's own gradient, which is what an update is made from.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Sequence
 
-from mxtrain.config import Run, batch_plan, catalogue, names
-from mxtrain.core.errors import UsageError
+from mxtrain.config import Layout, Run, batch_plan, catalogue, names
+from mxtrain.core.errors import UsageError, nearest
 
+CLUSTER_FLAGS = (
+    *("num_workers", "num_servers", "min_workers"),
+    *("start_timeout", "silence_timeout", "stall_timeout", "max_restarts"),
+)
 NEED_WHOLE_LAYERS = ("lamb", "lars")
 LAZY_OPTIMIZERS = ("sgd", "adam")  # whose kernels in MXNet leave rows without a gradient alone
+
+
+def check_store(run: Run) -> None:
+    """Raise UsageError for a --kvstore that cannot work here, or a flag that does not go with it."""
+    store = run.layout.kvstore
+    if store in names.DIST_STORES:
+        _check_cluster(run)
+        return
+    if catalogue.compression_threshold(run.optim.compress):
+        raise UsageError(
+            f"--compress {run.optim.compress}: --kvstore {store} sends nothing anywhere; leave it out"
+        )
+    if store not in names.STORES:
+        raise UsageError(f"--kvstore {store}: unknown{nearest(store, names.STORES + names.DIST_STORES)}")
+    role = os.environ.get("DMLC_ROLE", "")
+    if role:
+        raise UsageError(f"DMLC_ROLE={role} is set, but --kvstore {store} has no roles; unset DMLC_ROLE")
+    for name in CLUSTER_FLAGS:
+        value, flag = getattr(run.layout, name), "--" + name.replace("_", "-")
+        if value != getattr(Layout, name):
+            raise UsageError(
+                f"{flag} {value:g} needs a dist_* --kvstore, but it is {store}; add --kvstore dist_sync, or leave "
+                f"{flag} out"
+            )
+
+
+def _check_cluster(run: Run) -> None:
+    if names.is_async(run.layout.kvstore):
+        check_async(run)
+    _check_compress(run)
+    check_min_workers(run.layout)
+
+
+def check_min_workers(layout: Layout) -> None:
+    """Raise UsageError if --min-workers is above the job's number of workers; the scheduler checks no more."""
+    if layout.min_workers > layout.num_workers:
+        raise UsageError(
+            f"--min-workers {layout.min_workers} is more than the {layout.num_workers} workers of the job; give "
+            f"{layout.num_workers} or less"
+        )
+
+
+def _check_compress(run: Run) -> None:
+    if not catalogue.compression_threshold(run.optim.compress):
+        return
+    if run.model.loss_scale != "auto" or run.model.amp == "fp16":
+        raise UsageError(
+            f"--compress {run.optim.compress}: its threshold means another gradient with every loss scale; leave "
+            "--loss-scale and --amp fp16 out"
+        )
 
 
 def check_async(run: Run) -> None:
