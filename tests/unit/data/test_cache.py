@@ -145,7 +145,7 @@ def test_another_image_size_has_a_cache_of_its_own_and_that_of_an_earlier_mxtrai
     old.write_bytes(b"pixels of full scale")
     with caplog.at_level("INFO"):
         on_disk(large, 1, tmp_path, image_size=100)
-    assert not old.exists() and f"{old} was of an earlier mxtrain" in caplog.text
+    assert not old.exists() and f"{old} is of an earlier mxtrain" in caplog.text
     on_disk(large, 1, tmp_path, image_size=16)
     assert sorted(path.stem.split("-")[1] for path in tmp_path.iterdir()) == ["100", "16"]
 
