@@ -213,16 +213,16 @@ def load_with_ours() -> None:
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
     pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PART_SECONDS)
-    fill = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
+    assembly = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
     seen = []
-    for way in (
+    for options in (
         LoaderOptions("threads", "1"),
         LoaderOptions("threads", "2"),
         LoaderOptions("processes", "2"),
     ):
-        epoch = order.epoch_order(len(fill.records), seed=1, epoch=0)
+        epoch = order.epoch_order(len(assembly.records), seed=1, epoch=0)
         requests = [Request(step, 0, 0, order.step_samples(epoch, step, 8)) for step in range(3)]
-        with Loader(fill, (3, 32, 32), requests, way) as loader:
+        with Loader(assembly, (3, 32, 32), requests, options) as loader:
             seen.append(np.concatenate([batch.data.copy() for batch in loader]))
     assert seen[0].shape == (24, 3, 32, 32)
     for others in seen[1:]:

@@ -47,10 +47,10 @@ def main() -> None:
 def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
     """Yield the loss of each step after making it."""
     records = open_set(str(run.data.train))
-    fill = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
+    assembly = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
-    with _open(run, fill, sample_requests.training_requests(run, records, 0, len(rates))) as loader:
+    with _open(run, assembly, sample_requests.training_requests(run, records, 0, len(rates))) as loader:
         for step, batches in itertools.groupby(loader, key=lambda batch: batch.request.step):
             net.zero_grad()
             loss, num_samples = backward(net, loader, batches)
@@ -77,9 +77,11 @@ def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[
 def accuracy(run: config.Run, net: nn.Module) -> float:
     """Return the accuracy on all held-out pictures."""
     records = open_set(str(run.data.val))
-    fill = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
+    assembly = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
     net.eval()
-    with torch.no_grad(), _open(run, fill, sample_requests.evaluation_requests(len(records), 64)) as loader:
+    with torch.no_grad(), _open(
+        run, assembly, sample_requests.evaluation_requests(len(records), 64)
+    ) as loader:
         correct = 0
         for batch in loader:
             correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())
@@ -87,9 +89,9 @@ def accuracy(run: config.Run, net: nn.Module) -> float:
     return correct / len(records)
 
 
-def _open(run: config.Run, fill: SampleAssembly, asked: Iterable[Request]) -> Loader:
+def _open(run: config.Run, assembly: SampleAssembly, asked: Iterable[Request]) -> Loader:
     size = run.data.image_size
-    return Loader(fill, (3, size, size), iter(asked), loader_options(run.data), "float32")
+    return Loader(assembly, (3, size, size), iter(asked), loader_options(run.data), "float32")
 
 
 def _tensor(array: Any) -> torch.Tensor:

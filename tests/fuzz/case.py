@@ -162,8 +162,8 @@ def loaded(records: RecordFile, positions: list[int]) -> list:
         Request(0, place, 0, samples)
         for place, samples in enumerate(order.micro_batches(np.array(positions, np.int64), 4))
     ]
-    fill = SampleAssembly(records, TRANSFORM, seed=0)
-    with Loader(fill, (3, SIZE, SIZE), requests, LoaderOptions(kind="threads", workers="2")) as loader:
+    assembly = SampleAssembly(records, TRANSFORM, seed=0)
+    with Loader(assembly, (3, SIZE, SIZE), requests, LoaderOptions(kind="threads", workers="2")) as loader:
         return list(zip(requests, loader))
 
 

@@ -38,13 +38,13 @@ def requests(num_epochs=1, micro_batch=12, seed=5):
             yield Request(step=epoch, position=position, epoch=epoch, samples=part)
 
 
-def opened(records, wanted=None, transform=TRANSFORM, workers=2, kind="threads", skip_bad=0, **way):
+def opened(records, wanted=None, transform=TRANSFORM, workers=2, kind="threads", skip_bad=0, **options):
     wanted = requests() if wanted is None else wanted
     return Loader(
         SampleAssembly(records, transform, 5, skip_bad),
         SHAPE,
         wanted,
-        LoaderOptions(kind, str(workers), **way),
+        LoaderOptions(kind, str(workers), **options),
     )
 
 

@@ -25,9 +25,9 @@ def run(kind: str) -> None:
                 order.micro_batches(order.epoch_order(len(records), 0, epoch), BATCH_SIZE)
             )
         )
-        fill = SampleAssembly(records, train_transform("resized_crop+flip", SIZE), seed=0)
-        way = LoaderOptions(kind, str(options.workers))
-        with Loader(fill, (3, SIZE, SIZE), requests, way, options.batch) as loader:
+        assembly = SampleAssembly(records, train_transform("resized_crop+flip", SIZE), seed=0)
+        loader_options = LoaderOptions(kind, str(options.workers))
+        with Loader(assembly, (3, SIZE, SIZE), requests, loader_options, options.batch) as loader:
             for batch in loader:
                 yield mx.nd.from_numpy(batch.data[:], zero_copy=True)
                 loader.release(batch)

@@ -191,9 +191,9 @@ def test_leaving_early_ends_all_processes_at_once(records):
 
 def test_memory_that_is_not_there_is_refused_by_its_flag(records):
     huge = [next(requests())] * 2
-    fill = SampleAssembly(records, TRANSFORM, 5)
+    assembly = SampleAssembly(records, TRANSFORM, 5)
     with Loader(
-        fill, (1 << 20, 1 << 10, 1 << 10), huge, LoaderOptions("processes", "1")
+        assembly, (1 << 20, 1 << 10, 1 << 10), huge, LoaderOptions("processes", "1")
     ) as loader, pytest.raises(UsageError, match="--prefetch-mb"):
         next(loader)
 
