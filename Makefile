@@ -32,12 +32,12 @@ test: $(READY)
 
 # What needs root or system packages; with NO_SKIPS=1 none may skip.
 test-system: $(READY)
-	$(BIN)/python -m pytest -m system
+	$(PARALLEL) -m system
 
 # Also what takes minutes and what needs root or system packages, with more examples of each property.
 test-all: $(READY)
-	$(PARALLEL) --hypothesis-profile=full -m "not (system or alone)"
-	$(BIN)/python -m pytest --hypothesis-profile=full -m "system or alone"
+	FUZZ_INPUTS=5000 $(PARALLEL) --hypothesis-profile=full -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 # Damaged files, each read, loaded and checked. What fails names the seed that makes it again.
 FUZZ_INPUTS ?= 100000

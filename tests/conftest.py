@@ -28,6 +28,7 @@ settings.load_profile("few")
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
 # processes with deadlines between them, all stay in the same, so that one runs at a time.
 CLUSTERS = ("tests/cluster/", "tests/faults/")
+SLURM = "tests/cluster/test_slurm_nodes.py"  # has hosts of its own
 LONG = ("tests/e2e/", "tests/unit/launch/")
 
 
@@ -41,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not item.nodeid.startswith(CLUSTERS), not item.nodeid.startswith(LONG)))
     for item in items:
         file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("clusters" if file.startswith(CLUSTERS) else file))
+        is_of_clusters = file.startswith(CLUSTERS) and file != SLURM
+        item.add_marker(pytest.mark.xdist_group("clusters" if is_of_clusters else file))
 
 
 @pytest.hookimpl(hookwrapper=True)
