@@ -1,10 +1,10 @@
 """The cache of decoded pictures, before anything random is done to them: `--cache ram | disk`.
 
-Owns the cache's file format, and filling it. All pictures are decoded once, at the start, into one file of pixels that
-every worker then reads: for `ram` an unnamed file in memory, for `disk` a file in the cache folder, which later runs
-find again by a fingerprint of the .rec. So a cache is whole or not there. A JPEG is stored at every scale that a crop
-may be decoded at, so crops are to the bit those of the .rec. Bad pictures and records are not cached: reading one
-fails as it does without a cache. Does not decode (`images.py`), nor crop (`pixels.py`).
+Owns filling the cache. All pictures are decoded once, at the start, into one file of pixels that every worker then
+reads: for `ram` an unnamed file in memory, for `disk` a file in the cache folder, which later runs find again by a
+fingerprint of the .rec. So a cache is whole or not there. A JPEG is stored at every scale that a crop may be decoded
+at, so crops are to the bit those of the .rec. Bad pictures and records are not cached: reading one fails as it does
+without a cache. Does not own its file format (`pixel_index.py`), decoding (`images.py`), or cropping (`pixels.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ import functools
 import hashlib
 import io
 import logging
-import math
 import os
 import shutil
-import struct
 import time
 import weakref
-import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,9 +27,9 @@ import numpy as np
 from mxtrain import config
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import images, jpeg, record_writer
-from mxtrain.data.assembly import Array
+from mxtrain.data import images, jpeg, pixel_index, record_writer
 from mxtrain.data.jpeg import BadPicture, Pixels
+from mxtrain.data.pixel_index import PixelIndex
 from mxtrain.data.record_writer import open_alone
 from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.records import Record, Records
@@ -43,27 +40,6 @@ AT_ONCE = 64  # pictures in memory while the cache is filled
 SAMPLED = 256  # pictures from which the size of the cache is estimated
 WAIT_SECONDS = 0.5
 SPARE = 0.2  # of the free memory or disk, left to other programs
-TRAILER = struct.Struct("<8sQ")
-MAGIC = b"MXTPIXEL"
-
-
-class PixelIndex(NamedTuple):
-    """The table of all pictures, one row each; a file keeps its columns under these names."""
-
-    offsets: Array
-    sizes: Array  # height and width; 0 where there is no picture
-    orientations: Array
-    smallest: Array  # the largest scale factor it is stored at; all the lower ones lie before it
-    labels: Array
-    checksums: Array  # CRC-32 at each scale
-
-    def locate(self, position: int, scale: int) -> tuple[int, int, int]:
-        """Return the offset of a picture at this scale, and its height and width there."""
-        offset = int(self.offsets[position])
-        height, width = self.sizes[position].tolist()
-        for larger in jpeg.SCALES[: jpeg.SCALES.index(scale)]:
-            offset += 3 * math.prod(_shape(height, width, larger))
-        return (offset, *_shape(height, width, scale))
 
 
 class DecodedRecord(NamedTuple):
@@ -139,7 +115,7 @@ def on_disk(
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"--cache-dir {folder}: {error.strerror}; give another folder") from None
-    return CachedRecords(records, descriptor, _read_index(path, len(records)), is_checked=True)
+    return CachedRecords(records, descriptor, pixel_index.read(path, len(records)), is_checked=True)
 
 
 class CachedRecords:
@@ -208,11 +184,6 @@ def _remove_outdated(path: Path) -> None:
     if path.exists():
         path.unlink(missing_ok=True)
         logger.info("%s is of an earlier mxtrain, and is replaced", path)
-
-
-def _shape(height: int, width: int, scale: int) -> tuple[int, int]:
-    """Return height and width of a picture of this size at 1/`scale`."""
-    return -(-height // scale), -(-width // scale)
 
 
 def _decode_all(
@@ -304,7 +275,7 @@ def _write(records: Records, num_threads: int, path: Path, on_progress: OnProgre
                 if os.fstat(file.fileno()).st_size:
                     file.truncate(0)
                 index = _decode_all(records, file, num_threads, on_progress, image_size)
-                _append_index(index, file)
+                pixel_index.append(index, file)
                 file.flush()
                 os.fsync(file.fileno())
                 record_writer.aside(path).replace(path)
@@ -313,33 +284,8 @@ def _write(records: Records, num_threads: int, path: Path, on_progress: OnProgre
                 raise
 
 
-def _append_index(index: PixelIndex, file: IO[bytes]) -> None:
-    """Append the index as an archive whose offsets count from its own start, or Python would refuse to read it."""
-    start, archive = file.tell(), io.BytesIO()
-    np.savez(archive, **index._asdict())
-    file.write(archive.getbuffer())
-    file.write(TRAILER.pack(MAGIC, start))
-
-
 def _size_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:  # renamed meanwhile
         return 0
-
-
-def _read_index(path: Path, count: int) -> PixelIndex:
-    try:
-        with path.open("rb") as file:
-            file.seek(-TRAILER.size, os.SEEK_END)
-            end = file.tell()
-            magic, start = TRAILER.unpack(file.read())
-            file.seek(start)
-            content = file.read(end - start)
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            index = PixelIndex(**{name: arrays[name] for name in PixelIndex._fields})
-    except (OSError, ValueError, KeyError, struct.error, zipfile.BadZipFile):
-        index = None
-    if index is None or magic != MAGIC or len(index.offsets) != count:
-        raise DataError(f"{path}: is not a whole cache; remove it and run again")
-    return index

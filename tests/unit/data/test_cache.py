@@ -14,7 +14,7 @@ from PIL import Image
 from mxtrain import config
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import cache, images, jpeg, record_writer
+from mxtrain.data import cache, images, jpeg, pixel_index, record_writer
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.cache import in_memory, on_disk
 from mxtrain.data.record_writer import open_alone
@@ -192,16 +192,16 @@ def test_a_file_that_is_not_whole_is_refused(records, tmp_path, num_bytes):
 def test_an_index_behind_gigabytes_of_pixels_is_read(tmp_path, num_bytes):
     """The index is found, also by Pythons that check an archive's offsets (CVE-2025-8291). The gigabytes are a hole."""
     path, rng = tmp_path / "a.pixels", np.random.default_rng(0)
-    arrays = [np.zeros(3, np.float32) for _ in cache.PixelIndex._fields[1:]]
-    places = cache.PixelIndex(num_bytes + rng.integers(0, 9, 3), *arrays)
+    arrays = [np.zeros(3, np.float32) for _ in pixel_index.PixelIndex._fields[1:]]
+    places = pixel_index.PixelIndex(num_bytes + rng.integers(0, 9, 3), *arrays)
     with path.open("wb") as file:
         file.seek(num_bytes)
-        cache._append_index(places, file)
-    for found, expected in zip(cache._read_index(path, 3), places):
+        pixel_index.append(places, file)
+    for found, expected in zip(pixel_index.read(path, 3), places):
         np.testing.assert_array_equal(found, expected)
     with path.open("rb") as file:
         file.seek(num_bytes)
-        archive = file.read()[: -cache.TRAILER.size]
+        archive = file.read()[: -pixel_index.TRAILER.size]
     end = archive.rindex(b"PK\5\6")
     _, _, _, _, size, offset, _ = struct.unpack_from("<HHHHIIH", archive, end + 4)
     assert end + 22 == len(archive)

@@ -154,14 +154,14 @@ def test_after_a_damaged_journal_a_pack_starts_from_the_beginning(tmp_path, line
     assert "starting from the beginning" in capsys.readouterr().err
 
 
-def test_another_description_starts_anew_and_clears_up(tmp_path, capsys):
+def test_with_another_description_a_pack_starts_from_the_beginning(tmp_path, capsys):
     interrupted(tmp_path, [checkpoint_at(5)])
     assert read_again(tmp_path, {"files": ["data.rec"], "--seed": 1}) is None
-    assert "changed --seed" in capsys.readouterr().err
+    assert "changed since the interrupted run: --seed" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["journal"]
 
 
-def test_a_lost_partial_file_starts_anew(tmp_path, capsys):
+def test_without_a_partial_file_a_pack_starts_from_the_beginning(tmp_path, capsys):
     interrupted(tmp_path, [checkpoint_at(5)])
     (tmp_path / "data.idx.partial").unlink()
     assert read_again(tmp_path) is None
