@@ -1,12 +1,12 @@
 """The only module that imports mxnet and gluoncv, and all that has to be done before and around that import.
 
-Owns the shims, the OpenMP threads, the shared libraries and the DMLC_ROLE guard of this process. Others write:
+Owns the import hook, the OpenMP threads, the shared libraries and the DMLC_ROLE guard of this process. Others write:
 
     from mxtrain.runtime import mx          # loads with all usable cores, unless `load` came first
     from mxtrain.runtime import gluoncv
 
 After `import mxtrain.runtime` a plain `import mxnet` gets the same treatment, also inside other people's packages: an
-import hook sees to it. Facts about the machine are `core/`'s; what a role does with mxnet afterwards is `kvstore/`'s.
+import hook sees to it. Shims and facts about the machine are `core/`'s; what a role does with mxnet is `kvstore/`'s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.core import kernels, machine, wheels
+from mxtrain.core import import_shims, kernels, machine, wheels
 from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
@@ -114,14 +114,14 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
     share = max(1, machine.usable_cores() // _shares["local_workers"])
-    _restore_numpy_aliases()
-    _restore_distutils()
+    import_shims.restore_numpy_aliases()
+    import_shims.restore_distutils()
     kernels.load_quadmath()
     if "mxnet-cu112" in wheels.installed():
         _preload_cuda()
     with _explaining(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
-        with _sparing_imports():
+        with import_shims.unused_packages_left_out():
             execute()
     mxnet = sys.modules["mxnet"]
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
@@ -170,44 +170,6 @@ def __getattr__(name: str) -> types.ModuleType:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _restore_numpy_aliases() -> None:
-    """Restore np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
-    import numpy
-
-    for name, builtin in {"bool": bool, "int": int, "float": float}.items():
-        if name not in vars(numpy):  # not hasattr: NumPy warns when asked for one of these
-            setattr(numpy, name, builtin)
-            log.debug("put back numpy.%s", name)
-
-
-def _restore_distutils() -> None:
-    """Restore distutils.version, gone since Python 3.12; mxnet and gluoncv compare versions with it."""
-    if sys.version_info < (3, 12) or importlib.util.find_spec("distutils") is not None:
-        return
-    sys.modules.update(_own_distutils())
-    log.debug("put back distutils.version")
-
-
-def _own_distutils() -> dict[str, types.ModuleType]:
-    version = types.ModuleType("distutils.version")
-    version.LooseVersion = version.StrictVersion = _DottedVersion  # type: ignore[attr-defined]
-    distutils = types.ModuleType("distutils")
-    distutils.version = version  # type: ignore[attr-defined]
-    return {"distutils": distutils, "distutils.version": version}
-
-
-@functools.total_ordering
-class _DottedVersion:
-    def __init__(self, text: str):
-        self.numbers = [int(number) for number in re.findall(r"\d+", text)]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _DottedVersion) and self.numbers == other.numbers
-
-    def __lt__(self, other: _DottedVersion) -> bool:
-        return self.numbers < other.numbers
-
-
 @contextlib.contextmanager
 def _openmp_team(share: int, threads: int | None) -> Iterator[None]:
     """Set, for the import, the OpenMP threads of an operator; MXNet's own default is half the cores.
@@ -244,40 +206,6 @@ def _without(variable: str) -> Iterator[None]:
         if value is not None:
             os.environ[variable] = value
             log.debug("kept %s=%s from mxnet while it was imported", variable, value)
-
-
-@contextlib.contextmanager
-def _sparing_imports() -> Iterator[None]:
-    """For the import: keep mxnet from loading packages which take as long as all of mxnet and which no training uses.
-
-    SciPy's statistics (for mxnet's own tests and its quantization) load when they are first used, and scikit-learn,
-    of which mxnet takes a base class for the old FeedForward, is as if it were not installed. In place of distutils,
-    of which mxnet wants one class, setuptools would load itself.
-    """
-    stand_ins: dict[str, Any] = {"sklearn": None}
-    if "distutils" not in sys.modules:
-        stand_ins.update(_own_distutils())
-    if importlib.util.find_spec("scipy") is not None:
-        stand_ins["scipy.stats"] = _LoadedAtFirstUse("scipy.stats")
-    standing = {name: module for name, module in stand_ins.items() if name not in sys.modules}
-    sys.modules.update(standing)
-    try:
-        yield
-    finally:
-        for name, module in standing.items():
-            if name in sys.modules and sys.modules[name] is module:
-                del sys.modules[name]
-
-
-class _LoadedAtFirstUse(types.ModuleType):
-    """A module's stand-in for those who import it long before they look into it, if they ever do."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
 
 
 @contextlib.contextmanager
