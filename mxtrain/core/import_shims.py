@@ -38,7 +38,7 @@ def restore_distutils() -> None:
 
 @contextlib.contextmanager
 def unused_packages_left_out() -> Iterator[None]:
-    """A block in which an import of mxnet loads no packages that take as long as mxnet itself and that training never uses.
+    """A block in which importing mxnet loads no packages that take as long as mxnet and that no training uses.
 
     SciPy's statistics (for mxnet's own tests and its quantization) load when they are first used, and scikit-learn,
     of which mxnet takes a base class for the old FeedForward, is as if it were not installed. In place of distutils,
