@@ -1,4 +1,4 @@
-"""The names and files in backticks of docstrings, comments and docs exist."""
+"""The names and files in backticks of docstrings, comments and docs exist; docstrings begin with a verb or a noun."""
 
 from __future__ import annotations
 
@@ -115,3 +115,16 @@ def test_names_in_backticks_of_docstrings_and_comments_exist() -> None:
         if not set(parts) <= words or (module in of_module and name not in of_module[module]):
             missing.append(f"{place}: {text}")
     assert not missing, "\n".join(missing)
+
+
+QUESTION = re.compile(r"(What|Who|Whose|Whether|Where|How|By|With|Why|When)\b")
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{each.lineno}: {str(each.value).splitlines()[0]}"
+        for path in tracked("mxtrain/*.py", "tools/*.py")
+        for each in docstrings(ast.parse(path.read_text()))
+        if QUESTION.match(str(each.value).strip())
+    ]
+    assert not found, "\n".join(found)
