@@ -285,6 +285,7 @@ def _write(records: Records, num_threads: int, path: Path, on_progress: OnProgre
 
 
 def _size_of(path: Path) -> int:
+    """Return the path of a cache on disk, by its records and the image size."""
     try:
         return path.stat().st_size
     except OSError:  # renamed meanwhile

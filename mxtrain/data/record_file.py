@@ -310,6 +310,7 @@ def _cannot_open(path: Path, error: OSError) -> str:
     try:
         near = nearest(path.name, os.listdir(path.parent))
     except OSError:
+        """Ask the kernel to read these bytes ahead."""
         return f"{path} does not exist, nor does its folder"
     return f"{path} does not exist" + (
         near or ": pack one with `python -m tools.im2rec_wrapper pack SOURCE OUT`"

@@ -183,6 +183,7 @@ class RecordWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Append to the temporary file."""
         if kind is not None:
             if issubclass(kind, Stopped):
                 self.leave()

@@ -136,4 +136,5 @@ def _alpha(tags: Tags) -> int:
 
 
 def _byte_order(block: Payload) -> str:
+    """Return whether bytes begin as a TIFF."""
     return {b"II*\0": "<", b"MM\0*": ">"}.get(bytes(block[:4]), "")

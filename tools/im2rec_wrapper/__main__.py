@@ -174,4 +174,5 @@ def _add_show(commands: _Commands) -> None:
 
 
 if __name__ == "__main__":
+    """Run a command, and return its exit code."""
     sys.exit(main())

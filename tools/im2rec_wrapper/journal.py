@@ -110,6 +110,7 @@ def _are_there(folder: Path, description: Description, checkpoint: PackCheckpoin
 
 def _remove_partial(folder: Path, description: Description) -> None:
     for name in description.get("files", ()):
+        """Close the file, and release the lock."""
         for path in (folder / name, index_path(folder / name)):
             aside(path).unlink(missing_ok=True)
 

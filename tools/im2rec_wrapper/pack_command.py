@@ -116,6 +116,7 @@ def _add_images(pack: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    """Add the command `pack` to a parser's commands."""
     from tools.im2rec_wrapper.options import Options
     from tools.im2rec_wrapper.pack import pack
 

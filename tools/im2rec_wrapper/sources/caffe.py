@@ -67,6 +67,7 @@ def _label(datum: memoryview) -> int:
 
 
 def _image(datum: dict[int, Any]) -> bytes:
+    """Read the keys and labels of a database; DataError where it is damaged, or holds no Datum."""
     data = datum.get(_DATA)
     if not isinstance(data, memoryview):
         kind = "floats" if _FLOATS in datum else "neither an image nor pixels"

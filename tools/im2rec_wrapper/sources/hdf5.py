@@ -52,6 +52,7 @@ def _open(path: Path) -> Any:
 
 
 def _dataset(file: Any, path: Path, names: tuple[str, ...]) -> Any:
+    """Read the labels of a file; DataError where its datasets do not fit each other."""
     name = next((name for name in names if name in file and hasattr(file[name], "shape")), None)
     if name is None:
         wanted = " or ".join(names)

@@ -76,6 +76,8 @@ def _source(path: Path, rows: Rows, root: Path | None, multi_label: bool, header
 
 
 def _text(path: Path) -> str:
+    """Read a CSV or TSV; DataError names the first malformed row."""
+    """Read a .lst; DataError names the first malformed line."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:

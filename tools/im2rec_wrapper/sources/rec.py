@@ -13,6 +13,7 @@ from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
 
 
 def read_rec(source: Path, multi_label: bool) -> Source:
+    """Read the labels of a .rec, or of all in a folder; DataError where their class lists differ."""
     paths = files_in(source, (".rec",))
     files = [open_records(path) for path in paths]
     names = {tuple(file.class_names or ()) for file in files}

@@ -95,6 +95,7 @@ def _label(path: Path, sample: str, members: list[_Member]) -> RawLabels:
 
 
 def _of_json(found: Any) -> Any:
+    """Scan a .tar, or all in a folder; DataError where a sample has no image or no label."""
     label = (
         next((found[key] for key in _JSON_KEYS if key in found), None) if isinstance(found, dict) else None
     )

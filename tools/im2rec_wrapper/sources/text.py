@@ -71,6 +71,7 @@ def _paragraphs(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _text_of(line: bytes) -> bytes:
+    """Find the documents of a folder or a file; DataError where there are none."""
     try:
         found = json.loads(line)
     except ValueError as error:

@@ -132,6 +132,8 @@ def _labels(features: Features) -> tuple[int, ...]:
 
 
 def _class_names(text_of: dict[int, str]) -> list[str] | None:
+    """Scan a TFRecord file, or all in a folder; DataError where one is damaged."""
+    """Return whether bytes begin as a TFRecord, by the checksum of its length."""
     """Return the texts if each class has its own; TensorFlow's scripts often reserve label 0 for the background."""
     if not text_of or min(text_of) < 0:
         return None
