@@ -59,10 +59,11 @@ class Training:
 
         runtime.load()
         from mxtrain.train import state
+        from mxtrain.train.parts import build_parts
 
         flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
         self.run = config.parse([*flags.split(), "--optimizer", optimizer])
-        self.parts = state.build(self.run, NUM_CLASSES)
+        self.parts = build_parts(self.run, NUM_CLASSES)
         self.progress = state.restore(self.run, self.parts, None)
         self.batch = random_batch()
 
@@ -83,29 +84,29 @@ class Training:
             outcome = train_step(
                 self.parts, [self.batch], lambda batch: None, progress.step, 1e-6, progress.scale
             )
-            self.progress, num_steps = progress.after(outcome), num_steps + 1
+            self.progress, num_steps = progress.after_step(outcome), num_steps + 1
         return Round(stalled, time.perf_counter() - started, num_steps)
 
 
 def measure(optimizer: str, out: Path, rounds: int) -> dict[str, Any]:
     """Return what one optimizer's checkpoints cost: seconds, as medians or as all rounds in ascending order."""
-    from mxtrain.checkpoint.saver import Saver
+    from mxtrain.checkpoint.checkpointer import Checkpointer
 
     out.mkdir()
     (out / "metrics.jsonl").touch()
     training = Training(optimizer, out)
     sides: dict[str, list[Round]] = {"without": [], "beside": [], "waiting": []}
-    with Saver(training.run.output) as saver:
+    with Checkpointer(training.run.output, None) as checkpointer:
 
         def save() -> None:
-            saver.save(training.snapshot())
+            checkpointer.save(training.progress, training.snapshot())
 
         def save_and_wait() -> None:
             save()
-            saver.wait()
+            checkpointer.wait()
 
         def under_way() -> bool:
-            return saver.under_way is not None and not saver.under_way.done()
+            return checkpointer.is_writing()
 
         training.round(lambda: None, under_way)  # to warm up
         for _ in range(rounds):

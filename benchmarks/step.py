@@ -27,11 +27,11 @@ def main() -> None:
     options = parser.parse_args()
     runtime.load()
     from mxtrain.optim import precision
-    from mxtrain.train import state
+    from mxtrain.train.parts import build_parts
 
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
-    parts = state.build(config.parse(f"{flags} {size}".split()), CLASSES)
+    parts = build_parts(config.parse(f"{flags} {size}".split()), CLASSES)
     timed = {"a whole step": whole_step(parts, options), **pieces(parts)}
     fastest = dict.fromkeys(timed, float("inf"))
     for _ in range(options.turns):
@@ -63,7 +63,7 @@ def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
     first_device = [parameter.grad(parts.contexts[0]) for parameter in of_step.parameters]
     return {
         "the norm, which tells finite": lambda: precision.l2_norm(first_device),
-        "a copy of running statistics": lambda: step.statistics_of(parts),
+        "a copy of running statistics": lambda: step.step_statistics(parts),
         "--clip-value": lambda: of_step.clip(1.0),
         "--ema": parts.ema.update,
     }

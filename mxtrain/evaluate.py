@@ -29,13 +29,13 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     from mxtrain.data import labels
     from mxtrain.train.open_data import open_source
 
-    checkpoint = trained_run.find(options)
+    checkpoint = trained_run.find_checkpoint(options)
     state = checkpoint.state
     run = config.from_flat(state["config"])
     path = options.val or run.data.val
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    locations.need(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
+    locations.make_importable(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
     try:
         records = open_source("--val", path, run)
     except DataError as error:
@@ -49,11 +49,12 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     from mxtrain.train import evaluate
 
     loss = losses.build(run.model.loss, 0.0, len(state["class_names"]))
-    found = evaluate.evaluate(run, net, loss, records, contexts)
+    scores = evaluate.evaluate(run, net, loss, records, contexts)
+    assert scores is not None, "nobody asks this evaluation to stop"
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(scores))
     else:
-        print(f"{path}: " + ", ".join(f"{name} {value:.6g}" for name, value in found.items()))
+        print(f"{path}: " + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def _code_of(end: SystemExit) -> int:
 
 
 def plot_schedule(run: config.Run) -> None:
-    """Draw what the learning rate will do; without data, --max-steps are taken for all --epochs."""
+    """Draw the learning rate of every step; without data, --max-steps are taken for all --epochs."""
     from mxtrain.config import checks
     from mxtrain.optim import schedules
     from mxtrain.report import plots
@@ -188,7 +188,7 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
         from mxtrain.train import loop
 
         checkpoint = resume_point and resume_point.checkpoint
-        loop.run(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
+        loop.train(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
         if group.rank == 0:
             print(end_line(out) if run_start.has_happened else nothing_done_line(checkpoint), flush=True)
 

@@ -35,9 +35,9 @@ def predict(argv: Sequence[str] | None = None) -> None:
     if all(problems):
         raise DataError(f"{options.images[0]}: {problems[0]}")
 
-    checkpoint = trained_run.find(options)
+    checkpoint = trained_run.find_checkpoint(options)
     run, class_names = config.from_flat(checkpoint.state["config"]), checkpoint.state["class_names"]
-    locations.need(checkpoint, run.model.model)
+    locations.make_importable(checkpoint, run.model.model)
     net, contexts = trained_run.open_net(checkpoint, options.devices)
     num_bad = 0
     for image in options.images:
@@ -49,11 +49,11 @@ def predict(argv: Sequence[str] | None = None) -> None:
             num_bad += 1
             print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
             continue
-        found = _classes(net, contexts[0], picture, class_names)[: options.top]
+        classes = _classes(net, contexts[0], picture, class_names)[: options.top]
         if options.json:
-            print(json.dumps({"image": str(image), "classes": found}), flush=True)
+            print(json.dumps({"image": str(image), "classes": classes}), flush=True)
         else:
-            text = ", ".join(f"{each['class']} {each['probability']:.3f}" for each in found)
+            text = ", ".join(f"{each['class']} {each['probability']:.3f}" for each in classes)
             print(f"{image}: {text}", flush=True)
     if num_bad:
         raise DataError(

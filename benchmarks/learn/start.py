@@ -14,7 +14,7 @@ from mxtrain.train import build_net
 def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
-    net = build_net.to_train(run, int(num_classes), build_net.contexts(run.layout.devices))
+    net = build_net.build_to_train(run, int(num_classes), build_net.contexts(run.layout.devices))
     np.savez(path, **weights.copy_of(net))
 
 

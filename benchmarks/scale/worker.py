@@ -105,9 +105,10 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     import numpy as np
 
     from mxtrain.optim import precision
-    from mxtrain.train import state, step
+    from mxtrain.train import step
+    from mxtrain.train.parts import build_parts
 
-    parts = state.build(run, CLASSES, group)
+    parts = build_parts(run, CLASSES, group)
     rng = np.random.default_rng(group.rank)
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)

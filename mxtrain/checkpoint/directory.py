@@ -1,7 +1,7 @@
 """A checkpoint is a folder: arrays in MXNet's own format, everything else in state.json, checksums in a manifest.
 
-Owns writing one so that it is either whole or absent, finding the newest whole one, and keeping few. Holds no
-pickle. What the numbers mean is the loop's business.
+Owns writing one so that it is either intact or absent, finding the newest intact one, and deleting old ones. No file is
+a pickle. What a checkpoint of a run contains is decided in `train/state.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ VERSION = 2
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
-NUM_READ = 2  # whole ones, before a cluster agrees on a step
-SYNC_BYTES = 64 << 20  # brought to disk at a time, so that a slow one is told from a dead one
+NUM_READ = 2  # intact checkpoints that are read in full before a cluster agrees on a step
+SYNC_BYTES = 64 << 20  # synced at a time, so that a slow disk differs from a dead one
 
 
 class Checkpoint(NamedTuple):
-    """A whole checkpoint on disk: its folder, and the content of its state.json."""
+    """An intact checkpoint on disk: its folder, and the content of its state.json."""
 
     path: Path
     state: dict[str, Any]
@@ -41,7 +41,7 @@ class Checkpoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A moment of a run in host memory: files of named arrays, and what state.json holds besides."""
+    """A checkpoint in host memory: files of named arrays, and the values for state.json."""
 
     step: int
     files: dict[str, Arrays]
@@ -49,11 +49,11 @@ class Snapshot:
 
 
 def write(
-    folder: Path, snapshot: Snapshot, advance: Callable[[], None] = SINGLE_WORKER.report_progress
+    folder: Path, snapshot: Snapshot, report_progress: Callable[[], None] = SINGLE_WORKER.report_progress
 ) -> Path:
-    """Write aside, fsync, rename: at every moment this step's checkpoint is whole or not there.
+    """Write `snapshot` as a checkpoint in `folder` and return its path; at every moment it is intact or absent.
 
-    `advance` is called with every piece that has come to disk.
+    `report_progress` is called with every piece that has reached the disk.
     """
     final = path_of(folder, snapshot.step)
     aside = folder / (WRITING + final.name)
@@ -62,7 +62,8 @@ def write(
         clean(folder)
         aside.mkdir(parents=True)
         sums = {
-            name: _write_file(aside / name, encoded(named), advance) for name, named in snapshot.files.items()
+            name: _write_file(aside / name, encoded(named), report_progress)
+            for name, named in snapshot.files.items()
         }
         sums[STATE] = _write_file(aside / STATE, _json_text(state))
         _write_file(aside / MANIFEST, _json_text(sums))
@@ -80,7 +81,7 @@ def write(
 
 
 def clean(folder: Path) -> None:
-    """Put right what a kill has left: drop what is half there, take back what was not yet replaced."""
+    """Repair what a kill has left: delete what is incomplete, restore what was not replaced yet."""
     for path in folder.glob(REPLACED + "*"):
         final = folder / path.name[len(REPLACED) :]
         if not final.exists():
@@ -91,10 +92,10 @@ def clean(folder: Path) -> None:
 
 
 def set_aside_after(folder: Path, step: int) -> None:
-    """Rename checkpoints past `step`, damaged ones or another future's, so that none is taken for this run's."""
+    """Rename checkpoints of later steps than `step`, damaged ones or of a run that went on, to `unused-...`."""
     for path in _steps(folder):
         if int(path.name[len("step-") :]) > step:
-            target = _free(folder / f"unused-{path.name}")
+            target = _free_path(folder / f"unused-{path.name}")
             with writing(target):
                 path.rename(target)
             logger.warning(
@@ -102,14 +103,14 @@ def set_aside_after(folder: Path, step: int) -> None:
             )
 
 
-def _free(path: Path) -> Path:
-    """That path, or with a number behind it where something is there already."""
+def _free_path(path: Path) -> Path:
+    """Return `path`, or with a number appended where something is there already."""
     others = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(each for each in itertools.chain([path], others) if not each.exists())
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint whose checksums all hold; DataError names the file that fails."""
+    """Return the state.json of a checkpoint after verifying all its checksums; DataError names the file that fails."""
     try:
         sums = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(sums, dict) or STATE not in sums or len(sums) < 2:
@@ -128,26 +129,26 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint, None where there is none at all; only as many are read as it takes."""
+    """Return the newest intact checkpoint; None where there is none, DataError where all are damaged."""
     return next(iter(_newest(folder, 1)), None)
 
 
-def whole_steps(folder: Path) -> dict[int, str]:
-    """Steps whose checkpoints others may choose from, oldest first, and whose they are.
+def intact_steps(folder: Path) -> dict[int, str]:
+    """Return the steps of the intact checkpoints that a cluster may resume from, oldest first, with their jobs.
 
-    The newest are read. Disks are one apart at most, so that the choice is among these; older ones have to look whole.
+    Only the newest are verified: the disks of workers are one checkpoint apart at most, so one of these will be chosen.
     """
     read = _newest(folder, NUM_READ)
     states = [state for _, state in reversed(read)]
     if len(read) == NUM_READ:  # else there are no others
-        glanced = [state for state in map(_glance, _steps(folder)) if state is not None]
-        states = [*(state for state in glanced if state["step"] < states[0]["step"]), *states]
+        unverified = [state for state in map(_read_unverified, _steps(folder)) if state is not None]
+        states = [*(state for state in unverified if state["step"] < states[0]["step"]), *states]
     return {state["step"]: str(state.get("job", "")) for state in states}
 
 
 def _newest(folder: Path, number: int) -> list[Checkpoint]:
-    """So many whole ones, newest first; DataError where there are some, but none that can be read."""
-    found = list(itertools.islice(_whole(folder), number))
+    """Return up to `number` intact checkpoints, newest first; DataError where there are some, but all are damaged."""
+    found = list(itertools.islice(_intact(folder), number))
     if not found and _steps(folder):
         raise DataError(
             f"{folder}: holds checkpoints, but none that can be read; repair one, or give --resume never "
@@ -161,15 +162,15 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def best(folder: Path) -> Checkpoint | None:
-    """The whole checkpoint with the highest score, of equals the newest; the newest where none has one."""
-    found = list(_whole(folder))
+    """Return the intact checkpoint with the highest score, of equals the newest; the newest where none has a score."""
+    found = list(_intact(folder))
     scored = [each for each in found if each.state.get("score") is not None]
     return max(scored, key=lambda each: each.state["score"]) if scored else next(iter(found), None)
 
 
 def prune(folder: Path, keep_last: int, keep_best: int) -> None:
-    """Delete all but the newest and the best; one that has lost a file or the end of one is neither, and stays."""
-    states = [(path, _glance(path)) for path in _steps(folder)]
+    """Delete all checkpoints but the newest `keep_last` and the best `keep_best`; incomplete ones stay."""
+    states = [(path, _read_unverified(path)) for path in _steps(folder)]
     whole = [(path, state) for path, state in states if state is not None]
     scored = sorted((state["score"], path) for path, state in whole if state.get("score") is not None)
     best_of_all = scored[-keep_best:] if keep_best else []
@@ -180,8 +181,8 @@ def prune(folder: Path, keep_last: int, keep_best: int) -> None:
 
 
 def _delete(path: Path) -> None:
-    """What will not go now (a file that is open on NFS) is no reason to end a run; the next write tries again."""
-    # First out of the way: a deletion cut short leaves nothing that looks like a checkpoint.
+    """Delete a checkpoint; a failure (a file that is open on NFS) is logged, and the next write tries again."""
+    # Renamed first, so that an interrupted deletion leaves nothing that looks like a checkpoint.
     doomed = path if path.name.startswith(".") else path.with_name(DELETING + path.name)
     try:
         path.rename(doomed)
@@ -190,8 +191,8 @@ def _delete(path: Path) -> None:
         logger.warning("%s: cannot be deleted (%s)", path, error.strerror or error)
 
 
-def _whole(folder: Path) -> Iterator[Checkpoint]:
-    """Newest first; one that cannot be read is named and skipped."""
+def _intact(folder: Path) -> Iterator[Checkpoint]:
+    """Yield the intact checkpoints, newest first; a damaged one is logged and skipped."""
     for path in reversed(_steps(folder)):
         try:
             yield Checkpoint(path, read_state(path))
@@ -203,8 +204,8 @@ def _steps(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
 
 
-def _glance(path: Path) -> dict[str, Any] | None:
-    """The state of a checkpoint whose files have the right lengths; their bytes are not read."""
+def _read_unverified(path: Path) -> dict[str, Any] | None:
+    """Return the state of a checkpoint whose files have the right lengths, else None; checksums are not verified."""
     try:
         for name, expected in json.loads((path / MANIFEST).read_text(encoding="utf-8")).items():
             if (path / name).stat().st_size != expected["bytes"]:
@@ -227,9 +228,9 @@ def _json_text(content: Any) -> list[Chunk]:
 
 
 def _write_file(
-    path: Path, chunks: Iterable[Chunk], advance: Callable[[], None] = SINGLE_WORKER.report_progress
+    path: Path, chunks: Iterable[Chunk], report_progress: Callable[[], None] = SINGLE_WORKER.report_progress
 ) -> dict[str, Any]:
-    """Bring a file to disk; its length and checksum, of what was meant rather than of what arrived."""
+    """Write and sync a file; return the length and checksum of the data given, not of the data on the disk."""
     num_bytes, checksum, synced = 0, 0, 0
     with path.open("wb") as file:
         for chunk in chunks:
@@ -240,10 +241,10 @@ def _write_file(
                 file.flush()
                 os.fdatasync(file.fileno())
                 synced = num_bytes
-                advance()
+                report_progress()
         file.flush()
         os.fsync(file.fileno())
-    advance()
+    report_progress()
     return _sum(num_bytes, checksum)
 
 
@@ -257,5 +258,5 @@ def _sum_of_file(path: Path) -> dict[str, Any]:
 
 
 def _sum(num_bytes: int, checksum: int) -> dict[str, Any]:
-    """CRC32 finds damage as well as SHA-256, which takes 3 to 30 times as long, from the cores that train."""
+    """Return a manifest entry. CRC32 finds damage as well as SHA-256, which takes 3 to 30 times as long."""
     return {"bytes": num_bytes, "crc32": f"{checksum:08x}"}

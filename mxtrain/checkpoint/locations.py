@@ -1,8 +1,8 @@
-"""Where the files and modules of a run are, said so that it holds in any folder.
+"""Locations of a run's files and modules that hold from any working folder.
 
-Owns what a run folder keeps of that: absolute paths in its configs, and for each `module:callable` the folder that its
-module was imported from, so that `evaluate`, `predict` and `--teacher` find it again. Of what a checkpoint says only
-such a folder is put on the Python path, and only where the module is in it that the run has asked for by name anyway.
+Owns what a run folder keeps of them: absolute paths in its configs, and for each `module:callable` the folder that its
+module was imported from, so that `evaluate`, `predict` and `--teacher` find it again. Of a checkpoint's claims only
+such a folder is put on the Python path, and only if it contains the module, which the run asked for by name.
 """
 
 from __future__ import annotations
@@ -27,45 +27,54 @@ MEAN_SOMETHING = set(",:*?[]")  # in the name of a file of --train and --val
 
 
 def absolute(run: Run) -> Run:
-    """The run with whole paths, for whoever reads of it in another folder."""
+    """Return the run with absolute paths, for readers in another folder."""
     data, model, output = run.data, run.model, run.output
-    resume = output.resume if output.resume in ("auto", "never") else _whole(output.resume)
-    train, val, cache_dir = listed(data.train), listed(data.val), _whole(data.cache_dir)
+    resume = output.resume if output.resume in ("auto", "never") else _absolute(output.resume)
+    train, val, cache_dir = (
+        absolute_sources(data.train),
+        absolute_sources(data.val),
+        _absolute(data.cache_dir),
+    )
     return dataclasses.replace(
         run,
         data=dataclasses.replace(data, train=train, val=val, cache_dir=cache_dir),
-        model=dataclasses.replace(model, pretrained=_whole(model.pretrained), teacher=_whole(model.teacher)),
-        output=dataclasses.replace(output, out=_whole(output.out), resume=resume),
+        model=dataclasses.replace(
+            model, pretrained=_absolute(model.pretrained), teacher=_absolute(model.teacher)
+        ),
+        output=dataclasses.replace(output, out=_absolute(output.out), resume=resume),
     )
 
 
-def listed(files: str | None) -> str | None:
-    """--train or --val with whole paths; as it is where this folder's own name would be read as a list or a pattern."""
+def absolute_sources(files: str | None) -> str | None:
+    """Return --train or --val with absolute paths.
+
+    Unchanged where the name of the working folder would be read as a list or a pattern.
+    """
     if not files or import_path.is_import_path(files) or MEAN_SOMETHING & set(os.getcwd()):
         return files
     return ",".join(os.path.abspath(part.strip()) for part in files.split(","))
 
 
-def _whole(path: str) -> str:
+def _absolute(path: str) -> str:
     return os.path.abspath(path) if path else path
 
 
 def modules(run: Run) -> dict[str, str]:
-    """The folder of each module of the user's own that the run's net, loss or data come from; not what is installed."""
-    given = (run.model.model, run.model.loss, run.data.train, run.data.val)
-    tops = {_top(text) for text in given if text and ":" in text}
+    """Return the folder of each module that the run's own net, loss or data come from, without installed ones."""
+    import_paths = (run.model.model, run.model.loss, run.data.train, run.data.val)
+    tops = {_top(text) for text in import_paths if text and ":" in text}
     found = {top: _folder(_spec(top)) for top in sorted(tops)}
     return {top: folder for top, folder in found.items() if folder and not _is_installed(top, folder)}
 
 
-def need(checkpoint: Checkpoint, *given: str, last: bool = False) -> None:
-    """Make sure that each of these `module:callable` of the checkpoint's run can be imported, from where it was then.
+def make_importable(checkpoint: Checkpoint, *import_paths: str, last: bool = False) -> None:
+    """Make each of these `module:callable` of the checkpoint's run importable from the folder that it was in then.
 
-    The folder comes first on the Python path, or `last` where modules of a run of its own go before.
+    The folder comes first on the Python path, or `last` where the modules of the present run take precedence.
     """
     path, state = checkpoint
     folders = state.get("modules")
-    for text in given:
+    for text in import_paths:
         top = _top(text)
         folder = folders.get(top) if isinstance(folders, dict) else None
         if ":" in text and isinstance(folder, str) and _folder(_spec(top)) != folder:
@@ -89,7 +98,7 @@ def _find_again(path: Path, text: str, folder: str, last: bool) -> None:
 
 
 def _refusal(checkpoint: Path, top: str, folder: str) -> str:
-    """Why a module is not taken from this folder, where it is not; a checkpoint may come from somebody else."""
+    """Return the reason not to import a module from this folder, else ''; a checkpoint may come from somebody else."""
     if importlib.machinery.PathFinder.find_spec(top, [folder]) is None:
         return "has it no more"
     if _is_inside(folder, checkpoint):
@@ -113,7 +122,7 @@ def _spec(top: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _folder(spec: importlib.machinery.ModuleSpec | None) -> str:
-    """What has to be on the Python path for this module; an empty string where it is in no folder."""
+    """Return the folder to put on the Python path for this module; an empty string where it is in no folder."""
     if spec is None:
         return ""
     packages = list(spec.submodule_search_locations or ())
@@ -127,7 +136,7 @@ def _is_installed(top: str, folder: str) -> bool:
 
 
 def _is_inside(folder: str, checkpoint: Path) -> bool:
-    """Whether the folder came with the checkpoint: what is copied from elsewhere must not bring code along."""
+    """Return whether the folder may have come with the checkpoint: a copied run must not bring code along."""
     own = checkpoint.resolve()
     own = own.parent.parent if own.parent.name == "checkpoints" else own
     return own in (Path(folder).resolve(), *Path(folder).resolve().parents)

@@ -175,7 +175,7 @@ def _is_scored_by_another(
         return True
     if saved.validation_set and identity.validation_set:
         return bool(fingerprint.differences(saved.validation_set, identity.validation_set))
-    return locations.listed(before.val) != locations.listed(now.val)
+    return locations.absolute_sources(before.val) != locations.absolute_sources(now.val)
 
 
 def _warn_of_other_scores(now: config.Data, before: config.Data, step: int) -> None:

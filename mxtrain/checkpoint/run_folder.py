@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves on disk beside its checkpoints.
+"""The run folder: the files of a run beside its checkpoints.
 
 Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, kernels, command line, git
 state), `logs/`, and setting an older run aside when one starts anew in its folder. What is there stays as it is
@@ -88,7 +88,7 @@ class RunStart:
             durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
 
     def _log(self) -> None:
-        """From here on the log goes to the folder too, with what was said before."""
+        """Send the log to the folder too, with what was logged before."""
         if self._is_writer:
             with _naming_out(self._out):
                 log_to(self._out / "logs" / "fit.log")
@@ -105,7 +105,7 @@ def _naming_out(out: Path) -> Iterator[None]:
 
 
 def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
-    """Those in metrics.jsonl, in their order, up to `step` where that is given; a spoilt line is none."""
+    """Return the evaluations in metrics.jsonl, in their order, up to `step` if given; damaged lines are skipped."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     records: list[dict[str, Any]] = []
@@ -116,7 +116,7 @@ def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
 
 
 def _lock(out: Path) -> int:
-    """A handle that keeps other runs out while it is open: two in one folder would spoil each other's files."""
+    """Lock the folder and return the descriptor that holds the lock; UsageError where another run holds it."""
     handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def _lock(out: Path) -> int:
 
 
 def _set_aside(out: Path) -> Path:
-    """Move what an older run left to previous-N: starting anew deletes nothing."""
+    """Move an older run's files to previous-N and return that folder: a fresh start deletes nothing."""
     old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
     numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
     aside = out / f"previous-{max(numbers, default=0) + 1}"
@@ -152,7 +152,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _git_state() -> dict[str, Any] | None:
-    """Commit and cleanliness of the folder that the command was given in; None outside a checkout."""
+    """Return commit and uncommitted changes of the working folder; None outside a checkout."""
     try:
         commit = _git("rev-parse", "HEAD")
         return {"commit": commit, "uncommitted": plain_text.split_lines(_git("status", "--porcelain"))}
@@ -166,7 +166,7 @@ def _git(*arguments: str) -> str:
 
 
 class LogFile(logging.FileHandler):
-    """Silent about a full disk, which logging would tell in tracebacks: the run itself ends with one line on it."""
+    """A log file that ignores a full disk, which logging would report in tracebacks; the run itself reports it."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
@@ -174,14 +174,14 @@ class LogFile(logging.FileHandler):
 
 
 class _EarlyLog(logging.handlers.MemoryHandler):
-    """What is said before it is known where to write it."""
+    """A buffer for the log before its file is known."""
 
     def __init__(self) -> None:
         super().__init__(capacity=1 << 16, flushLevel=logging.CRITICAL + 1)
 
 
 def start_log(level: str, path: Path | None = None) -> None:
-    """From here on the log goes to stderr, and whole to a file if one is given."""
+    """Send the log to stderr from `level` on, and all of it to the file `path` if one is given."""
     root = logging.getLogger("mxtrain")
     root.setLevel(logging.DEBUG)
     to_terminal = logging.StreamHandler()
@@ -194,15 +194,15 @@ def start_log(level: str, path: Path | None = None) -> None:
 
 
 def log_to(path: Path) -> None:
-    """The log goes to this file too, first what was kept for it; once it does, nothing changes."""
+    """Send the log to the file `path` too, first what was buffered; no effect where there is a log file already."""
     root = logging.getLogger("mxtrain")
     if any(isinstance(handler, LogFile) for handler in root.handlers):
         return
     path.parent.mkdir(exist_ok=True)
     to_file = LogFile(str(path), encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for kept in [handler for handler in root.handlers if isinstance(handler, _EarlyLog)]:
-        root.removeHandler(kept)
-        kept.setTarget(to_file)
-        kept.flush()
+    for early in [handler for handler in root.handlers if isinstance(handler, _EarlyLog)]:
+        root.removeHandler(early)
+        early.setTarget(to_file)
+        early.flush()
     root.addHandler(to_file)

@@ -1,4 +1,4 @@
-"""Pictures of numbers, drawn with matplotlib: the extra `reports`.
+"""Plots, drawn with matplotlib: the extra `reports`.
 
 Owns how they look. What is drawn comes from the caller, as plain numbers.
 """
@@ -17,7 +17,7 @@ BLUE = "#1f5fa8"
 def draw_rates(
     path: Path, steps: Sequence[int], rates: Sequence[float], steps_per_epoch: float, title: str
 ) -> None:
-    """The learning rate of these steps as a PNG: linear above, logarithmic below, where small rates show."""
+    """Draw the learning rate of these steps into a PNG: linear above, logarithmic below, where small rates show."""
     figure = _figure()
     linear, logarithmic = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 2)})
     highest = max(range(len(rates)), key=rates.__getitem__)
@@ -44,7 +44,7 @@ def draw_rates(
 
 
 def _figure() -> Any:
-    """Without pyplot, so that neither a display nor a global figure has a part in it."""
+    """Return a new figure, made without pyplot, which would need a display and keep a global figure."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,6 +1,6 @@
-"""How far a long command is: a bar on a terminal, a plain line now and then elsewhere; training and packing alike.
+"""The progress of a long command: a bar on a terminal, else a plain line now and then; for training and packing.
 
-What shows it may go away or fail at any time, which is no reason for the command to end.
+A terminal that goes away or fails does not end the command.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ LINE_SECONDS = 30.0
 WIDTH, HEIGHT = 80, 20  # of a terminal that knows none: one that a script or a container has opened
 
 
-class Progress:
-    """Shows how many of `total` are done on `stream`, which is None where it was closed; `done` were so before."""
+class ProgressDisplay:
+    """Shows how many of `total` units are done on `stream`, None where it was closed; `done` were done before."""
 
     def __init__(self, stream: TextIO | None, total: int, done: int = 0, unit: str = "step"):
         self._stream, self._total = stream, total
         self._first: tuple[int, float] | None = None
         self._last_line = time.monotonic()
         self._bar: Any = None
-        with self._while_shown():
+        with self._ignoring_failures():
             if stream is not None and stream.isatty():
                 self._bar = _bar(stream, total=total, initial=done, unit=unit)
 
-    def at(self, done: int, text: str, beside: str = "", every_seconds: float | None = None) -> None:
-        """So many are done: `beside` stands beside the bar, `text` begins a line if the last is so long ago."""
-        with self._while_shown():
+    def update(self, done: int, text: str, beside: str = "", every_seconds: float | None = None) -> None:
+        """Show that `done` units are done: `beside` the bar, or in a line that begins with `text`.
+
+        A line is printed when the last one is `every_seconds` ago, by default 30.
+        """
+        with self._ignoring_failures():
             if self._bar is not None:
                 self._bar.update(done - self._bar.n)
                 if beside:
@@ -38,24 +41,24 @@ class Progress:
             now = time.monotonic()
             self._first = self._first or (done, now)
             if now - self._last_line >= (LINE_SECONDS if every_seconds is None else every_seconds):
-                self.line(text + self._left(done, now))
+                self.print_line(text + self._time_left(done, now))
                 self._last_line = now
 
-    def line(self, text: str) -> None:
-        """A line of its own, above the bar where there is one."""
-        with self._while_shown():
+    def print_line(self, text: str) -> None:
+        """Print `text` as a line of its own, above the bar where there is one."""
+        with self._ignoring_failures():
             if self._bar is not None:
                 self._bar.write(text, file=self._stream)
             elif self._stream is not None:
                 print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        with self._while_shown():
+        with self._ignoring_failures():
             if self._bar is not None:
                 self._bar.close()
 
-    def _left(self, done: int, now: float) -> str:
-        """How long the others will take, as long as those have that this process saw done."""
+    def _time_left(self, done: int, now: float) -> str:
+        """Return the time that the remaining units will take at the pace so far, for a line."""
         first_done, first_time = self._first or (done, now)
         if done == first_done or done >= self._total:
             return ""
@@ -63,7 +66,7 @@ class Progress:
         return f", {datetime.timedelta(seconds=round(seconds))} left"
 
     @contextlib.contextmanager
-    def _while_shown(self) -> Iterator[None]:
+    def _ignoring_failures(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError):  # whoever read it is gone; the command goes on
@@ -71,7 +74,7 @@ class Progress:
 
 
 def _bar(stream: TextIO, **described: Any) -> Any:
-    """tqdm's bar, as wide as the terminal at any time; at no width and no height it would show nothing."""
+    """Return tqdm's bar, always as wide as the terminal; a width or height of 0 would show nothing."""
     from tqdm import tqdm
 
     bar = tqdm(file=stream, ncols=_width(stream), nrows=HEIGHT, **described)

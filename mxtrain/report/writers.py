@@ -1,4 +1,4 @@
-"""Sinks of a run's records: metrics.jsonl is the truth, the others show it.
+"""Writers of a run's records: metrics.jsonl is the truth, the others show it.
 
 A record is a plain dict with `kind` (train or eval), `step` and `epoch`. A sink has `write(record)` and `close()`.
 Owns no number: what is measured comes from the loop.
@@ -34,7 +34,7 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """One JSON object a line, whole after every record.
+    """A file with one JSON object a line, complete after every record.
 
     On resume, lines past the checkpoint are cut away: no step appears twice and none is missing. The evaluation
     after its last step is past it as long as the checkpoint has no score of it.
@@ -65,7 +65,7 @@ class JsonLines:
 
 
 def _whole_records(path: Path) -> Iterator[Record]:
-    """The records of the file; a line that a kill or a power cut has spoilt is none."""
+    """Yield the records of the file; a line that a kill or a power failure has damaged is dropped with a warning."""
     if not path.exists():
         return
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -90,23 +90,25 @@ class Console:
         self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
         self.epoch: int | None = None
         # The stream is None where it was closed.
-        self.progress = progress.Progress(stream if stream is not None else sys.stderr, num_steps, first_step)
+        self.progress = progress.ProgressDisplay(
+            stream if stream is not None else sys.stderr, num_steps, first_step
+        )
 
     def write(self, record: Record) -> None:
         if record["kind"] == "eval":
             shown = _shown(record, ("val_loss", "val_accuracy"))
-            self.progress.line(f"epoch {record['epoch']}: " + ", ".join(shown))
+            self.progress.print_line(f"epoch {record['epoch']}: " + ", ".join(shown))
             return
         shown = _shown(record, ("loss", "accuracy", "lr", "images_per_second"))
         text = f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: " + ", ".join(shown)
         beside = ", ".join(_shown(record, ("loss", "lr")))
-        self.progress.at(record["step"], text, beside, self._every_seconds(record))
+        self.progress.update(record["step"], text, beside, self._every_seconds(record))
 
     def close(self) -> None:
         self.progress.close()
 
     def _every_seconds(self, record: Record) -> float:
-        """How long ago the last line may be before this step has one; an epoch begins with one, unless it is short."""
+        """Return the time from the last line after which this step gets one; less where an epoch begins."""
         begins, self.epoch = self.epoch != record["epoch"], record["epoch"]
         if record["step"] in (self.first_step + 1, self.num_steps):
             return 0.0
@@ -120,7 +122,7 @@ def _shown(record: Record, names: Any) -> list[str]:
 class TensorBoard:
     """The same numbers as TensorBoard scalars.
 
-    Written here, and not by SummaryWriter's thread: that dies of a full disk, and whoever writes then waits for ever.
+    Not written by SummaryWriter's thread: that dies of a full disk, and the next writer then waits for ever.
     """
 
     def __init__(self, folder: Path, last_step: int):
@@ -132,7 +134,7 @@ class TensorBoard:
             folder.mkdir(parents=True, exist_ok=True)
             self._writer = event_file_writer.EventsWriter(str(folder / "events"))
         begin = Event(step=last_step + 1, session_log=SessionLog(status=SessionLog.START))
-        self._add(begin)  # hides what an earlier run has told of the steps from there on
+        self._add(begin)  # hides an earlier run's records of the steps from there on
         self._flush()
 
     def write(self, record: Record) -> None:
@@ -169,13 +171,13 @@ def open_sinks(
     group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[Record], None]]:
-    """A function that writes a record to metrics.jsonl and to what `--log` names.
+    """Yield a function that writes a record to metrics.jsonl and to what `--log` names.
 
-    `first_step` steps are done, and evaluated if `is_scored`. Of several workers one tells, and one writes to a disk.
-    With the first record comes the time to `begin`, and only then are there files.
+    `first_step` steps are done, and evaluated if `is_scored`. Of several workers rank 0 shows records, and one per disk
+    writes them. `begin` is called before the first record; only then are files created.
     """
-    told = names.split(",") if group.rank == 0 else []
-    sinks: list[Sink] = [Console(num_steps, first_step)] if "console" in told else []
+    shown = names.split(",") if group.rank == 0 else []
+    sinks: list[Sink] = [Console(num_steps, first_step)] if "console" in shown else []
     has_begun = False
 
     def write(record: Record) -> None:
@@ -183,7 +185,7 @@ def open_sinks(
         if not has_begun:
             has_begun = True
             begin()
-            sinks[:0] = _files(told, out, first_step, is_scored, group)
+            sinks[:0] = _files(shown, out, first_step, is_scored, group)
         for sink in sinks:
             sink.write(record)
 
@@ -194,8 +196,8 @@ def open_sinks(
             sink.close()
 
 
-def _files(told: list[str], out: Path, first_step: int, is_scored: bool, group: WorkerGroup) -> list[Sink]:
+def _files(shown: list[str], out: Path, first_step: int, is_scored: bool, group: WorkerGroup) -> list[Sink]:
     found: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.is_writer else []
-    if "tensorboard" in told:
+    if "tensorboard" in shown:
         found.append(TensorBoard(out / "logs" / "tensorboard", last_step=first_step))
     return found

@@ -1,4 +1,4 @@
-"""From a run to its net: ready to train, or with the weights of a checkpoint to be used."""
+"""The net of a run: built to be trained, or loaded from a checkpoint to be used."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from mxtrain.runtime import mx
 
 
 def contexts(devices: str) -> list[Any]:
+    """Return the MXNet contexts that `--devices` names."""
     return [mx.Context(kind, index) for kind, index in batch_plan.parse_devices(devices)]
 
 
-def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
-    """The run's net as it is before the first step, compiled; if not fresh, its weights are still to come."""
+def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
+    """Return the run's net as it is before the first step, compiled.
+
+    If it is not `is_fresh`, weights of --pretrained are left out: a checkpoint will bring its own.
+    """
     model = run.model
     precision.enable_amp(model.amp)
     net = zoo.build(model.model, num_classes)
@@ -32,15 +36,15 @@ def to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool =
     initializers.initialize(net, model.init, places, run.optim.seed)
     zoo.compile(net, model.model, places, run.data.image_size, num_classes)
     if is_fresh:
-        _begin(net, model, untrained)
+        _load_pretrained(net, model, untrained)
     if not model.remat:
         return net
     size = run.data.image_size
     return remat.recompute(net, model.model, (1, zoo.CHANNELS, size, size))
 
 
-def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:
-    """Take over weights from elsewhere, and say which of the frozen parameters get none."""
+def _load_pretrained(net: Any, model: config.Model, untrained: list[str]) -> None:
+    """Load the weights of --pretrained, if any, and warn of frozen parameters that stay random."""
     taken: Collection[str] = ()
     if model.pretrained:
         taken = pretrained.load(net, initial_weights.weights_file("--pretrained", model.pretrained))
@@ -48,14 +52,17 @@ def _begin(net: Any, model: config.Model, untrained: list[str]) -> None:
     pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
 
 
-def trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
-    """The net of a checkpoint, its averaged weights where it has some; `like` sets another size and precision."""
+def load_trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
+    """Return the net of a checkpoint, with its averaged weights where it has some.
+
+    The run `like` sets another image size and precision than the checkpoint's own run.
+    """
     state = found.state
     run = config.from_flat(state["config"])
     like = like or run
-    # How it began to train is of no concern any more: what is put under its weights is what any shape takes.
+    # Its initialization no longer matters, since all weights are replaced: one that fits any shape is taken.
     amp = precision.usable_amp(like.model.amp, places[0].device_type)
     model = config.Model(model=run.model.model, amp=amp, init="uniform")
-    net = to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
+    net = build_to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
     weights.load(net, str(initial_weights.weights_of(found)))
     return net

@@ -9,7 +9,7 @@ import numpy as np
 from mxtrain.config import Run
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import optimizer_state
-from mxtrain.train import state
+from mxtrain.train.parts import build_parts
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
 
@@ -19,7 +19,7 @@ def parameter_table(run: Run, num_classes: int, is_fresh: bool = True) -> str:
 
     `is_fresh` is False where the weights would come from a checkpoint.
     """
-    parts = state.build(run, num_classes, is_fresh=is_fresh, is_trial=True)
+    parts = build_parts(run, num_classes, is_fresh=is_fresh, is_trial=True)
     named = weights.named_parameters(parts.net)
     running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]

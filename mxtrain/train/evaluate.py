@@ -1,7 +1,7 @@
-"""How good a net is on a data set: every sample once, exact counts.
+"""The evaluation of a net on a data set: every sample once, exact counts.
 
-Owns the numbers of an evaluation; who asks for it (the loop, the evaluate command) decides what becomes of them. The
-net sees micro-batches of training's size: what fits there fits here, where nothing is kept for a backward pass.
+Owns the numbers of an evaluation, for training and for the evaluate command. The net sees micro-batches of the size
+that it trains with: they fit here too, where nothing is kept for a backward pass.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.loader import Loader, loader_options
+from mxtrain.data.records import Records
 from mxtrain.models.losses import Loss
 from mxtrain.train.to_device import dtype_of, to_context
 
 
 def resize_of(run: Run) -> int:
-    """The short side before the centre crop."""
+    """Return the length of a picture's short side before the centre crop."""
     return run.data.val_resize or round(run.data.image_size / 0.875)
 
 
@@ -31,20 +32,20 @@ def evaluate(
     run: Run,
     net: Any,
     loss: Loss,
-    records: Any,
+    records: Records,
     contexts: Sequence[Any],
     stop_requests: Sequence[Stop] = (),
     group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,
 ) -> dict[str, Any] | None:
-    """Loss, accuracy and top-5 accuracy over all of `records`, shared among workers; None once one wishes to end.
+    """Return loss, accuracy and top-5 accuracy over all of `records`, which the workers of `group` divide among them.
 
-    `loss` is that of the labels as they are, without what helps training: smoothing, mixing, a teacher. `step` is how
-    far the net has been trained, for those who watch the workers.
+    None after a stop request on any worker. `loss` is that of the labels as they are, without what helps training:
+    smoothing, mixing, a teacher. `step` is reported as this worker's progress.
     """
     sums: Any = np.zeros(3)
-    with opened(run, records, group) as loader:
-        under_way: collections.deque[tuple[Any, Any, Any]] = collections.deque()
+    with open_loader(run, records, group) as loader:
+        pending: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
             if stop_requests:
                 break
@@ -52,15 +53,15 @@ def evaluate(
             context = contexts[batch.request.position % len(contexts)]
             data, label = to_context(batch.data, context), to_context(batch.label, context)
             output = net(data).astype("float32", copy=False)
-            under_way.append((batch, output, loss(output, label)))
+            pending.append((batch, output, loss(output, label)))
             # As many batches compute at once as there are devices.
-            if len(under_way) == len(contexts):
-                sums += _collect(loader, *under_way.popleft())
-        while under_way:
-            sums += _collect(loader, *under_way.popleft())
+            if len(pending) == len(contexts):
+                sums += _collect(loader, *pending.popleft())
+        while pending:
+            sums += _collect(loader, *pending.popleft())
             group.report_progress()
-    *sums, num_wishes = group.sum([*sums, len(stop_requests)])
-    if num_wishes:
+    *sums, num_stop_requests = group.sum([*sums, len(stop_requests)])
+    if num_stop_requests:
         return None
     mean_loss, correct, correct_top5 = (total / len(records) for total in sums)
     return {
@@ -71,20 +72,21 @@ def evaluate(
     }
 
 
-def opened(run: Run, records: Any, group: WorkerGroup = SINGLE_WORKER) -> Loader:
-    """This worker's share of every sample once, in micro-batches of training's size."""
+def open_loader(run: Run, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
+    """Return a loader of this worker's part of all samples, each once, in micro-batches of training's size."""
     requests = sample_requests.evaluation_requests(
         len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
     )
     size = run.data.image_size
-    fill = SampleAssembly(records, eval_transform(size, resize_of(run)), seed=0, skip_bad=run.data.skip_bad)
-    return Loader(fill, (3, size, size), requests, loader_options(run.data), dtype_of(run))
+    transform = eval_transform(size, resize_of(run))
+    assembly = SampleAssembly(records, transform, seed=0, skip_bad=run.data.skip_bad)
+    return Loader(assembly, (3, size, size), requests, loader_options(run.data), dtype_of(run))
 
 
 def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:
-    """The batch's summed loss and its hits at 1 and at 5, waiting for them; the batch's buffers are free then."""
+    """Wait for a batch's outputs and release it; return its summed loss and its hits at 1 and at 5."""
     order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
     hits = order == batch.label[:, None]
-    found = np.array([losses.asnumpy().sum(dtype=np.float64), hits[:, 0].sum(), hits.any(axis=1).sum()])
+    sums = np.array([losses.asnumpy().sum(dtype=np.float64), hits[:, 0].sum(), hits.any(axis=1).sum()])
     loader.release(batch)
-    return found
+    return sums

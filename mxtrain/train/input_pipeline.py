@@ -1,6 +1,6 @@
-"""What a run's steps are fed: the loader that makes their micro-batches, and how many each step takes.
+"""The input pipeline of training: a loader of micro-batches, and the number of them that each step takes.
 
-Which samples make up each is `data/sample_requests.py`'s, what happens to one of them the rest of `data`'s.
+Which samples make up a batch is decided in `data/sample_requests.py`, what becomes of a sample in the rest of `data`.
 """
 
 from __future__ import annotations
@@ -8,55 +8,68 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from typing import Any, Iterator
+from typing import ContextManager, Iterator, Protocol, cast
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
-from mxtrain.data.loader import Loader, Request, loader_options, refuse_too_many_skipped
+from mxtrain.data.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
 from mxtrain.data.pixels import Transform
+from mxtrain.data.records import Dataset, Records
 from mxtrain.data.user_datasets import UserBatches
 from mxtrain.train.evaluate import resize_of
 from mxtrain.train.to_device import dtype_of
 
 
+class BatchSource(Protocol):
+    """A loader of a run's micro-batches, in the order of their requests: of records, or of a user's DataLoader."""
+
+    skipped: dict[int, str]  # the reason why each bad record was replaced, by its position
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def release(self, batch: Batch) -> None: ...
+
+
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """A worker's micro-batches of one step, as many as known before they are made."""
+class StepBatches:
+    """A worker's micro-batches of one step; their number is known before they are made."""
 
     num_batches: int
-    loader: Any
+    loader: BatchSource
 
     def __len__(self) -> int:
         return self.num_batches
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         return itertools.islice(self.loader, self.num_batches)
 
 
 @dataclasses.dataclass(frozen=True)
 class InputPipeline:
-    """The batches of a run's steps, in order; each is given back with `release` when it is used."""
+    """The batches of a run's steps on one worker, in order; each is given back with `release` when it is used."""
 
     run: Run
-    records: Any
+    records: Dataset
     group: WorkerGroup
-    loader: Any
+    loader: BatchSource
 
-    def batches(self, step: int) -> Share:
-        """This worker's of the next step, which is number `step`; the last one of an epoch may be short."""
+    def batches(self, step: int) -> StepBatches:
+        """Return this worker's batches of the step number `step`, the next one; an epoch's last may be short."""
         of_step = sample_requests.step_micro_batches(self.run, len(self.records), step, self.group.rank)
-        return Share(len(of_step), self.loader)
+        return StepBatches(len(of_step), self.loader)
 
-    def release(self, batch: Any) -> None:
+    def release(self, batch: Batch) -> None:
+        """Return the memory of a batch to the loader."""
         self.loader.release(batch)
 
-    def bad_records(self, known: tuple[int, ...]) -> tuple[int, ...]:
-        """Positions of the records replaced so far: `known`, and those that the workers met in this step together.
+    def gather_bad_records(self, known: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the positions of the records replaced so far: `known`, and those that any worker met in this step.
 
-        Batches that are made ahead of their step do not count yet: wherever a run is stopped, it is the same.
+        A collective of the workers that make steps together. DataError where there are more than --skip-bad. Batches
+        that are made ahead of their step do not count yet, so that a stop at any step leaves the same state.
         """
         if not self.run.data.skip_bad:
             return known
@@ -68,28 +81,33 @@ class InputPipeline:
 
 
 @contextlib.contextmanager
-def opened(
+def open_pipeline(
     run: Run,
-    records: Any,
+    records: Dataset,
     num_classes: int,
     first_step: int,
     num_steps: int,
     group: WorkerGroup = SINGLE_WORKER,
     bad_records: tuple[int, ...] = (),
 ) -> Iterator[InputPipeline]:
-    """What this worker's steps `first_step` to `num_steps` are fed while the block lasts; `bad_records` came before."""
+    """Yield the input pipeline of this worker's steps from `first_step` up to, but not including, `num_steps`.
+
+    `bad_records` are the positions of those that were replaced before.
+    """
     requests = sample_requests.training_requests(run, records, first_step, num_steps, group.rank)
-    with _loader(run, records, requests, num_classes) as loader:
+    with _open_loader(run, records, requests, num_classes) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
         yield InputPipeline(run, records, group, loader)
 
 
-def _loader(run: Run, records: Any, requests: Iterator[Request], num_classes: int) -> Any:
+def _open_loader(
+    run: Run, records: Dataset, requests: Iterator[Request], num_classes: int
+) -> ContextManager[BatchSource]:
     if isinstance(records, UserBatches):
         return records.loader(requests, num_classes)
     size = run.data.image_size
-    fill = SampleAssembly(records, _transform(run), run.optim.seed, run.data.skip_bad)
-    return Loader(fill, (3, size, size), requests, loader_options(run.data), dtype_of(run))
+    assembly = SampleAssembly(cast(Records, records), _transform(run), run.optim.seed, run.data.skip_bad)
+    return Loader(assembly, (3, size, size), requests, loader_options(run.data), dtype_of(run))
 
 
 def _transform(run: Run) -> Transform:

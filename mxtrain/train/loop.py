@@ -1,181 +1,211 @@
-"""A run from its first step to its last: `run` tells it top to bottom.
+"""The training loop: a run from its first step to its last, top to bottom in `train`.
 
-Owns the order of events. What happens inside a step is `step.py`'s, what a batch is made of `data`'s, and what a
-checkpoint holds `state.py`'s.
+Owns the loop around steps, checkpoints and evaluations. What comes next is decided in `next_action.py`; a step is
+`step.py`'s, what a batch is made of `input_pipeline.py`'s, what a checkpoint holds `state.py`'s.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import math
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
+from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.checkpoint.directory import Checkpoint, Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.checkpoint.saver import Saver
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
+from mxtrain.data.records import Dataset, Records
 from mxtrain.optim import early_stop, schedules
-from mxtrain.optim.ema import with_averages
 from mxtrain.report.writers import Record, open_sinks
-from mxtrain.train import input_pipeline, signals, state
-from mxtrain.train import loss_alarm as alarms
-from mxtrain.train.diagnose import diverged, diverged_in_evaluation, lost_weights
-from mxtrain.train.evaluate import evaluate
-from mxtrain.train.loss_alarm import Alarm
-from mxtrain.train.state import Parts, Progress
-from mxtrain.train.step import Outcome, train_step
+from mxtrain.train import diagnose, loss_alarm, signals
+from mxtrain.train.evaluator import Evaluator
+from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.loss_alarm import LossAlarm
+from mxtrain.train.next_action import Action, RunLength, next_action
+from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.state import TrainState, restore, snapshot, synchronize
+from mxtrain.train.step import StepResult, train_step
 
 logger = logging.getLogger(__name__)
 
-STEPS_APART = 10  # that workers may be from each other where they do not wait at every step
+ASYNC_AGREEMENT_STEPS = 10  # between two agreements of workers that do not wait for each other at every step
 
 
-def run(
+def train(
     run: Run,
-    train: Any,
-    val: Any | None,
+    train_set: Dataset,
+    val_set: Records | None,
     identity: InputIdentity,
-    resume: Checkpoint | None,
+    checkpoint: Checkpoint | None,
     stop_requests: list[Stop],
     group: WorkerGroup = SINGLE_WORKER,
-    begin: Callable[[], None] = lambda: None,
+    on_first_record: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train as `run` says on the records `train`, which `identity` identifies, from the beginning or a checkpoint.
+    """Train as `run` says, on data sets that `identity` identifies, from `checkpoint` or from the start.
 
-    All workers of `group` do the same at the same time; those that write keep what comes of it. Before anything does,
-    with the first record, comes the time to `begin`.
+    All workers of `group` call it with the same run. It ends early with an exception: one of `stop_requests`, after a
+    checkpoint, or one that says what went wrong. `on_first_record` is called before the first record is written.
     """
     out, num_classes = Path(run.output.out), len(identity.class_names)
-    steps_per_epoch, num_steps = schedules.run_length(run.optim, len(train))
-    rate_of = schedules.rate_function(run.optim, steps_per_epoch, num_steps)
-    parts = state.build(run, num_classes, group, is_fresh=resume is None)
-    progress = state.restore(run, parts, resume)
-    if progress.step >= num_steps:
-        logger.info("%s", schedules.nothing_left_message(run.optim, steps_per_epoch, progress.step))
+    length = RunLength(*schedules.run_length(run.optim, len(train_set)))
+    rate_at = schedules.rate_function(run.optim, *length)
+    parts = build_parts(run, num_classes, group, is_fresh=checkpoint is None)
+    state = restore(run, parts, checkpoint)
+    if state.step >= length.num_steps:
+        logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
 
-    is_scored = progress.score is not None
-    sinks = open_sinks(run.output.log, out, num_steps, progress.step, is_scored, group, begin)
-    feeding = input_pipeline.opened(
-        run, train, num_classes, progress.step, num_steps, group, progress.bad_records
-    )
-    with sinks as write, Saver(run.output, group.report_progress) as saver, feeding as fed:
-        saved, alarm = progress, Alarm()
+    first, last, is_scored = state.step, length.num_steps, state.score is not None
+    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record)
+    saving = Checkpointer(run.output, state, group.report_progress)
+    loading = open_pipeline(run, train_set, num_classes, first, last, group, state.bad_records)
+    with sinks as write, saving as checkpointer, loading as pipeline:
+        evaluator = Evaluator(run, parts, val_set, length, stop_requests, write)
+        synchronized_step: int | None = None
+        alarm = LossAlarm()
+
         while True:
-            # Between two steps, in this order: save, end, evaluate.
-            group.report_progress("step", progress.step)
-            epoch = math.ceil(progress.step / steps_per_epoch)
-            ended = progress.step > 0 and progress.step in (epoch * steps_per_epoch, num_steps)
-            looks = ended or not parts.is_async or progress.step % STEPS_APART == 0
-            wish, is_time = (
-                signals.agree_on_stop(group, stop_requests, saver.is_time()) if looks else (None, False)
-            )
-            if progress != saved and saver.is_due(progress.step, anyway=ended or is_time or wish is not None):
-                state.meet(parts, progress.step)
-                saver.save(_snapshot(run, parts, progress, identity) if group.is_writer else None)
-                saved = progress
-            unscored = ended and val is not None and progress.score is None
-            over = early_stop.is_over(progress.best, run.optim.early_stop)
-            if (progress.step >= num_steps or over) and not unscored:
+            action, stop = _agree_on_action(run, parts, state, length, checkpointer, evaluator, stop_requests)
+            if action is Action.FINISH:
                 break
-            if wish:
-                raise wish
-            if unscored:
-                progress = _scored(run, parts, val, progress, epoch, stop_requests, write)
+            if stop is not None and action is Action.STOP:
+                raise stop
+
+            # --------------------------------------------------------------------------------------------------
+            # Synchronize the workers: once for all that is saved and evaluated at this step
+            if action is not Action.TRAIN and synchronized_step != state.step:
+                synchronize(parts, state.step)
+                synchronized_step = state.step
+
+            # --------------------------------------------------------------------------------------------------
+            # Save
+            if action is Action.SAVE:
+                checkpointer.wait()  # before the arrays are copied: memory holds one copy
+                # No checkpoint holds the residuals of gradient compression, so this run goes on without them too, as
+                # one does that resumes from here. An evaluation leaves them alone: it always follows a checkpoint.
+                parts.trainer.drop_residuals()
+                checkpointer.save(state, _snapshot(run, parts, state, identity) if group.is_writer else None)
                 continue
 
-            started, step, rate = time.monotonic(), progress.step, rate_of(progress.step)
-            outcome = train_step(parts, fed.batches(step), fed.release, step, rate, progress.scale)
-            progress = progress.after(outcome, fed.bad_records(progress.bad_records))
+            # --------------------------------------------------------------------------------------------------
+            # Evaluate: unless a stop request comes in between, the state has a score afterwards
+            if action is Action.EVALUATE:
+                state = evaluator.evaluate(state)
+                continue
+
+            # --------------------------------------------------------------------------------------------------
+            # Train one step
+            started, rate = time.monotonic(), rate_at(state.step)
+            batches = pipeline.batches(state.step)
+            result = train_step(parts, batches, pipeline.release, state.step, rate, state.scale)
+            bad_records = pipeline.gather_bad_records(state.bad_records)
+            state = dataclasses.replace(state.after_step(result), bad_records=bad_records)
             seconds = time.monotonic() - started
-            write(_step_record(progress, step // steps_per_epoch + 1, rate, outcome, seconds))
-            alarm = _listen(alarm, parts, progress, outcome)
-            if not outcome.applied:
-                _tell_or_end(run, parts, train, identity, progress, outcome)
-    if over and progress.best:
-        logger.info(
-            "--early-stop: no better score than %.4f of step %d", progress.best.score, progress.best.step
-        )
+            write(_step_record(state, length.epoch_of(state.step), rate, result, seconds))
+            alarm = _check_loss(alarm, parts, state, result)
+            if not result.applied:
+                _report_skipped_step(run, parts, train_set, identity, state, result)
+
+    if state.best and early_stop.is_over(state.best, run.optim.early_stop):
+        logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
 
 
-def _snapshot(run: Run, parts: Parts, progress: Progress, identity: InputIdentity) -> Snapshot:
+def _agree_on_action(
+    run: Run,
+    parts: TrainingParts,
+    state: TrainState,
+    length: RunLength,
+    checkpointer: Checkpointer,
+    evaluator: Evaluator,
+    stop_requests: list[Stop],
+) -> tuple[Action, Stop | None]:
+    """Return what all workers do next, and the stop request of any of them. Raises what a checkpoint failed of."""
+    parts.group.report_progress("step", state.step)
+    checkpointer.raise_if_failed()
+    is_epoch_end = length.is_epoch_end(state.step)
+    stop, is_time = None, False
+    if is_epoch_end or not parts.is_async or state.step % ASYNC_AGREEMENT_STEPS == 0:
+        stop, is_time = signals.agree_on_stop(parts.group, stop_requests, checkpointer.is_interval_over())
+    action = next_action(
+        is_save_due=checkpointer.is_due(state, is_epoch_end or is_time or stop is not None),
+        is_evaluation_due=evaluator.is_due(state),
+        is_finished=state.step >= length.num_steps or early_stop.is_over(state.best, run.optim.early_stop),
+        is_stop_requested=stop is not None,
+    )
+    return action, stop
+
+
+def _snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputIdentity) -> Snapshot:
     try:
-        return state.snapshot(run, parts, progress, identity)
+        return snapshot(run, parts, state, identity)
     except Diverged:
-        raise lost_weights(parts, progress, Path(run.output.out)) from None
+        raise diagnose.spoilt_weights(parts, state, Path(run.output.out)) from None
 
 
-def _scored(
-    run: Run, parts: Parts, val: Any, progress: Progress, epoch: int, stop_requests: list[Stop], write: Any
-) -> Progress:
-    """With an evaluation's score; without one where a wish cuts it short, and whoever goes on evaluates first."""
-    state.meet(parts, progress.step)
-    with with_averages(parts.ema):
-        found = evaluate(
-            run, parts.net, parts.plain_loss, val, parts.contexts, stop_requests, parts.group, progress.step
-        )
-        if found is None:
-            return progress
-        write({"kind": "eval", "step": progress.step, "epoch": epoch, **found})
-        if not math.isfinite(found["val_loss"]):
-            raise diverged_in_evaluation(run, parts, val, progress, found["val_loss"], Path(run.output.out))
-    return progress.scored(found["val_accuracy"])
-
-
-def _step_record(progress: Progress, epoch: int, rate: float, outcome: Outcome, seconds: float) -> Record:
-    record: dict[str, Any] = {
+def _step_record(state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float) -> Record:
+    """Return the record of the step that led to `state`, for metrics.jsonl."""
+    record: Record = {
         "kind": "train",
-        "step": progress.step,
+        "step": state.step,
         "epoch": epoch,
-        "loss": outcome.loss,
+        "loss": result.loss,
         "lr": rate,
-        "accuracy": outcome.accuracy,
-        "gradient_norm": outcome.gradient_norm,
-        "images_per_second": outcome.num_samples / seconds,
+        "accuracy": result.accuracy,
+        "gradient_norm": result.gradient_norm,
+        "images_per_second": result.num_samples / seconds,
         "seconds": seconds,
     }
-    if outcome.staleness is not None:
-        record.update(staleness=outcome.staleness)
-    if outcome.scale.dynamic:
-        record.update(loss_scale=outcome.scale.scale)
-    if outcome.scale.dynamic or progress.skipped_steps:
-        record.update(applied=outcome.applied, skipped_steps=progress.skipped_steps)
-    if progress.bad_records:
-        record.update(bad_records=len(progress.bad_records))
+    if result.staleness is not None:
+        record.update(staleness=result.staleness)
+    if result.scale.dynamic:
+        record.update(loss_scale=result.scale.scale)
+    if result.scale.dynamic or state.skipped_steps:
+        record.update(applied=result.applied, skipped_steps=state.skipped_steps)
+    if state.bad_records:
+        record.update(bad_records=len(state.bad_records))
     return record
 
 
-def _listen(alarm: Alarm, parts: Parts, progress: Progress, outcome: Outcome) -> Alarm:
-    """Late updates can swing themselves up, which shows in the loss long before it stops being a number."""
-    if not parts.is_async or not outcome.applied:
+def _check_loss(alarm: LossAlarm, parts: TrainingParts, state: TrainState, result: StepResult) -> LossAlarm:
+    """Return the alarm after one more loss. Under dist_async a rising loss is warned of, and ends a run that diverges.
+
+    Late updates can build up an oscillation, which shows in the loss long before it stops being a number.
+    """
+    if not parts.is_async or not result.applied:
         return alarm
-    heard = alarms.after(alarm, outcome.loss)
-    if heard.level == "diverged":
+    after = loss_alarm.updated(alarm, result.loss)
+    if after.level == "diverged":
         raise Diverged(
-            f"step {progress.step}: {alarms.describe(heard)}; lower --lr or --num-workers, and give another --out"
+            f"step {state.step}: {loss_alarm.message(after)}; lower --lr or --num-workers, and give another --out"
         )
-    if heard.level == "warning" != alarm.level:
-        logger.warning("step %d: %s", progress.step, alarms.describe(heard))
-    return heard
+    if after.level == "warning" != alarm.level:
+        logger.warning("step %d: %s", state.step, loss_alarm.message(after))
+    return after
 
 
-def _tell_or_end(
-    run: Run, parts: Parts, train: Any, identity: InputIdentity, progress: Progress, outcome: Outcome
+def _report_skipped_step(
+    run: Run,
+    parts: TrainingParts,
+    train_set: Dataset,
+    identity: InputIdentity,
+    state: TrainState,
+    result: StepResult,
 ) -> None:
-    """The last step was skipped; as one bad step too many, it is taken once more, to find where it goes wrong."""
-    bad, most = progress.bad_steps_in_a_row, run.optim.max_bad_steps
-    if bad >= most:
-        step, out = progress.step - 1, Path(run.output.out)
-        with input_pipeline.opened(
-            run, train, len(identity.class_names), step, progress.step, parts.group
-        ) as again:
-            batches = again.batches(step)
-            raise diverged(parts, batches, again.release, train.where, progress, outcome, out)
-    if bad:
-        logger.warning("step %d skipped: not finite; %d of %d in a row end the run", progress.step, bad, most)
+    """Log that the last step was skipped; after one bad step too many find out why, and raise."""
+    bad_steps, most = state.bad_steps_in_a_row, run.optim.max_bad_steps
+    if bad_steps >= most:
+        step, out, num_classes = state.step - 1, Path(run.output.out), len(identity.class_names)
+        with open_pipeline(run, train_set, num_classes, step, state.step, parts.group) as pipeline:
+            raise diagnose.bad_step(
+                parts, pipeline.batches(step), pipeline.release, train_set.where, state, result, out
+            )
+    if bad_steps:
+        logger.warning(
+            "step %d skipped: not finite; %d of %d in a row end the run", state.step, bad_steps, most
+        )
     else:
-        scale = outcome.scale.scale
-        logger.info("step %d skipped: gradients overflow; the loss scale is now %g", progress.step, scale)
+        scale = result.scale.scale
+        logger.info("step %d skipped: gradients overflow; the loss scale is now %g", state.step, scale)

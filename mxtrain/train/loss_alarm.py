@@ -1,6 +1,7 @@
-"""Notices that a run is losing what it has learnt: for dist_async, whose updates are late and can swing themselves up.
+"""The alarm for a loss that rises for good, as it may under dist_async, whose late updates can build up an oscillation.
 
-Pure arithmetic over the losses of one worker. A loss that is no number is not its business: such a step is skipped.
+Pure arithmetic over the losses of one worker. Owns the levels. A loss that is no number does not come here: such a
+step is skipped.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-WINDOW = 20  # losses, the median of which counts: one odd batch rings no bell
-WARNING, DIVERGED = 3.0, 10.0  # times the best median there was
+WINDOW = 20  # losses, whose median counts, so that one odd batch raises no alarm
+WARNING, DIVERGED = 3.0, 10.0  # times the best median so far
 # A loss that has fallen by more than this may rise again without anything being lost: 0.001 is as good as 0.01.
 ENOUGH = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Alarm:
-    """What is remembered of the losses so far."""
+class LossAlarm:
+    """The memory of the losses so far, and the level of alarm after them."""
 
     losses: tuple[float, ...] = ()
     first: float | None = None  # median of the first window
@@ -28,8 +29,8 @@ class Alarm:
         return statistics.median(self.losses)
 
 
-def after(alarm: Alarm, loss: float) -> Alarm:
-    """With one more loss. `level` is that of the newest window; a caller tells of its changes."""
+def updated(alarm: LossAlarm, loss: float) -> LossAlarm:
+    """Return the alarm after one more loss; its level is that of the newest window."""
     losses = (*alarm.losses, loss)[-WINDOW:]
     if len(losses) < WINDOW:
         return dataclasses.replace(alarm, losses=losses)
@@ -41,9 +42,9 @@ def after(alarm: Alarm, loss: float) -> Alarm:
         "diverged" if median > DIVERGED * reference else "warning" if median > WARNING * reference else "calm"
     )
     # Of a loss that goes below zero nobody can say how many times worse it has become.
-    return Alarm(losses, first, best, level if reference > 0 else "calm")
+    return LossAlarm(losses, first, best, level if reference > 0 else "calm")
 
 
-def describe(alarm: Alarm) -> str:
-    """One line of how bad it is."""
+def message(alarm: LossAlarm) -> str:
+    """Return how far the loss has risen, for a message."""
     return f"the loss's median over {WINDOW} steps is {alarm.median:.4g}, it has been {alarm.best:.4g}"

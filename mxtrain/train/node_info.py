@@ -55,7 +55,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
 def _checkpoints(output: config.Output) -> dict[int, str]:
     """Return the steps of the complete checkpoints, each with the job that wrote it."""
     try:
-        return directory.whole_steps(Path(output.out) / "checkpoints")
+        return directory.intact_steps(Path(output.out) / "checkpoints")
     except Stop:
         if output.resume == "auto":
             raise

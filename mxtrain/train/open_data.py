@@ -28,31 +28,33 @@ def _open_user_data(flag: str, path: str, run: Run) -> Any:
         return _checked(flag, path, import_path.load_callable(flag, path)(), run)
 
 
-def _checked(flag: str, path: str, given: Any, run: Run) -> Any:
+def _checked(flag: str, path: str, user_data: Any, run: Run) -> Any:
     """Return what the function gave as records or batches; UsageError or DataError where no run can be made of it."""
-    if is_data_loader(given):
-        return _batches(flag, path, given, run)
-    if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
-        raise UsageError(f"{flag} {path}: returned {type(given).__name__}; return a Dataset or a DataLoader")
-    if not len(given):
+    if is_data_loader(user_data):
+        return _batches(flag, path, user_data, run)
+    if not (hasattr(user_data, "__getitem__") and hasattr(user_data, "__len__")):
+        raise UsageError(
+            f"{flag} {path}: returned {type(user_data).__name__}; return a Dataset or a DataLoader"
+        )
+    if not len(user_data):
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    return UserDataset(path, given, flag)
+    return UserDataset(path, user_data, flag)
 
 
-def _batches(flag: str, path: str, given: Any, run: Run) -> UserBatches:
+def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
     """Return the batches of a DataLoader; refuse flags and data that do not go with one."""
     if flag != "--train":
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
         )
-    if not hasattr(given, "__len__"):
+    if not hasattr(user_data, "__len__"):
         raise UsageError(
-            f"{flag} {path}: returned a {type(given).__name__}, which has no len(); return a DataLoader, or what "
+            f"{flag} {path}: returned a {type(user_data).__name__}, which has no len(); return a DataLoader, or what "
             "has a len() and can be iterated once an epoch"
         )
-    if not len(given):
+    if not len(user_data):
         raise DataError(
             f"{flag} {path}: returned a DataLoader of no batches; give it at least --batch-size "
             f"{run.optim.batch_size} samples, or lower that"
@@ -70,7 +72,7 @@ def _batches(flag: str, path: str, given: Any, run: Run) -> UserBatches:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
-    return UserBatches(path, given, run.optim.batch_size, run.data.image_size)
+    return UserBatches(path, user_data, run.optim.batch_size, run.data.image_size)
 
 
 def _without_effect(run: Run) -> list[str]:

@@ -1,7 +1,8 @@
-"""One optimizer update, from its micro-batches to the new weights.
+"""The training step: one optimizer update, from its micro-batches to the new weights.
 
-Reads top to bottom: every micro-batch is seeded, run forward and backward and added up; then gradients are reduced
-over devices and workers, checked, and applied. Who computes which micro-batch moves no number but the last bits.
+`train_step` reads top to bottom: every micro-batch is seeded, run forward and backward, and its gradients added up;
+then gradients are reduced over devices and workers, checked, and applied. The mapping of micro-batches to devices
+changes nothing but the last bits.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from mxtrain.models.running_statistics import StepStatistics
 from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
-from mxtrain.train.state import Parts
+from mxtrain.train.parts import TrainingParts
 from mxtrain.train.to_device import to_context
 
 
-class Batches(Protocol):
-    """Micro-batches, made as they are asked for; how many is known before."""
+class MicroBatches(Protocol):
+    """A worker's micro-batches of one step, made as they are asked for; their number is known before."""
 
     def __len__(self) -> int: ...
 
@@ -29,8 +30,8 @@ class Batches(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a step came to, over the whole global batch; under dist_async over this worker's share."""
+class StepResult:
+    """The numbers of a step, over the whole global batch; under dist_async over this worker's part of it."""
 
     loss: float
     accuracy: float
@@ -38,21 +39,27 @@ class Outcome:
     gradient_norm: float  # of the mean gradient, before clipping
     applied: bool
     scale: LossScale
-    staleness: int | None = None  # updates by others since the weights of these gradients, where nobody waits
+    staleness: int | None = None  # under dist_async: updates by others since the weights of these gradients
 
 
 def train_step(
-    parts: Parts,
-    batches: Batches,
+    parts: TrainingParts,
+    batches: MicroBatches,
     release: Callable[[Any], None],
     step: int,
     rate: float,
     scale: LossScale,
-) -> Outcome:
-    """Move the weights once, by the mean gradient over all workers' samples; our `batches` are released when used."""
-    gradients, running = GradientAccumulator(parts.trainer.parameters, parts.contexts), statistics_of(parts)
+) -> StepResult:
+    """Update the weights once, by the mean gradient over the samples of all workers that make the step together.
+
+    `batches` are this worker's, each given to `release` after its use. `step` counts from 0 and seeds them, `rate` is
+    the learning rate, `scale` the loss scale before the step. A step that is not finite leaves the weights alone.
+    """
+    # ----------------------------------------------------------------------------------------------------
+    # Forward and backward: as many micro-batches at a time as this worker has devices
+    gradients, running = GradientAccumulator(parts.trainer.parameters, parts.contexts), step_statistics(parts)
     sums: list[Any] = []
-    of_worker = 0
+    num_local_samples = 0
     for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
             gradients.before_backward(context)
@@ -70,16 +77,21 @@ def train_step(
         parts.group.report_progress()
         for batch, context in wave:
             running.after_batch(context, len(batch.label))
-            of_worker += len(batch.label)
+            num_local_samples += len(batch.label)
             release(batch)
-    statistics = running.local_sums()
 
+    # ----------------------------------------------------------------------------------------------------
+    # Reduce over devices and workers
+    statistics = running.local_sums()
     parts.trainer.finish_reduce(statistics)
-    sums_of_worker = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
-    loss, correct, num_samples = parts.step_group.sum([*sums_of_worker, of_worker]).tolist()
-    if not num_samples:  # in a short step, where nobody waits for this worker
+    local_sums = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
+    loss, correct, num_samples = parts.step_group.sum([*local_sums, num_local_samples]).tolist()
+    if not num_samples:  # dist_async: a short step with nothing for this worker
         parts.trainer.skip_update()
-        return Outcome(0.0, 0.0, 0, 0.0, True, scale)
+        return StepResult(0.0, 0.0, 0, 0.0, True, scale)
+
+    # ----------------------------------------------------------------------------------------------------
+    # Update, unless a number is not finite
     per_sample = 1.0 / num_samples
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_sample
     applied = math.isfinite(norm) and math.isfinite(loss)
@@ -97,10 +109,10 @@ def train_step(
         parts.trainer.skip_update()
     mx.nd.waitall()
     means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
-    return Outcome(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
+    return StepResult(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
 
 
-def statistics_of(parts: Parts) -> StepStatistics:
+def step_statistics(parts: TrainingParts) -> StepStatistics:
     """Return the running statistics of the step that begins."""
     return StepStatistics(
         parts.net,
@@ -111,8 +123,11 @@ def statistics_of(parts: Parts) -> StepStatistics:
     )
 
 
-def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> Any:
-    """What the gradients of this micro-batch come from, and its summed loss and hits; none of it is waited for."""
+def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: float) -> Any:
+    """Return the scaled losses of a micro-batch, to compute gradients from, and its summed loss and hits.
+
+    MXNet may still be computing all of these when it returns.
+    """
     mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
     mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
     data, label = to_context(batch.data, context), to_context(batch.label, context)
@@ -127,23 +142,23 @@ def forward(parts: Parts, batch: Any, context: Any, step: int, scale: float) -> 
     return scaled, (losses.sum(), (output.argmax(axis=1) == label).sum())
 
 
-def _losses(parts: Parts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:
-    """The loss of every sample: by the shares of both labels where two were mixed, and partly a teacher's."""
+def _losses(parts: TrainingParts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:
+    """Return every sample's loss: weighted over both labels where two samples were mixed, and partly a teacher's."""
     losses = parts.loss(output, label)
     if mixed_in is not None:
         other, share = mixed_in
         losses = (1 - share) * losses + share * parts.loss(output, other)
-    return losses if parts.teacher is None else parts.teacher.add(losses, output, data)
+    return losses if parts.teacher is None else parts.teacher.add_loss(losses, output, data)
 
 
-def _waves(batches: Batches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
-    """As many batches at a time as there are devices, each with its own, and whether these are the last.
+def _waves(batches: MicroBatches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+    """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
 
-    A worker without a share of the step has one wave, of none.
+    A worker with no batch in the step gets one empty wave.
     """
-    left, num_left = iter(batches), len(batches)
+    remaining, num_left = iter(batches), len(batches)
     while True:
-        wave = list(itertools.islice(left, len(contexts)))
+        wave = list(itertools.islice(remaining, len(contexts)))
         num_left -= len(wave)
         is_last = num_left <= 0 or not wave
         yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave], is_last
@@ -152,7 +167,7 @@ def _waves(batches: Batches, contexts: Sequence[Any]) -> Iterator[tuple[list[tup
 
 
 def micro_batch_seed(seed: int, step: int, position: int) -> int:
-    """A number of its own for each micro-batch, whoever computes it (splitmix64's mixing)."""
+    """Return the random seed of a micro-batch, the same whoever computes it (splitmix64's mixing)."""
     mask = (1 << 64) - 1
     mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + position * 0x94D049BB133111EB + 1) & mask
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask

@@ -1,4 +1,4 @@
-"""From the loader's memory to a device: batches become NDArrays, and bytes become normalised numbers.
+"""The copy of a batch from the loader's memory to a device, where bytes become normalised numbers.
 
 Pictures that come as float32 are what the net takes. Those that come as uint8, a quarter of the bytes to copy, are
 normalised on the device, before the net, with the numbers that the host uses (`data/pixels.py`).
@@ -17,7 +17,7 @@ from mxtrain.runtime import mx
 
 
 def dtype_of(run: Run) -> str:
-    """What pictures come as: where there is a GPU it normalises, for a CPU the loader does so eight times faster."""
+    """Return the type of pictures in a batch: a GPU normalises bytes itself, for a CPU the loader is 8 times faster."""
     chosen = run.data.normalize
     if chosen == "auto":
         chosen = "device" if run.layout.devices.startswith("gpu") else "host"
@@ -25,7 +25,7 @@ def dtype_of(run: Run) -> str:
 
 
 def to_context(array: Any, context: Any) -> Any:
-    """A numpy array as an NDArray there; on the first CPU context without a copy, unless it is normalised."""
+    """Return a numpy array as an NDArray on `context`; on the first CPU it is no copy, unless it is normalised."""
     # from_numpy makes its argument read-only for good: a view takes that, the loader's buffer stays writable.
     placed = mx.nd.from_numpy(array[:], zero_copy=True).as_in_context(context)
     if array.dtype != np.uint8:

@@ -1,4 +1,4 @@
-"""What evaluate and predict share: their flags for a trained run, and opening it."""
+"""A trained run as evaluate and predict open it: their common flags, its checkpoint, its net."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from mxtrain.config.arguments import Parser
 
 
 def parser(program: str, description: str) -> Parser:
-    made = Parser(prog=program, description=description, allow_abbrev=False)
-    made.add_argument("--run", default="runs/latest", type=Path, help="the run folder, mxtrain.fit's --out")
-    made.add_argument("--checkpoint", default="best", help="best | latest | PATH of a checkpoint")
-    made.add_argument("--devices", default="cpu", help="cpu, cpu:0,1 or gpu:0")
-    made.add_argument("--json", action="store_true", help="print JSON")
-    return made
+    """Return a parser of the flags that evaluate and predict have in common."""
+    flags = Parser(prog=program, description=description, allow_abbrev=False)
+    flags.add_argument("--run", default="runs/latest", type=Path, help="the run folder, mxtrain.fit's --out")
+    flags.add_argument("--checkpoint", default="best", help="best | latest | PATH of a checkpoint")
+    flags.add_argument("--devices", default="cpu", help="cpu, cpu:0,1 or gpu:0")
+    flags.add_argument("--json", action="store_true", help="print JSON")
+    return flags
 
 
-def find(options: argparse.Namespace) -> Checkpoint:
-    """The checkpoint that the flags mean, read and checked once; needs no mxnet."""
+def find_checkpoint(options: argparse.Namespace) -> Checkpoint:
+    """Return the checkpoint that the flags name, verified; needs no mxnet."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.config import checks
 
@@ -30,11 +31,11 @@ def find(options: argparse.Namespace) -> Checkpoint:
 
 
 def open_net(found: Checkpoint, devices: str) -> tuple[Any, list[Any]]:
-    """The net of that checkpoint and its contexts; loads mxnet."""
+    """Return the net of a checkpoint on `devices` and its contexts; loads mxnet."""
     from mxtrain import runtime
 
     runtime.load()
     from mxtrain.train import build_net
 
     places = build_net.contexts(devices)
-    return build_net.trained(found, places), places
+    return build_net.load_trained(found, places), places

@@ -20,6 +20,7 @@ from mxtrain.models.small import Residual
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state, step
+from mxtrain.train.parts import TrainingParts
 from tests.support.amp import needs_bf16
 from tests.support.training_steps import FLAGS, batches, parts_of
 
@@ -72,23 +73,23 @@ def numbered(num_samples: int, micro_batch: int) -> list[Any]:
 
 
 def end(
-    parts: state.Parts, made: list[Any], out: Path, scale: float = 1.0
+    parts: TrainingParts, made: list[Any], out: Path, scale: float = 1.0
 ) -> tuple[Diverged, dict[str, Any]]:
     """The end of a run whose third step, made of these batches, was one bad step too many."""
     copies = [SimpleNamespace(request=b.request, data=b.data.copy(), label=b.label.copy()) for b in made]
-    progress = state.Progress(2, precision.LossScale(scale))
+    progress = state.TrainState(2, precision.LossScale(scale))
     outcome = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
     assert not outcome.applied
-    progress = progress.after(outcome)
+    progress = progress.after_step(outcome)
     released: list[Any] = []
-    found = diagnose.diverged(parts, made, released.append, "record {}".format, progress, outcome, out)
+    found = diagnose.bad_step(parts, made, released.append, "record {}".format, progress, outcome, out)
     assert released == made
     assert "\n" not in str(found) and "step 3" in str(found) and "diverged.json" in str(found)
     return found, json.loads((out / "logs" / "diverged.json").read_text())
 
 
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
-def test_a_picture(tmp_path: Path, devices: str) -> None:
+def test_an_infinite_picture_is_named(tmp_path: Path, devices: str) -> None:
     made = numbered(16, 4)
     made[2].data[1, 0, 3, 3] = np.nan
     error, record = end(parts_of(FLAGS + f"--devices {devices}"), made, tmp_path)
@@ -98,7 +99,7 @@ def test_a_picture(tmp_path: Path, devices: str) -> None:
 
 
 @pytest.mark.parametrize("extra", ["", "--remat", "--mixup 0.4", "--ema 0.9"])
-def test_a_weight_in_a_middle_layer(tmp_path: Path, extra: str) -> None:
+def test_a_weight_in_a_middle_layer_is_named(tmp_path: Path, extra: str) -> None:
     parts = parts_of(FLAGS + f"--model small_resnet {extra}")
     name = "5.body.3.weight"
     weights.named_parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
@@ -108,7 +109,7 @@ def test_a_weight_in_a_middle_layer(tmp_path: Path, extra: str) -> None:
     assert "5.body.3" in str(error) and "samples 100, 101, 102 and 1 more" in str(error)
 
 
-def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
+def test_an_overflow_in_a_middle_layer_is_named(tmp_path: Path) -> None:
     """Large but finite pictures, and a convolution that adds them up."""
     parts = parts_of(FLAGS + f"--model {__name__}:rooted")
     made = numbered(8, 4)
@@ -118,7 +119,7 @@ def test_an_overflow_in_a_middle_layer(tmp_path: Path) -> None:
     assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
 
 
-def test_a_gradient(tmp_path: Path) -> None:
+def test_a_gradient_is_named_with_its_layer(tmp_path: Path) -> None:
     """Forward all is finite; behind a block with a shortcut, so that blocks do not follow one another in a row."""
     made = numbered(16, 4)
     made[1].data[3] = 0
@@ -128,7 +129,7 @@ def test_a_gradient(tmp_path: Path) -> None:
     assert "samples 107 " in str(error)
 
 
-def test_a_loss_whose_gradients_are_finite(tmp_path: Path) -> None:
+def test_a_loss_whose_gradients_are_finite_is_named(tmp_path: Path) -> None:
     parts, made = dataclasses.replace(parts_of(FLAGS), loss=without_threes), numbered(8, 4)
     made[0].label[:], made[1].label[:] = [0, 1, 2, 0], [3, 0, 3, 1]
     _, record = end(parts, made, tmp_path)
@@ -136,13 +137,13 @@ def test_a_loss_whose_gradients_are_finite(tmp_path: Path) -> None:
     assert record["samples"] == [104, 106]
 
 
-def lost(parts: state.Parts, out: Path) -> tuple[str, dict[str, Any]]:
+def lost(parts: TrainingParts, out: Path) -> tuple[str, dict[str, Any]]:
     """How the run ends that would save these weights."""
-    error = diagnose.lost_weights(parts, state.Progress(5, precision.LossScale()), out)
+    error = diagnose.spoilt_weights(parts, state.TrainState(5, precision.LossScale()), out)
     return str(error), json.loads((out / "logs" / "diverged.json").read_text())
 
 
-def test_weights_that_are_lost(tmp_path: Path) -> None:
+def test_weights_that_an_update_spoilt_are_named(tmp_path: Path) -> None:
     parts = parts_of(FLAGS + "--model small_resnet --remat --devices cpu:0,1")
     named = weights.named_parameters(parts.net)
     named["5.body.3.weight"].data(mx.cpu(0))[0, 0, 0, 0] = 3e20
@@ -158,14 +159,14 @@ def test_weights_that_are_lost(tmp_path: Path) -> None:
     assert (record["step"], record["way"], record["samples"]) == (5, "update", [])
 
 
-def test_only_the_sum(tmp_path: Path) -> None:
+def test_a_sum_that_alone_overflows_is_reported(tmp_path: Path) -> None:
     """Every number is finite; the length of the gradient is not."""
     error, record = end(parts_of(FLAGS), numbered(16, 4), tmp_path, scale=1e25)
     assert record["layer"] is None and "longer than 1.8e19" in str(error) and "--loss-scale" in str(error)
 
 
 @needs_bf16
-def test_bfloat16(tmp_path: Path) -> None:
+def test_bfloat16_layers_are_named(tmp_path: Path) -> None:
     """In a process of its own: once patched, MXNet's operators stay so."""
     code = (
         "import sys; from pathlib import Path; import tests.engine.test_diagnose as t\n"

@@ -1,4 +1,4 @@
-"""Learning from a teacher: the loss by hand, and the teacher as it was."""
+"""Distillation: the loss agrees with NumPy, and the teacher does not change."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
+from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, batches, train
 
@@ -34,20 +35,20 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a net that has trained a little, on other seeds."""
     out = tmp_path_factory.mktemp("teacher")
     run = run_of("--seed 5 --model small_cnn", out)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     train(parts, 3)
-    progress = state.Progress(3, precision.LossScale(), score=0.5)
+    progress = state.TrainState(3, precision.LossScale(), score=0.5)
     snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
     directory.write(out / "checkpoints", snapshot)
     return out
 
 
-def student_of(teacher: Path, flags: str = "") -> state.Parts:
+def student_of(teacher: Path, flags: str = "") -> TrainingParts:
     distil = f"--teacher {teacher} --distill-weight {SHARE} --distill-temperature {TEMPERATURE}"
-    return state.build(run_of(f"{distil} {flags}", teacher / "student"), CLASSES)
+    return build_parts(run_of(f"{distil} {flags}", teacher / "student"), CLASSES)
 
 
-def by_hand(parts: state.Parts, batch: Any) -> np.ndarray:
+def by_hand(parts: TrainingParts, batch: Any) -> np.ndarray:
     """The losses of a micro-batch of step 0, from the outputs of both nets."""
     mixed_in = parts.mix(batch.data, batch.label, 0, 0)
     with mx.autograd.train_mode():
@@ -115,7 +116,7 @@ def test_short_micro_batches_count_their_samples(teacher: Path) -> None:
     assert outcome.loss == pytest.approx(expected.mean(), rel=1e-4)
 
 
-def test_what_a_checkpoint_keeps_of_it(teacher: Path, tmp_path: Path) -> None:
+def test_teachers_and_initial_weights_are_recognised_by_checksums(teacher: Path, tmp_path: Path) -> None:
     found = initial_weights.checkpoint_at("--teacher", str(teacher))
     by_folder, by_checkpoint = (
         initial_weights.teacher_checksum(run_of(f"--teacher {path}", tmp_path), NAMES)
@@ -140,7 +141,7 @@ def test_a_teacher_of_other_classes_is_refused(teacher: Path, names: list[str], 
     assert words in str(refused.value) and "--teacher" in str(refused.value)
 
 
-def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         initial_weights.checkpoint_at("--teacher", str(tmp_path / "missing"))
     with pytest.raises(UsageError, match=r"no such file or folder; give a \.params file"):
@@ -152,22 +153,22 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     """A weight of one dimension: trained well with another --init, it is used without."""
     run = run_of("--model tests.support.user_net:scaled --init uniform:scale=0.5", tmp_path)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     train(parts, 2)
-    progress = state.Progress(2, precision.LossScale(), score=0.5)
+    progress = state.TrainState(2, precision.LossScale(), score=0.5)
     snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
     directory.write(tmp_path / "checkpoints", snapshot)
     pictures = mx.nd.array(batches(16, 16, seed=0)[0].data)
     expected = parts.net(pictures).asnumpy()
-    found = build_net.trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
+    found = build_net.load_trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
     np.testing.assert_array_equal(found(pictures).asnumpy(), expected)
     np.testing.assert_array_equal(student_of(tmp_path).teacher.net(pictures).asnumpy(), expected)
 
 
-def test_a_run_may_begin_with_another_one(teacher: Path) -> None:
+def test_a_run_starts_from_the_weights_of_another_run(teacher: Path) -> None:
     run = run_of(f"--model small_cnn --pretrained {teacher}", teacher / "student")
-    begun = arrays(state.build(run, CLASSES))
-    plain = arrays(state.build(dataclasses.replace(run, model=config.Model(model="small_cnn")), CLASSES))
+    begun = arrays(build_parts(run, CLASSES))
+    plain = arrays(build_parts(dataclasses.replace(run, model=config.Model(model="small_cnn")), CLASSES))
     saved = mx.nd.load(str(initial_weights.weights_file("--pretrained", str(teacher))))
     for name, value in begun.items():
         np.testing.assert_array_equal(value, saved[name].asnumpy(), err_msg=name)

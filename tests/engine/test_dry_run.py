@@ -1,4 +1,4 @@
-"""What --dry-run tells is what a run does."""
+"""The table of --dry-run agrees with what a run does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_memory_of_the_optimizer_is_what_it_takes(optimizer: str) -> None:
     assert f"state of {optimizer} {num_bytes / 1e6:.1f} MB" in told_of(flags)[1][1]
 
 
-def test_who_trains_and_who_decays() -> None:
+def test_the_table_says_what_trains_and_decays() -> None:
     flags = "--freeze 0.*,1.* --weight-decay 0.5 --lr 0.01"
     rows, _ = told_of(flags)
     parts = parts_of(f"{FLAGS} {flags}")
@@ -46,7 +46,7 @@ def test_who_trains_and_who_decays() -> None:
         assert ("decays" in rest) == (name.endswith("weight") and name != "0.weight")
 
 
-def test_the_sums() -> None:
+def test_the_table_ends_with_sums() -> None:
     rows, (numbers, memory) = told_of("--devices cpu:0,1 --ema 0.99")
     total = sum(int(row[2].replace(",", "")) for row in rows.values())
     assert numbers.startswith(f"{total:,} numbers in {len(rows)} parameters")
@@ -54,7 +54,7 @@ def test_the_sums() -> None:
     assert f"averages {4 * total / 1e6:.1f} MB" in memory
 
 
-def test_what_only_a_cluster_refuses_is_refused_without_one() -> None:
+def test_refusals_of_a_cluster_need_no_cluster() -> None:
     line = "--kvstore dist_sync --num-workers 2 --ema 0.9 --model tests.support.table_nets:sparse"
     with pytest.raises(UsageError, match=r"--ema 0\.9 with --kvstore dist_sync with a row-sparse table"):
         told_of(line)

@@ -13,7 +13,8 @@ from mxtrain.config import bounds, checks
 from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
-from mxtrain.train import state, step
+from mxtrain.train import step
+from mxtrain.train.parts import build_parts
 from tests.support.training_steps import CLASSES, batches
 
 FEW, MANY = 4, bounds.MOST_SAMPLES
@@ -27,11 +28,11 @@ def most(progress: float) -> float:
     return bounds.FAR
 
 
-def trained(flags: str, loudness: float = 1.0) -> step.Outcome:
+def trained(flags: str, loudness: float = 1.0) -> step.StepResult:
     """After two steps of four samples, the pictures' numbers times `loudness`."""
     run = config.parse(f"--train t.rec --image-size 16 --model {__name__}:linear {flags}".split())
     checks.check_description(run)
-    parts, rate_of = state.build(run, CLASSES), schedules.rate_function(run.optim, 1, 2)
+    parts, rate_of = build_parts(run, CLASSES), schedules.rate_function(run.optim, 1, 2)
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     for number in range(2):
         given = batches(FEW, FEW, number)

@@ -74,7 +74,7 @@ def test_micro_batches_are_those_of_training(flags: str, sizes: list[int]) -> No
     assert len(told) >= len(sizes) and set(told) == {("evaluation", STEP)}
 
 
-def test_devices_and_the_cut_move_no_score() -> None:
+def test_devices_and_micro_batches_do_not_change_scores() -> None:
     one, _, _ = evaluated("--micro-batch 5")
     assert evaluated("--micro-batch 5 --devices cpu:0,1,2")[0] == one
     other, _, _ = evaluated("--micro-batch 32")
@@ -82,7 +82,7 @@ def test_devices_and_the_cut_move_no_score() -> None:
     np.testing.assert_allclose(other["val_loss"], one["val_loss"], rtol=1e-6)
 
 
-def test_the_loss_is_the_mean_over_samples_of_the_one_given() -> None:
+def test_the_loss_is_the_mean_over_samples() -> None:
     loss = losses.build("focal:gamma=2", 0.0, 2)
     heard: list[Any] = []
 

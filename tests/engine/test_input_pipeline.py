@@ -1,4 +1,4 @@
-"""The steps' feed: each step takes its own batches, whoever has how many of them."""
+"""The input pipeline gives each step its own batches, however many workers divide them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ def test_a_step_takes_its_own_batches(tmp_path: Path, num_workers: int, first_st
     flags = "--batch-size 7 --micro-batch 2 --image-size 8 --devices cpu:0,1 --kvstore dist_sync"
     run = config.parse([*flags.split(), "--num-workers", str(num_workers)])
     seen: list[list[int]] = [[] for _ in range(NUM_STEPS)]
-    for worker in range(num_workers):
-        one = SimpleNamespace(number=worker, count=num_workers)
-        with input_pipeline.opened(run, records, NUM_SAMPLES, first_step, NUM_STEPS, one) as fed:
+    for rank in range(num_workers):
+        group = SimpleNamespace(rank=rank, world_size=num_workers)
+        with input_pipeline.open_pipeline(
+            run, records, NUM_SAMPLES, first_step, NUM_STEPS, group
+        ) as pipeline:
             for step in range(first_step, NUM_STEPS):
-                batches = fed.batches(step)
+                batches = pipeline.batches(step)
                 taken = list(batches)
                 assert len(taken) == len(batches) and {batch.request.step for batch in taken} <= {step}
                 for batch in taken:
                     seen[step] += batch.request.samples.tolist()
-                    fed.release(batch)
-            assert next(iter(fed.loader), None) is None, "nothing is left over"
+                    pipeline.release(batch)
+            assert next(iter(pipeline.loader), None) is None, "nothing is left over"
     sizes = [len(np.unique(samples)) for samples in seen]
     assert sizes == [0] * first_step + [7, 7, 3, 7, 7, 3, 7][first_step:]
 
@@ -57,11 +59,13 @@ def test_bad_records_count_with_their_step_and_once_a_run(tmp_path: Path, first_
     run = config.parse(["--batch-size", "7", "--image-size", "8", "--skip-bad", "4"])
     known: tuple[int, ...] = ()
     for start, end in ((0, first_step), (first_step, NUM_STEPS)):
-        with input_pipeline.opened(run, records, NUM_SAMPLES, start, NUM_STEPS, bad_records=known) as fed:
+        with input_pipeline.open_pipeline(
+            run, records, NUM_SAMPLES, start, NUM_STEPS, bad_records=known
+        ) as pipeline:
             for step in range(start, end):
-                for batch in fed.batches(step):
-                    fed.release(batch)
-                known = fed.bad_records(known)
+                for batch in pipeline.batches(step):
+                    pipeline.release(batch)
+                known = pipeline.gather_bad_records(known)
                 met = order.epoch_order(NUM_SAMPLES, 0, 0)[: 7 * (step + 1)]
                 assert known == tuple(sorted(bad.intersection(met.tolist())))
 
@@ -69,7 +73,9 @@ def test_bad_records_count_with_their_step_and_once_a_run(tmp_path: Path, first_
 def test_records_that_were_bad_before_a_restart_count_against_skip_bad(tmp_path: Path) -> None:
     records = with_bad_ones(tmp_path, 1, 5, 16)
     run = config.parse(["--batch-size", "17", "--image-size", "8", "--skip-bad", "2"])
-    with input_pipeline.opened(run, records, NUM_SAMPLES, 1, 2, bad_records=(1, 5)) as fed, pytest.raises(
+    with input_pipeline.open_pipeline(
+        run, records, NUM_SAMPLES, 1, 2, bad_records=(1, 5)
+    ) as pipeline, pytest.raises(
         DataError, match=r"3 bad records, more than --skip-bad 2; the last one: .*record 16"
     ):
-        list(fed.batches(1))
+        list(pipeline.batches(1))

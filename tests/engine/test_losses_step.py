@@ -8,7 +8,8 @@ import pytest
 from mxtrain import config
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import state, step
+from mxtrain.train import step
+from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import CLASSES, SIZE, batches
 
@@ -16,11 +17,11 @@ from tests.support.training_steps import CLASSES, SIZE, batches
 LINE = f"--train t.rec --image-size {SIZE} --model small_resnet --freeze *running* --batch-size 10"
 
 
-def parts_of(flags: str) -> state.Parts:
-    return state.build(config.parse(f"{LINE} {flags}".split()), CLASSES)
+def parts_of(flags: str) -> TrainingParts:
+    return build_parts(config.parse(f"{LINE} {flags}".split()), CLASSES)
 
 
-def expected_loss(parts: state.Parts, micro_batch: int, smoothing: float) -> float:
+def expected_loss(parts: TrainingParts, micro_batch: int, smoothing: float) -> float:
     """Return the mean loss over the samples of step 0, computed by NumPy."""
     losses = []
     for position, batch in enumerate(batches(10, micro_batch, seed=0)):

@@ -1,4 +1,4 @@
-"""Who computes which micro-batch moves nothing: 1 to 4 devices, any cut, any net."""
+"""The mapping of micro-batches to devices does not change the curve: 1 to 4 devices, any cut, any net."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def curve(net: str, flags: str, num_steps: int, sizes: Any = lambda number: SAMP
     """Losses and gradient norms of every step, and the weights at the end; `sizes` gives each step its samples."""
     parts = parts_of(f"--model {__name__}:{net} --batch-size {SAMPLES} --amp {AMP} {flags}")
     micro_batch = int(flags.split("--micro-batch ")[1].split()[0])
-    progress, found = state.Progress(0, precision.LossScale()), []
+    progress, found = state.TrainState(0, precision.LossScale()), []
     for number in range(num_steps):
         given_batches = batches(sizes(number), micro_batch, number)
         outcome = step.train_step(parts, given_batches, lambda batch: None, number, 0.02, progress.scale)
         assert outcome.num_samples == sizes(number)
-        progress = progress.after(outcome)
+        progress = progress.after_step(outcome)
         found.append((outcome.loss, outcome.gradient_norm))
     assert progress.skipped_steps == 0
     return np.array(found), arrays(parts)

@@ -1,4 +1,4 @@
-"""Mixing and the step: the loss is that of both labels, and who computes what moves nothing."""
+"""Mixing within a step: the loss is that of both labels, whichever device computes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train import loop, state, step
+from mxtrain.train import loop, step
+from mxtrain.train.parts import build_parts
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"
@@ -48,7 +49,7 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     records = open_records(packed)
     identity = InputIdentity.of_run(run, records, None, [str(k) for k in range(CLASSES)])
     point = resume.find(run, identity)
-    loop.run(run, records, None, identity, point and point.checkpoint, stop_requests=[])
+    loop.train(run, records, None, identity, point and point.checkpoint, stop_requests=[])
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
 
@@ -67,7 +68,7 @@ def test_nothing_but_the_flags_moves_a_mixed_curve(packed: Path, plain: Any, tmp
     np.testing.assert_allclose(curve(packed, tmp_path / "two", BOTH + " --devices cpu:0,1"), first, rtol=1e-5)
 
 
-def test_going_on_mixes_as_if_never_stopped(packed: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_mixes_as_an_uninterrupted_one(packed: Path, tmp_path: Path) -> None:
     constant = BOTH + " --schedule constant"
     whole = curve(packed, tmp_path / "whole", constant)
     assert curve(packed, tmp_path / "parts", constant + " --max-steps 4") == whole[:4]
@@ -81,7 +82,7 @@ def test_alphas_of_zero_are_no_mixing_to_the_bit(packed: Path, plain: Any, tmp_p
 @pytest.mark.parametrize("alphas", ["--mixup 1", "--cutmix 1", BOTH])
 def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path: Path, alphas: str) -> None:
     """Against the cross entropy with soft labels, in numpy; accuracy is that of the label on the larger share."""
-    parts = state.build(run_of(packed, tmp_path, f"{alphas} --model {__name__}:linear"), CLASSES)
+    parts = build_parts(run_of(packed, tmp_path, f"{alphas} --model {__name__}:linear"), CLASSES)
     rng = np.random.default_rng(1)
     data = rng.standard_normal((8, 3, SIZE, SIZE)).astype(np.float32)
     label = rng.integers(0, CLASSES, 8).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A Gluon Dataset or DataLoader of the user's own, as the loop sees it."""
+"""A user's Gluon Dataset or DataLoader as training reads it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_users_arrays_stay_as_they_are() -> None:
         ("dataset", ["--cache", "disk"], "give --cache ram or none"),
     ],
 )
-def test_what_cannot_work_is_refused(source: str, flags: list[str], message: str) -> None:
+def test_user_data_that_cannot_work_is_refused(source: str, flags: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         opened(source, *flags)
 
@@ -110,7 +110,7 @@ def test_flags_that_concern_val_are_taken() -> None:
 
 
 @pytest.mark.parametrize(("source", "words"), [("too_few", "lower that"), ("empty", "no samples")])
-def test_where_there_is_nothing_to_learn_from(source: str, words: str) -> None:
+def test_empty_user_data_is_refused(source: str, words: str) -> None:
     with pytest.raises(DataError, match=f"--train {OWN}:{source}: .*{words}"):
         opened(source, "--num-classes", "2")
 
@@ -130,13 +130,13 @@ PICTURES, LABELS = np.zeros((16, 3, 24, 24)), np.zeros(16)
         ((PICTURES.transpose(0, 2, 3, 1), LABELS), "gave pictures of shape (16, 24, 24, 3)"),
     ],
 )
-def test_batches_of_another_form_are_refused(batch: Any, words: str) -> None:
+def test_batches_of_another_shape_or_type_are_refused(batch: Any, words: str) -> None:
     with pytest.raises(UsageError) as refused:
         next(iter(UserBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
     assert str(refused.value).startswith("--train mine:loader: ") and words in str(refused.value)
 
 
-def test_batches_that_are_no_steps_are_refused() -> None:
+def test_batches_that_do_not_make_steps_are_refused() -> None:
     with pytest.raises(UsageError, match="as many as --batch-size 32"):
         next(iter(opened("batches", "--num-classes", "2", "--batch-size", "32").loader(requests(1), 2)))
     with pytest.raises(DataError, match="labels from 0 to 1; there are 1 classes"):

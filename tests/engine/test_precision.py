@@ -16,6 +16,7 @@ from mxtrain.models import operator_patches
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state
+from mxtrain.train.parts import build_parts
 from tests.support.amp import MIXED, needs_bf16
 from tests.support.training_steps import CLASSES, IDENTITY, run_of
 
@@ -230,14 +231,14 @@ def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
 def test_a_net_of_a_float16_run_can_be_used_on_a_cpu(tmp_path: Path) -> None:
     """There it computes in float32, as its weights are, and patches nothing."""
     run = run_of(tmp_path)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     path = directory.write(
-        tmp_path, state.snapshot(run, parts, state.Progress(1, precision.LossScale()), IDENTITY)
+        tmp_path, state.snapshot(run, parts, state.TrainState(1, precision.LossScale()), IDENTITY)
     )
     saved = directory.read_state(path)
     saved["config"]["amp"] = "fp16"
     data = mx.nd.array(np.random.default_rng(0).standard_normal((2, 3, 16, 16)))
-    net = build_net.trained((path, saved), [mx.cpu()])
+    net = build_net.load_trained(directory.Checkpoint(path, saved), [mx.cpu()])
     np.testing.assert_array_equal(net(data).asnumpy(), parts.net(data).asnumpy())
     assert [precision.usable_amp(each, "cpu") for each in ("off", "bf16", "fp16")] == ["off", MIXED, "off"]
     assert [precision.usable_amp(each, "gpu") for each in ("off", "bf16", "fp16")] == ["off", "off", "fp16"]

@@ -12,15 +12,16 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import initializers, remat, running_statistics, segments, weights, zoo
 from mxtrain.runtime import mx
-from mxtrain.train import diagnose, state
+from mxtrain.train import nonfinite
+from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, batches, train
 
 nn = mx.gluon.nn
 
 
-def parts_of(flags: str) -> state.Parts:
+def parts_of(flags: str) -> TrainingParts:
     line = f"--train t.rec --image-size {SIZE} --model small_resnet {FLAGS} {flags}"
-    return state.build(config.parse(line.split()), CLASSES)
+    return build_parts(config.parse(line.split()), CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_recomputed_net_can_be_diagnosed() -> None:
     broken = weights.named_parameters(parts.net)["5.body.0.weight"]
     broken.set_data(broken.data() * float("nan"))
     parts.net.hybridize(active=False)
-    found = diagnose.origin(parts, batches(4, 4, seed=0)[0], 0, 1.0)
+    found = nonfinite.find_origin(parts, batches(4, 4, seed=0)[0], 0, 1.0)
     assert found is not None and "5.body.0" in found.layer and "weight is not finite" in found.layer
 
 

@@ -15,6 +15,7 @@ from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
+from mxtrain.train.parts import build_parts
 from tests.support.training_steps import CLASSES, advance, arrays, run_of, save
 
 
@@ -25,39 +26,39 @@ from tests.support.training_steps import CLASSES, advance, arrays, run_of, save
         ("mxnet.optimizer:Nadam", "cpu:0"),  # which also counts in an attribute of its own
     ],
 )
-def test_going_on_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
+def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
     save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
 
-    again = state.build(run, CLASSES)
+    again = build_parts(run, CLASSES)
     _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 3)
     assert losses == expected
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
 
 
-def test_a_checkpoint_without_what_younger_ones_have_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_without_newer_keys_is_read(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "mxnet.optimizer:Nadam")
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
     found = directory.newest(tmp_path / "checkpoints")
     assert found is not None and set(found[1].pop("optimizer_numbers")) == {"m_schedule"}
     assert found[1].pop("bad_records") == []
-    restored = state.restore(run, state.build(run, CLASSES), found)
+    restored = state.restore(run, build_parts(run, CLASSES), found)
     assert (restored.step, restored.bad_records) == (2, ())
 
 
-def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
+def test_a_resume_on_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> None:
     """A mean over three equal copies is not the copy: what is saved is what one device holds."""
     run = run_of(tmp_path, "--devices", "cpu:0,1,2", "--micro-batch", "3", "--batch-size", "9")
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 3)
     save(run, parts, progress)
-    again = state.build(run, CLASSES)
+    again = build_parts(run, CLASSES)
     state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
     for name, value in arrays(parts).items():
         np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
@@ -65,21 +66,21 @@ def test_going_on_with_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> N
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     parts.trainer.parameters[0].list_data()[0][:] = float("nan")
     with pytest.raises(Diverged, match="--lr"):
-        save(run, parts, state.Progress(1, precision.LossScale(), None))
+        save(run, parts, state.TrainState(1, precision.LossScale(), None))
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_going_on_with_more_devices(tmp_path: Path) -> None:
+def test_a_resume_on_more_devices_is_the_same_curve(tmp_path: Path) -> None:
     run = run_of(tmp_path, "--optimizer", "adamw")
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
     _, expected = advance(parts, progress, 3)
     wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
-    more = state.build(wider, CLASSES)
+    more = build_parts(wider, CLASSES)
     _, losses = advance(more, state.restore(wider, more, directory.newest(tmp_path / "checkpoints")), 3)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
@@ -99,14 +100,14 @@ class Two:
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None: ...
 
 
-def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None:
+def test_a_score_on_some_disks_is_restored_by_all_workers(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     for mine, theirs, expected in (
-        (progress, [0.3], progress.scored(0.3)),
-        (progress.scored(0.3), [], progress.scored(0.3)),
-        (progress.scored(0.0), [0.0], progress.scored(0.0)),
+        (progress, [0.3], progress.with_score(0.3)),
+        (progress.with_score(0.3), [], progress.with_score(0.3)),
+        (progress.with_score(0.0), [0.0], progress.with_score(0.0)),
         (progress, [], progress),
     ):
         save(run, parts, mine)
@@ -114,11 +115,11 @@ def test_a_score_that_only_some_disks_have_is_everybodys(tmp_path: Path) -> None
         assert state.restore(run, among, directory.newest(tmp_path / "checkpoints")) == expected
 
 
-def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
+def test_the_loss_scale_is_restored(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     scale = precision.LossScale(scale=512.0, clean_steps=7, dynamic=True)
-    progress, _ = advance(parts, state.Progress(0, scale, None), 1)
+    progress, _ = advance(parts, state.TrainState(0, scale, None), 1)
     save(run, parts, progress)
     restored = state.restore(run, parts, directory.newest(tmp_path / "checkpoints"))
     assert restored.scale == precision.LossScale(scale=512.0, clean_steps=8, dynamic=True)
@@ -126,14 +127,14 @@ def test_the_loss_scale_goes_on(tmp_path: Path) -> None:
 
 def test_weights_of_another_net_are_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    parts = state.build(run, CLASSES)
-    save(run, parts, state.Progress(1, precision.LossScale(), None))
-    other = state.build(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
+    parts = build_parts(run, CLASSES)
+    save(run, parts, state.TrainState(1, precision.LossScale(), None))
+    other = build_parts(run_of(tmp_path, "--model", "small_resnet"), CLASSES)
     with pytest.raises(DataError, match=r"weights\.params"):
         state.restore(run, other, directory.newest(tmp_path / "checkpoints"))
 
 
-def test_a_shared_parameter_is_one() -> None:
+def test_a_shared_parameter_is_saved_once() -> None:
     from mxtrain.models import weights
 
     net = mx.gluon.nn.HybridSequential()
@@ -142,7 +143,7 @@ def test_a_shared_parameter_is_one() -> None:
     assert len(weights.named_parameters(net)) == 2
 
 
-def test_the_loss_scale_as_a_value() -> None:
+def test_the_loss_scale_halves_and_doubles() -> None:
     scale = precision.LossScale(scale=4.0, dynamic=True, growth_interval=2)
     assert scale.updated(False).scale == 2.0
     assert scale.updated(True).scale == 4.0

@@ -1,4 +1,4 @@
-"""A snapshot is the moment at which it was taken, and its file is MXNet's own."""
+"""A snapshot does not change after it was taken, and its files are MXNet's own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from mxtrain.checkpoint import directory
 from mxtrain.core.params_file import TYPE_NUMBERS, encoded
 from mxtrain.runtime import mx
 from mxtrain.train import state
+from mxtrain.train.parts import build_parts
 from tests.support.training_steps import CLASSES, IDENTITY, advance, run_of
 
 
-def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
+def test_params_files_have_the_bytes_that_mxnet_writes(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     arrays = {f"{name}.größe": (9 * rng.standard_normal((2, 3, 4))).astype(name) for name in TYPE_NUMBERS}
     arrays["one"], arrays["turned"] = np.ones(1, np.float32), np.arange(6, dtype=np.float32).reshape(2, 3).T
@@ -24,7 +25,7 @@ def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
     assert ours == (tmp_path / "theirs").read_bytes()
 
 
-def test_no_arrays_are_a_file_too(tmp_path: Path) -> None:
+def test_no_arrays_make_a_valid_file(tmp_path: Path) -> None:
     """As of plain SGD, which has no state; MXNet reads it and cannot write it."""
     (tmp_path / "empty").write_bytes(b"".join(encoded({})))
     assert len(mx.nd.load(str(tmp_path / "empty"))) == 0
@@ -37,10 +38,10 @@ def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_later_steps_do_not_move_it(tmp_path: Path, optimizer: str) -> None:
+def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) -> None:
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
-    parts = state.build(run, CLASSES)
+    parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     taken = state.snapshot(run, parts, progress, IDENTITY)
     before = frozen(taken)

@@ -1,4 +1,4 @@
-"""The step's promise: who computes which micro-batch moves no number."""
+"""A training step gives the same numbers whichever device computes which micro-batch."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
 @pytest.mark.parametrize(
     "flags", ["", "--model cifar_resnet20_v1", "--freeze 0.*,1.*,3.*,4.*", "--freeze *.beta"]
 )
-def test_elsewhere_no_gradient_goes_back_to_the_pictures(flags: str) -> None:
+def test_other_nets_need_no_gradient_of_the_pictures(flags: str) -> None:
     assert not parts_of(FLAGS + flags).needs_input_grad
 
 
-def test_gradients_that_add_up_in_a_users_net_are_of_one_step_here() -> None:
+def test_grad_req_add_in_a_users_net_does_not_add_up_over_steps() -> None:
     plain, adding = (
         train(parts_of(FLAGS + f"--model tests.support.user_net:{name}"), 6) for name in ("plain", "adding")
     )

@@ -1,4 +1,4 @@
-"""Loss scaling, clipping and skipping: against numpy, and against runs that never met what was skipped."""
+"""Loss scaling, clipping and skipping: against NumPy, and against runs without the skipped steps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
+from mxtrain.train.parts import TrainingParts
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
 from tests.support.training_steps import CLASSES, FLAGS, arrays, batches, parts_of
 
@@ -41,11 +42,11 @@ class Loss:
         return Overflow()(losses) if self.overflows and losses.context == self.device else losses
 
 
-def advance(parts: state.Parts, number: int, scale: Scale, num_samples: int = 16) -> step.Outcome:
+def advance(parts: TrainingParts, number: int, scale: Scale, num_samples: int = 16) -> step.StepResult:
     return step.train_step(parts, batches(num_samples, 4, number), lambda batch: None, number, 0.05, scale)
 
 
-def everything(parts: state.Parts) -> dict[str, np.ndarray]:
+def everything(parts: TrainingParts) -> dict[str, np.ndarray]:
     """Weights, running statistics, optimizer states and averages."""
     found = dict(arrays(parts))
     for index, value in parts.trainer._updaters[0].states.items():
@@ -74,12 +75,12 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
     parts, plain = parts_of(flags), parts_of(flags)
     loss = Loss(mx.cpu(1))
     parts = dataclasses.replace(parts, loss=loss)
-    progress, scales = state.Progress(0, DYNAMIC), []
+    progress, scales = state.TrainState(0, DYNAMIC), []
     for number in range(8):
         loss.overflows = number in (1, 2, 6)
         outcome = advance(parts, number, progress.scale)
         assert outcome.applied is not loss.overflows and np.isfinite(outcome.loss)
-        progress = progress.after(outcome)
+        progress = progress.after_step(outcome)
         scales.append(progress.scale.scale)
         if not loss.overflows:
             expected = advance(plain, number, Scale())
@@ -153,15 +154,15 @@ def test_a_loss_that_is_no_number_is_skipped_though_its_gradients_are_finite() -
 def test_bad_steps_are_counted_in_a_row() -> None:
     """An overflow that a smaller scale may cure is skipped, but not bad."""
 
-    def after(progress: state.Progress, *applied: bool) -> state.Progress:
+    def after(progress: state.TrainState, *applied: bool) -> state.TrainState:
         for each in applied:
             outcome = SimpleNamespace(applied=each, scale=progress.scale.updated(each))
-            progress = progress.after(outcome)
+            progress = progress.after_step(outcome)
         return progress
 
-    plain = after(state.Progress(0, Scale()), False, False, True, False)
+    plain = after(state.TrainState(0, Scale()), False, False, True, False)
     assert (plain.skipped_steps, plain.bad_steps_in_a_row, plain.step) == (3, 1, 4)
-    scaled = after(state.Progress(0, Scale(scale=4.0, dynamic=True)), False, False)
+    scaled = after(state.TrainState(0, Scale(scale=4.0, dynamic=True)), False, False)
     assert (scaled.scale.scale, scaled.bad_steps_in_a_row) == (1.0, 0)
     scaled = after(scaled, False, False)
     assert (scaled.skipped_steps, scaled.bad_steps_in_a_row) == (4, 2)

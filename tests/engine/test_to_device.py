@@ -1,4 +1,4 @@
-"""Batches from the loader to a context: nothing is copied that need not be, and nothing changes on the way."""
+"""Batches come from the loader to a context without needless copies and without a change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_bytes_normalised_on_a_device_are_what_the_loader_makes(fill: SampleAsse
             np.testing.assert_array_equal(batch.label, expected.label)
 
 
-def test_who_normalises_follows_the_device_unless_it_is_said() -> None:
+def test_the_device_decides_who_normalises_unless_a_flag_does() -> None:
     def chosen(*flags: str) -> str:
         return dtype_of(config.parse(["--train", "a.rec", *flags]))
 

@@ -54,8 +54,8 @@ MUTANTS = (
         "README.md",
         "a run that was stopped goes on to the bit",
         "mxtrain/train/state.py",
-        'parts.extra_optimizer_state.restore(state.get("optimizer_numbers", {}))',
-        'state.get("optimizer_numbers", {})',
+        'parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))',
+        'saved.get("optimizer_numbers", {})',
         ("tests/engine/test_state.py",),
     ),
     Mutant(
@@ -135,8 +135,8 @@ MUTANTS = (
         "docs/training.md",
         "--max-bad-steps N in a row that are not finite end the run with 4",
         "mxtrain/train/loop.py",
-        "if bad >= most:",
-        "if bad > most + 1:",
+        "if bad_steps >= most:",
+        "if bad_steps > most + 1:",
         ("tests/e2e/test_diverging.py", "tests/e2e/test_fit.py::test_a_diverging_run_says_so"),
     ),
     # What is kept.

@@ -14,6 +14,7 @@ from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.train import state
+from mxtrain.train.parts import TrainingParts, build_parts
 from mxtrain.train.step import train_step
 
 CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16
@@ -22,11 +23,11 @@ FLAGS = "--batch-size 16 --micro-batch 4 --lr 0.05 "
 IDENTITY = InputIdentity(CLASS_NAMES, num_samples=100)
 
 
-def parts_of(flags: str) -> state.Parts:
+def parts_of(flags: str) -> TrainingParts:
     run = config.parse(
         ["--train", "t.rec", "--image-size", str(SIZE), "--model", "small_cnn", *flags.split()]
     )
-    return state.build(run, CLASSES)
+    return build_parts(run, CLASSES)
 
 
 def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
@@ -44,18 +45,18 @@ def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
     ]
 
 
-def train(parts: state.Parts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
+def train(parts: TrainingParts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
     scale, losses = precision.LossScale(), []
     for number in range(num_steps):
-        outcome = train_step(
+        result = train_step(
             parts, batches(num_samples, micro_batch, number), lambda batch: None, number, 0.05, scale
         )
-        assert outcome.num_samples == num_samples and outcome.applied
-        losses.append(outcome.loss)
+        assert result.num_samples == num_samples and result.applied
+        losses.append(result.loss)
     return losses
 
 
-def arrays(parts: state.Parts) -> dict[str, np.ndarray]:
+def arrays(parts: TrainingParts) -> dict[str, np.ndarray]:
     return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(parts.net).items()}
 
 
@@ -65,18 +66,18 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 
 def advance(
-    parts: state.Parts, progress: state.Progress, num_steps: int
-) -> tuple[state.Progress, list[float]]:
+    parts: TrainingParts, progress: state.TrainState, num_steps: int
+) -> tuple[state.TrainState, list[float]]:
     losses = []
     for number in range(progress.step, progress.step + num_steps):
         rate = 0.01 / (1 + number)
-        outcome = train_step(parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale)
-        progress = progress.after(outcome)
-        losses.append(outcome.loss)
+        result = train_step(parts, batches(8, 4, number), lambda batch: None, number, rate, progress.scale)
+        progress = progress.after_step(result)
+        losses.append(result.loss)
     return progress, losses
 
 
-def save(run: config.Run, parts: state.Parts, progress: state.Progress) -> Path:
+def save(run: config.Run, parts: TrainingParts, progress: state.TrainState) -> Path:
     return directory.write(
         Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, IDENTITY)
     )

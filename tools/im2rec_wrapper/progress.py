@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Iterable, Iterator, TypeVar
 
-from mxtrain.report.progress import Progress
+from mxtrain.report.progress import ProgressDisplay
 
 T = TypeVar("T")
 
@@ -15,13 +15,13 @@ def with_progress(
     items: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images"
 ) -> Iterator[T]:
     """Yield the same items, and show on stderr how many have passed; an earlier run had `num_before` of them."""
-    progress = Progress(sys.stderr, num_expected, num_before, f" {unit}")
+    progress = ProgressDisplay(sys.stderr, num_expected, num_before, f" {unit}")
     started = time.monotonic()
     try:
         for count, item in enumerate(items, 1):
             yield item
             rate = count / max(time.monotonic() - started, 1e-9)
             done = num_before + count
-            progress.at(done, f"{done} of {num_expected} {unit}, {rate:.0f} a second")
+            progress.update(done, f"{done} of {num_expected} {unit}, {rate:.0f} a second")
     finally:
         progress.close()

@@ -1,4 +1,4 @@
-"""A checkpoint is whole or absent, and the newest whole one is found."""
+"""A checkpoint is intact or absent, and the newest intact one is found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weights.params", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_a_damaged_one_is_named_and_skipped(
+def test_a_damaged_checkpoint_is_named_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
 ) -> None:
     write(tmp_path, 1)
@@ -105,7 +105,7 @@ def test_pruning_does_not_need_the_best(tmp_path: Path) -> None:
     assert [path.name[-1] for path in tmp_path.iterdir()] == ["3"]
 
 
-def test_what_cannot_be_deleted_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_deletion_does_not_end_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     elsewhere = write(tmp_path / "elsewhere", 1, score=None)
     folder = tmp_path / "checkpoints"
     folder.mkdir()
@@ -125,7 +125,7 @@ def run(out: Path, *flags: str) -> config.Run:
     return config.parse(["--train", "t.rec", "--out", str(out), *flags])
 
 
-def test_resume_finds_its_own(tmp_path: Path) -> None:
+def test_resume_finds_the_runs_own_checkpoint(tmp_path: Path) -> None:
     assert resume.find(run(tmp_path), IDENTITY) is None
     write(tmp_path / "checkpoints", 5, config=config.to_flat(run(tmp_path)), **IDENTITY.to_dict())
     other = run(tmp_path, "--epochs", "9", "--devices", "cpu:0,1", "--val", "v.rec", "--micro-batch", "32")
@@ -143,7 +143,7 @@ def test_resume_finds_its_own(tmp_path: Path) -> None:
         ("multistep:at=30/60", "--epochs 120", False),
     ],
 )
-def test_another_length_under_a_schedule_spread_over_it_is_said(
+def test_another_length_under_a_schedule_spread_over_it_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: str, flags: str, warned: bool
 ) -> None:
     before = run(tmp_path, "--schedule", schedule)
@@ -163,7 +163,7 @@ def test_another_length_under_a_schedule_spread_over_it_is_said(
         ("--val a.rec --val-resize 40", True),
     ],
 )
-def test_scores_of_another_set_are_told_apart(
+def test_scores_of_another_validation_set_are_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: str, warned: bool
 ) -> None:
     before = run(tmp_path, "--val", "a.rec")
@@ -225,21 +225,21 @@ def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:
         resume.find(run(tmp_path), IDENTITY)
 
 
-def test_checkpoints_that_none_can_read_are_not_a_fresh_start(tmp_path: Path) -> None:
+def test_damaged_checkpoints_alone_are_not_a_fresh_start(tmp_path: Path) -> None:
     (write(tmp_path, 1) / "weights.params").unlink()
     with pytest.raises(DataError, match="none that can be read"):
         directory.newest(tmp_path)
 
 
 @pytest.mark.parametrize("manifest", ["{}", "[]", "null", '{"state.json": "x"}'])
-def test_a_manifest_that_lists_nothing_is_none(tmp_path: Path, manifest: str) -> None:
+def test_an_empty_manifest_is_damage(tmp_path: Path, manifest: str) -> None:
     path = write(tmp_path, 1)
     (path / "manifest.json").write_text(manifest)
     with pytest.raises(DataError, match=r"not a whole checkpoint|damaged"):
         directory.read_state(path)
 
 
-def test_another_future_is_set_aside(tmp_path: Path) -> None:
+def test_later_checkpoints_are_set_aside(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         write(tmp_path, step, score=None)
     directory.set_aside_after(tmp_path, 1)

@@ -1,4 +1,4 @@
-"""Whatever happens inside a write, a whole checkpoint is there before and after it."""
+"""Whatever happens during a write, an intact checkpoint is there before and after it."""
 
 from __future__ import annotations
 

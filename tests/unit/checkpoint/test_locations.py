@@ -1,4 +1,4 @@
-"""What a run folder says of files and modules holds in any folder."""
+"""Files and modules of a run folder are found from any working folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_every_path_is_whole_and_reads_back_the_same(here: Path) -> None:
+def test_every_path_is_absolute_and_reads_back_the_same(here: Path) -> None:
     flags = (
         "--train a.rec,b/train-*.rec --val v.rec --pretrained w.params --teacher ../teacher --cache-dir /c "
         "--resume runs/a/checkpoints/step-1 --out runs/b"
@@ -40,14 +40,14 @@ def test_every_path_is_whole_and_reads_back_the_same(here: Path) -> None:
     assert config.read(here / "run.yaml") == run == locations.absolute(run)
 
 
-def test_what_is_no_path_stays(here: Path) -> None:
+def test_import_paths_stay_as_they_are(here: Path) -> None:
     given = config.parse(["--train", "own.data:train", "--resume", "never", "--out", "/o"])
     assert locations.absolute(given) == given
     assert locations.absolute(config.Run()).data.val is None
 
 
 @pytest.mark.parametrize("name", ["a,b", "a:b", "a[b]"])
-def test_a_folder_that_cannot_be_said_in_a_list_of_files_is_not(
+def test_paths_stay_in_a_folder_whose_name_reads_as_a_pattern(
     here: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (here / name).mkdir()
@@ -81,7 +81,7 @@ def test_a_module_is_found_where_it_was_before_another_of_its_name(
     monkeypatch.chdir(tmp_path / "elsewhere")
     sys.path_importer_cache.clear()
     sys.path[:] = [entry for entry in sys.path if entry != str(here)]
-    locations.need(found, "parts_of_own.nets:make")
+    locations.make_importable(found, "parts_of_own.nets:make")
     assert made() == "ours"
 
 
@@ -93,11 +93,11 @@ def test_the_modules_of_a_teacher_come_after_the_runs_own(
     write(tmp_path / "elsewhere", "the run's")
     monkeypatch.chdir(tmp_path / "elsewhere")
     sys.path[:] = [entry for entry in sys.path if entry != str(here)]
-    locations.need(found, "parts_of_own.nets:make", last=True)
+    locations.make_importable(found, "parts_of_own.nets:make", last=True)
     assert made() == "the run's"
 
 
-def test_a_module_that_has_gone_is_said(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_is_refused(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(here, "ours")
     found = checkpoint(tmp_path / "run", here)
     here.rename(tmp_path / "moved")
@@ -106,9 +106,9 @@ def test_a_module_that_has_gone_is_said(here: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(
         UsageError, match=f"parts_of_own.nets:make from a module in {here}, which has it no more"
     ):
-        locations.need(found, "parts_of_own.nets:make")
+        locations.make_importable(found, "parts_of_own.nets:make")
     monkeypatch.chdir(tmp_path / "moved")
-    locations.need(found, "parts_of_own.nets:make")
+    locations.make_importable(found, "parts_of_own.nets:make")
     assert made() == "ours"
 
 
@@ -118,7 +118,7 @@ def test_a_run_folder_brings_no_code_along(here: Path, monkeypatch: pytest.Monke
     found = here / "run" / "checkpoints" / "step-1", {"modules": {"parts_of_own": str(here / "run")}}
     before = list(sys.path)
     with pytest.raises(UsageError, match="is the run's own, from which no code is taken"):
-        locations.need(found, "parts_of_own.nets:make")
+        locations.make_importable(found, "parts_of_own.nets:make")
     assert [entry for entry in sys.path if entry not in (*before, str(here))] == []
 
 
@@ -128,10 +128,10 @@ def test_a_folder_that_others_can_write_to_brings_no_code(here: Path) -> None:
     shared.chmod(0o777)
     found = here / "run" / "checkpoints" / "step-1", {"modules": {"parts_of_own": str(shared)}}
     with pytest.raises(UsageError, match="which others can write to, so that no code is taken"):
-        locations.need(found, "parts_of_own.nets:make")
+        locations.make_importable(found, "parts_of_own.nets:make")
     assert str(shared) not in sys.path
     shared.chmod(0o755)
-    locations.need(found, "parts_of_own.nets:make")
+    locations.make_importable(found, "parts_of_own.nets:make")
     assert str(shared) in sys.path
 
 
@@ -140,10 +140,10 @@ def test_checkpoints_of_old_and_odd_ones_change_nothing(here: Path, modules: Any
     import_path.search_working_folder()
     before = list(sys.path)
     state = {} if modules is None else {"modules": modules}
-    locations.need((here / "checkpoints" / "step-1", state), "parts_of_own.nets:make")
+    locations.make_importable((here / "checkpoints" / "step-1", state), "parts_of_own.nets:make")
     assert sys.path == before
 
 
-def test_what_is_installed_is_not_kept(here: Path) -> None:
+def test_installed_modules_are_not_recorded(here: Path) -> None:
     run = config.parse(["--model", "gluoncv.model_zoo:x", "--loss", "json:loads", "--train", "mxtrain.x:y"])
     assert locations.modules(run) == {}

@@ -1,4 +1,4 @@
-"""A run goes on on the data it began with, or says why not."""
+"""A run resumes on the data that it began with, or says why not."""
 
 from __future__ import annotations
 
@@ -46,14 +46,16 @@ def test_another_set_of_equal_size_and_classes_is_refused_by_name(tmp_path: Path
     assert "records of other lengths, records of other content" in said and "other labels" not in said
 
 
-def test_the_same_set_moved_goes_on_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_moved_training_set_resumes_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     here, there = packed(tmp_path / "a.rec", samples()), packed(tmp_path / "moved" / "b.rec", samples())
     save(run(tmp_path / "run", here, "--val", here), identity(here, here).to_dict())
     found = resume.find(run(tmp_path / "run", there, "--val", there), identity(there, there))
     assert found is not None and caplog.records == []
 
 
-def test_a_checkpoint_that_knows_no_set_warns_once_and_goes_on(
+def test_a_checkpoint_without_fingerprints_resumes_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, other = packed(tmp_path / "a.rec", samples(0)), packed(tmp_path / "b.rec", samples(1))
@@ -66,7 +68,7 @@ def test_a_checkpoint_that_knows_no_set_warns_once_and_goes_on(
 
 
 @pytest.mark.parametrize(("seed", "warned"), [(0, False), (1, True)])
-def test_scores_are_compared_by_what_they_are_of(
+def test_validation_sets_are_compared_by_content(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int, warned: bool
 ) -> None:
     """Under one path another set may lie by now, and under another path the same."""

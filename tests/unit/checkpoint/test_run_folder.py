@@ -1,4 +1,4 @@
-"""What a run finds in its folder and what it leaves there beside its checkpoints."""
+"""The run folder: an older run in it, and its log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log_as_it_was() -> Iterator[None]:
 
 @pytest.mark.usefixtures("log_as_it_was")
 @pytest.mark.parametrize("saved", [["step-00000005"], []])
-def test_what_was_saved_is_set_aside_and_what_is_half_written_is_dropped(
+def test_an_older_run_is_set_aside_and_incomplete_checkpoints_are_deleted(
     tmp_path: Path, saved: list[str]
 ) -> None:
     for name in [*saved, ".writing-step-00000010"]:
@@ -66,5 +66,5 @@ def test_a_log_on_a_full_disk_prints_no_tracebacks(tmp_path: Path) -> None:
     assert stderr_of(log, "one") == ""
 
 
-def test_other_mistakes_in_logging_are_told(tmp_path: Path) -> None:
+def test_other_mistakes_in_logging_are_reported(tmp_path: Path) -> None:
     assert "TypeError" in stderr_of(tmp_path / "fit.log", "%d", "one")

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.report.progress import Progress
+from mxtrain.report.progress import ProgressDisplay
 
 ROOT = Path(__file__).resolve().parents[3]
 TRAINS = """
@@ -77,7 +77,7 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_packing_has_one_too(pictures: Path, tmp_path: Path) -> None:
+def test_packing_has_a_bar_too(pictures: Path, tmp_path: Path) -> None:
     pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(pictures), str(tmp_path / "out.rec")]
     shown = on_terminal(0, *pack)
     assert "8/8" in shown and widest(shown.split("8/8")[0]) <= 80
@@ -100,9 +100,9 @@ def test_a_pipe_has_plain_lines_with_the_time_that_is_left() -> None:
 
 
 def test_no_time_is_left_at_the_end_nor_known_at_the_beginning(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(sys.stderr, total=3600, done=100)
+    progress = ProgressDisplay(sys.stderr, total=3600, done=100)
     for done in (101, 102, 3600):
-        progress.at(done, f"{done} done", every_seconds=0)
+        progress.update(done, f"{done} done", every_seconds=0)
         time.sleep(0.05)
     first, middle, last = capsys.readouterr().err.splitlines()
     assert (first, last) == ("101 done", "3600 done")

@@ -1,4 +1,4 @@
-"""metrics.jsonl is whole after every record and cut back on resume."""
+"""metrics.jsonl is complete after every record and cut back on resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_records_are_there_at_once(tmp_path: Path) -> None:
         assert lines(tmp_path / "metrics.jsonl") == [record(1)]
 
 
-def test_what_is_said_in_place_of_a_csv_sink_makes_a_table(
+def test_the_documented_line_makes_a_table_of_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pandas = pytest.importorskip("pandas")
@@ -74,7 +74,7 @@ def test_an_evaluation_that_the_checkpoint_has_no_score_of_is_cut_back(tmp_path:
     assert steps == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2)]
 
 
-def test_spoilt_lines_are_dropped(tmp_path: Path) -> None:
+def test_damaged_lines_are_dropped(tmp_path: Path) -> None:
     lines_there = [json.dumps(record(1)), "", "\0\0\0", "[]", json.dumps(record(2))]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines_there) + "\n")
     with writers.open_sinks("none", tmp_path, 10, 2) as write:
@@ -91,7 +91,7 @@ def test_a_reader_that_goes_does_not_stop_the_run() -> None:
     console.close()
 
 
-def test_what_is_not_finite_is_still_json(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
     with writers.open_sinks("none", tmp_path, 10, 0) as write:
         write(record(1, accuracy=float("nan")))
     text = (tmp_path / "metrics.jsonl").read_text()
@@ -151,13 +151,13 @@ def said_with_tensorboard(folder: Path, limit: int, flush_seconds: float) -> str
 
 
 @pytest.mark.parametrize("flush_seconds", [0.0, 1000.0])
-def test_a_full_disk_does_not_hold_tensorboards_sink(tmp_path: Path, flush_seconds: float) -> None:
+def test_a_full_disk_does_not_block_the_tensorboard_writer(tmp_path: Path, flush_seconds: float) -> None:
     pytest.importorskip("tensorboardX")
     said = said_with_tensorboard(tmp_path / "logs" / "tensorboard", 20000, flush_seconds)
     assert said.startswith(f"{tmp_path}/logs/tensorboard: cannot be written (File too large); make room")
 
 
-def test_tensorboard_reads_what_is_told(tmp_path: Path) -> None:
+def test_tensorboard_reads_the_records(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     assert said_with_tensorboard(tmp_path, 0, 1000.0) == ""
     (path,) = tmp_path.glob("events.out.tfevents.*")

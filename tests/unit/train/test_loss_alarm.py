@@ -1,4 +1,4 @@
-"""The alarm rings where a run loses what it has learnt, and nowhere else."""
+"""The alarm is raised where a run loses what it has learnt, and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from mxtrain.train import loss_alarm
-from mxtrain.train.loss_alarm import WINDOW, Alarm
+from mxtrain.train.loss_alarm import WINDOW, LossAlarm
 
 
 def levels(losses: Iterable[float]) -> list[str]:
     """The changes of level, in order."""
-    now, found = Alarm(), ["calm"]
+    now, found = LossAlarm(), ["calm"]
     for loss in losses:
-        now = loss_alarm.after(now, float(loss))
+        now = loss_alarm.updated(now, float(loss))
         if now.level != found[-1]:
             found.append(now.level)
     return found
@@ -53,7 +53,7 @@ def test_a_rise_that_is_mended_is_calm_again() -> None:
     assert levels(bump) == ["calm", "warning", "calm"]
 
 
-def test_single_odd_batches_ring_no_bell() -> None:
+def test_single_odd_batches_raise_no_alarm() -> None:
     losses = noisy(falling(300, to=0.3))
     losses[::7] *= 1000
     assert levels(losses) == ["calm"]
@@ -63,7 +63,7 @@ def test_a_run_whose_loss_is_lost_from_the_first_window_on_is_noticed() -> None:
     assert levels(np.geomspace(2.3, 1e6, 200))[-1] == "diverged"
 
 
-def test_losses_that_have_no_ratio_ring_no_bell() -> None:
+def test_losses_below_zero_raise_no_alarm() -> None:
     assert (
         levels(np.zeros(100))
         == levels(np.linspace(-5, -1, 100))
@@ -72,8 +72,8 @@ def test_losses_that_have_no_ratio_ring_no_bell() -> None:
     )
 
 
-def test_it_says_what_it_has_seen() -> None:
-    now = Alarm()
+def test_the_message_names_the_medians() -> None:
+    now = LossAlarm()
     for loss in [0.5] * WINDOW + [20.0] * WINDOW:
-        now = loss_alarm.after(now, loss)
-    assert loss_alarm.describe(now) == "the loss's median over 20 steps is 20, it has been 0.5"
+        now = loss_alarm.updated(now, loss)
+    assert loss_alarm.message(now) == "the loss's median over 20 steps is 20, it has been 0.5"

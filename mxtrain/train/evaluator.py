@@ -1,0 +1,65 @@
+"""The evaluations of a training run: when one is due, and what becomes of its numbers.
+
+Owns the record and the score. How a net is evaluated is `evaluate.py`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Callable
+
+from mxtrain.config import Run
+from mxtrain.core.errors import Stop
+from mxtrain.data.records import Records
+from mxtrain.optim.ema import with_averages
+from mxtrain.report.writers import Record
+from mxtrain.train import diagnose
+from mxtrain.train.evaluate import evaluate
+from mxtrain.train.next_action import RunLength
+from mxtrain.train.parts import TrainingParts
+from mxtrain.train.state import TrainState
+
+
+class Evaluator:
+    """Evaluates the net on `val_set`, None for never, at the end of every epoch of a run of this `length`."""
+
+    def __init__(
+        self,
+        run: Run,
+        parts: TrainingParts,
+        val_set: Records | None,
+        length: RunLength,
+        stop_requests: list[Stop],
+        write: Callable[[Record], None],
+    ):
+        self._run, self._parts, self._val_set, self._length = run, parts, val_set, length
+        self._stop_requests, self._write = stop_requests, write
+
+    def is_due(self, state: TrainState) -> bool:
+        """Return whether `state` has to be evaluated before the run goes on."""
+        return self._val_set is not None and state.score is None and self._length.is_epoch_end(state.step)
+
+    def evaluate(self, state: TrainState) -> TrainState:
+        """Return `state` with its score, or as it is where a stop request of any worker cut the evaluation short.
+
+        The averaged weights are evaluated where the run keeps some. A collective; raises Diverged where the loss is no
+        number.
+        """
+        assert self._val_set is not None
+        run, parts = self._run, self._parts
+        with with_averages(parts.ema):
+            scores = evaluate(
+                *(run, parts.net, parts.plain_loss, self._val_set, parts.contexts),
+                stop_requests=self._stop_requests,
+                group=parts.group,
+                step=state.step,
+            )
+            if scores is None:
+                return state
+            epoch = self._length.epoch_of(state.step)
+            self._write({"kind": "eval", "step": state.step, "epoch": epoch, **scores})
+            if not math.isfinite(scores["val_loss"]):
+                out = Path(run.output.out)
+                raise diagnose.bad_evaluation(run, parts, self._val_set, state, scores["val_loss"], out)
+        return state.with_score(scores["val_accuracy"])

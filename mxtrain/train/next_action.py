@@ -1,0 +1,52 @@
+"""The order of events between two training steps: what comes next, decided without doing any of it.
+
+Pure, so that every case can be tested. `loop.py` does what is decided here.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import NamedTuple
+
+
+class RunLength(NamedTuple):
+    """The length of a run in steps; its last epoch may be cut short by --max-steps."""
+
+    steps_per_epoch: int
+    num_steps: int
+
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch, from 1, that the update number `step`, from 1, belongs to."""
+        return math.ceil(step / self.steps_per_epoch)
+
+    def is_epoch_end(self, step: int) -> bool:
+        """Return whether an epoch, or the run, ends with the update number `step`; 0 is before the first one."""
+        return step > 0 and (step % self.steps_per_epoch == 0 or step == self.num_steps)
+
+
+class Action(enum.Enum):
+    """One thing that a run does next. After SAVE, EVALUATE and TRAIN it decides again."""
+
+    SAVE = enum.auto()
+    EVALUATE = enum.auto()
+    TRAIN = enum.auto()
+    STOP = enum.auto()  # because somebody asked for it; a resume continues here
+    FINISH = enum.auto()
+
+
+def next_action(
+    *, is_save_due: bool, is_evaluation_due: bool, is_finished: bool, is_stop_requested: bool
+) -> Action:
+    """Return what a run does next at its present step.
+
+    Saving comes first, so that nothing that follows can lose a step. A requested stop does not wait for an evaluation:
+    the run that resumes evaluates first. A run that is finished and evaluated ends as finished, whatever was requested.
+    """
+    if is_save_due:
+        return Action.SAVE
+    if is_finished and not is_evaluation_due:
+        return Action.FINISH
+    if is_stop_requested:
+        return Action.STOP
+    return Action.EVALUATE if is_evaluation_due else Action.TRAIN

@@ -1,0 +1,104 @@
+"""The parts of a training process: net, losses, trainer, devices, averages, teacher.
+
+Owns building them from a run. Every process builds its own; what of them survives a stop is `state.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Sequence
+
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
+from mxtrain.config import Run, batch_plan, catalogue, names, store_checks
+from mxtrain.data import mix
+from mxtrain.kvstore.trainer import StepTrainer, open_trainer
+from mxtrain.models import losses, running_statistics, sparse_rows, weights
+from mxtrain.models.losses import Loss
+from mxtrain.optim import optimizers
+from mxtrain.optim.ema import Ema
+from mxtrain.optim.optimizer_state import ExtraOptimizerState
+from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.train import build_net, distillation
+from mxtrain.train.distillation import Teacher
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingParts:
+    """The objects that a step works with and changes in place."""
+
+    net: Any
+    loss: Loss
+    plain_loss: Loss  # without label smoothing, as an evaluation reports it
+    trainer: StepTrainer
+    optimizer: Any
+    extra_optimizer_state: ExtraOptimizerState
+    contexts: Sequence[Any]
+    seed: int
+    num_micro_batches: int
+    mix: Any  # (data, label, step, position) -> what was mixed in, or None
+    clip_norm: float
+    clip_value: float
+    ema: Ema | None
+    teacher: Teacher | None
+    needs_input_grad: bool  # for the running statistics of norms that train nothing
+    sample_counter: running_statistics.SampleCounter
+    group: WorkerGroup  # all workers
+    step_group: (
+        WorkerGroup  # the workers that make each step together: all, or under dist_async this one alone
+    )
+    is_async: bool  # whether workers update the weights without waiting for each other
+
+
+def build_parts(
+    run: Run,
+    num_classes: int,
+    group: WorkerGroup = SINGLE_WORKER,
+    is_fresh: bool = True,
+    is_trial: bool = False,
+) -> TrainingParts:
+    """Return everything that a first step of `run` needs.
+
+    If it is not `is_fresh`, initial weights are left out, because `state.restore` will bring those of a checkpoint. A
+    trial takes no step, and opens no store of a cluster, which would wait for the other workers.
+    """
+    optim, places = run.optim, build_net.contexts(run.layout.devices)
+    net = build_net.build_to_train(run, num_classes, places, is_fresh)
+    trained = list(weights.named_parameters(net).values())
+    if not optim.decay_all:
+        exempt_from_decay(trained)
+    tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
+    if tables:
+        store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+    optimizer = optimizers.build(optim)
+    extra_optimizer_state = ExtraOptimizerState(optimizer)
+    loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
+    trainer = open_trainer(
+        trained,
+        optimizer,
+        "device" if is_trial else run.layout.kvstore,
+        running_statistics.parameters(net),
+        catalogue.compression_threshold(optim.compress),
+        group,
+    )
+    return TrainingParts(
+        net=net,
+        loss=loss,
+        plain_loss=losses.build(run.model.loss, 0.0, num_classes) if optim.label_smoothing else loss,
+        trainer=trainer,
+        optimizer=optimizer,
+        extra_optimizer_state=extra_optimizer_state,
+        contexts=places,
+        seed=optim.seed,
+        num_micro_batches=batch_plan.of_run(run).num_micro_batches,
+        mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
+        clip_norm=optim.clip_norm,
+        clip_value=optim.clip_value,
+        ema=Ema(net, optim.ema) if optim.ema else None,
+        teacher=distillation.build_teacher(run, places),
+        needs_input_grad=running_statistics.need_input_grad(net),
+        sample_counter=running_statistics.SampleCounter(),
+        group=group,
+        step_group=step_group(group, run.layout.kvstore),
+        is_async=names.is_async(run.layout.kvstore),
+    )
