@@ -26,7 +26,7 @@ class RunLength(NamedTuple):
 
 
 class Action(enum.Enum):
-    """One thing that a run does next. After SAVE, EVALUATE and TRAIN it decides again."""
+    """The next thing that a run does; after SAVE, EVALUATE and TRAIN it decides again."""
 
     SAVE = enum.auto()
     EVALUATE = enum.auto()

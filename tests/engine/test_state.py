@@ -16,6 +16,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.parts import build_parts
+from mxtrain.train.step import StepResult
 from tests.support.training_steps import CLASSES, advance, arrays, run_of, save
 
 
@@ -141,6 +142,13 @@ def test_a_shared_parameter_is_saved_once() -> None:
     first = mx.gluon.nn.Dense(4, in_units=4)
     net.add(first, mx.gluon.nn.Dense(4, in_units=4, params=first.params))
     assert len(weights.named_parameters(net)) == 2
+
+
+def test_a_step_keeps_the_records_that_were_bad_and_drops_the_score() -> None:
+    result = StepResult(0.5, 0.5, 8, 1.0, True, precision.LossScale())
+    before = state.TrainState(3, precision.LossScale(), score=0.5, bad_records=(1, 5)).with_score(0.75)
+    after = before.after_step(result)
+    assert (after.step, after.score, after.bad_records, after.best) == (4, None, (1, 5), before.best)
 
 
 def test_the_loss_scale_halves_and_doubles() -> None:
