@@ -55,7 +55,7 @@ class RecordHeader(NamedTuple):
 
     @property
     def has_tag(self) -> bool:
-        """Whether the record has our checksum. A tag with a few wrong bits counts, as damaged: other tools write 0."""
+        """True for a record with our checksum. A tag with a few wrong bits counts, as damaged: other tools write 0."""
         return bin(self.id2 >> 32 ^ CHECKSUM_TAG).count("1") <= 4
 
     @property

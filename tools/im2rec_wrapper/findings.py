@@ -69,7 +69,7 @@ class Finding(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether something is wrong; else the finding is a note."""
+        """True if something is wrong; else the finding is a note."""
         return self.kind in WRONG
 
     def as_json(self) -> dict[str, Any]:
