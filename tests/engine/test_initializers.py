@@ -99,7 +99,7 @@ def sums(net: Any, picture: Any) -> list[tuple[Any, ...]]:
         if nodes[each].operator in graph.ADDS
         for place in [*(place for place, _ in nodes[each].inputs), each]
     ]
-    arrays = mx.gluon.SymbolBlock(mx.sym.WorkerGroup(wanted), [data], net.collect_params())(picture)
+    arrays = mx.gluon.SymbolBlock(mx.sym.Group(wanted), [data], net.collect_params())(picture)
     return [
         tuple(array.asnumpy() for array in arrays[start : start + 3]) for start in range(0, len(arrays), 3)
     ]
