@@ -47,7 +47,7 @@ Checkpoints = Dict[int, Tuple[int, int]]  # by step; the value tells one from an
 
 @dataclasses.dataclass(frozen=True)
 class RestartPolicy:
-    """When a group starts again, and how long its processes are waited for."""
+    """The rules for starting a group again, and for how long its processes are waited for."""
 
     checkpoints: Callable[[], Checkpoints]
     max_restarts: int = 3
