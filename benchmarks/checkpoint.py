@@ -81,10 +81,10 @@ class Training:
         stalled = time.perf_counter() - started
         while num_steps < STEPS_PER_ROUND or under_way():
             progress = self.progress
-            outcome = train_step(
+            result = train_step(
                 self.parts, [self.batch], lambda batch: None, progress.step, 1e-6, progress.scale
             )
-            self.progress, num_steps = progress.after_step(outcome), num_steps + 1
+            self.progress, num_steps = progress.after_step(result), num_steps + 1
         return Round(stalled, time.perf_counter() - started, num_steps)
 
 

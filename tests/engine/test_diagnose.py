@@ -78,11 +78,11 @@ def end(
     """The end of a run whose third step, made of these batches, was one bad step too many."""
     copies = [SimpleNamespace(request=b.request, data=b.data.copy(), label=b.label.copy()) for b in made]
     progress = state.TrainState(2, precision.LossScale(scale))
-    outcome = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
-    assert not outcome.applied
-    progress = progress.after_step(outcome)
+    result = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
+    assert not result.applied
+    progress = progress.after_step(result)
     released: list[Any] = []
-    found = diagnose.bad_step(parts, made, released.append, "record {}".format, progress, outcome, out)
+    found = diagnose.bad_step(parts, made, released.append, "record {}".format, progress, result, out)
     assert released == made
     assert "\n" not in str(found) and "step 3" in str(found) and "diverged.json" in str(found)
     return found, json.loads((out / "logs" / "diverged.json").read_text())

@@ -63,10 +63,10 @@ def curve(net: str, flags: str, num_steps: int, sizes: Any = lambda number: SAMP
     progress, found = state.TrainState(0, precision.LossScale()), []
     for number in range(num_steps):
         given_batches = batches(sizes(number), micro_batch, number)
-        outcome = step.train_step(parts, given_batches, lambda batch: None, number, 0.02, progress.scale)
-        assert outcome.num_samples == sizes(number)
-        progress = progress.after_step(outcome)
-        found.append((outcome.loss, outcome.gradient_norm))
+        result = step.train_step(parts, given_batches, lambda batch: None, number, 0.02, progress.scale)
+        assert result.num_samples == sizes(number)
+        progress = progress.after_step(result)
+        found.append((result.loss, result.gradient_norm))
     assert progress.skipped_steps == 0
     return np.array(found), arrays(parts)
 
@@ -165,7 +165,7 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     powers = np.exp(samples @ weight.T + bias)
     shares = powers / powers.sum(axis=1, keepdims=True)
 
-    outcome = step.train_step(parts, batches(10, 4, 0), lambda batch: None, 5, 0.05, precision.LossScale())
-    assert outcome.loss == pytest.approx(-(targets * np.log(shares)).sum() / 10, rel=1e-5)
+    result = step.train_step(parts, batches(10, 4, 0), lambda batch: None, 5, 0.05, precision.LossScale())
+    assert result.loss == pytest.approx(-(targets * np.log(shares)).sum() / 10, rel=1e-5)
     expected = weight - 0.05 * (shares - targets).T @ samples / 10
     np.testing.assert_allclose(arrays(parts)["weight"], expected, rtol=1e-4, atol=1e-6)

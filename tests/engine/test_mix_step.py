@@ -96,9 +96,9 @@ def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path:
     output = parts.net(mx.nd.array(mixed_data)).asnumpy().astype(np.float64)
     log_softmax = output - np.log(np.exp(output).sum(axis=1, keepdims=True))
     batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
-    outcome = step.train_step(parts, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
-    assert outcome.loss == pytest.approx(-(soft * log_softmax).sum() / 8, rel=1e-5)
-    assert outcome.accuracy == np.mean(output.argmax(axis=1) == mixed_label)
+    result = step.train_step(parts, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
+    assert result.loss == pytest.approx(-(soft * log_softmax).sum() / 8, rel=1e-5)
+    assert result.accuracy == np.mean(output.argmax(axis=1) == mixed_label)
 
 
 def linear(num_classes: int) -> Any:

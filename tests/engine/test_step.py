@@ -128,8 +128,8 @@ def test_gradients_that_are_not_finite_are_not_applied() -> None:
     poisoned = batches(16, 4, seed=1)
     poisoned[3].data[0, 0, 0, 0] = np.inf
     scale = precision.LossScale(scale=8.0, dynamic=True)
-    outcome = step.train_step(parts, poisoned, lambda batch: None, 1, 0.05, scale)
-    assert not outcome.applied and outcome.scale.scale == 4.0
+    result = step.train_step(parts, poisoned, lambda batch: None, 1, 0.05, scale)
+    assert not result.applied and result.scale.scale == 4.0
     for name, value in arrays(parts).items():
         if "running" not in name:
             np.testing.assert_array_equal(value, before[name], err_msg=name)

@@ -78,13 +78,13 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
     progress, scales = state.TrainState(0, DYNAMIC), []
     for number in range(8):
         loss.overflows = number in (1, 2, 6)
-        outcome = advance(parts, number, progress.scale)
-        assert outcome.applied is not loss.overflows and np.isfinite(outcome.loss)
-        progress = progress.after_step(outcome)
+        result = advance(parts, number, progress.scale)
+        assert result.applied is not loss.overflows and np.isfinite(result.loss)
+        progress = progress.after_step(result)
         scales.append(progress.scale.scale)
         if not loss.overflows:
             expected = advance(plain, number, Scale())
-            assert (outcome.loss, outcome.gradient_norm) == (expected.loss, expected.gradient_norm)
+            assert (result.loss, result.gradient_norm) == (expected.loss, expected.gradient_norm)
     assert scales == [1024, 512, 256, 256, 256, 512, 256, 256]
     assert (progress.skipped_steps, progress.bad_steps_in_a_row) == (3, 0)
     assert_equal(everything(parts), everything(plain))
@@ -101,9 +101,9 @@ def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
     expected = [advance(plain, number, Scale(), num_samples) for number in range(3)]
     for power in (-3, 6, 10, 16):
         parts = parts_of(flags)
-        for number, outcome in enumerate(expected):
+        for number, result in enumerate(expected):
             found = advance(parts, number, Scale(scale=2.0**power), num_samples)
-            assert (found.loss, found.gradient_norm) == (outcome.loss, outcome.gradient_norm)
+            assert (found.loss, found.gradient_norm) == (result.loss, result.gradient_norm)
         assert_equal(everything(parts), everything(plain))
 
 
@@ -123,8 +123,8 @@ def test_a_bad_picture_leaves_nothing_behind(flags: str, bad: float) -> None:
     before = everything(parts)
     poisoned = batches(16, size, 2)
     poisoned[-1].data[0, 0, 0, 0] = bad
-    outcome = step.train_step(parts, poisoned, lambda batch: None, 2, 0.05, Scale())
-    assert not outcome.applied
+    result = step.train_step(parts, poisoned, lambda batch: None, 2, 0.05, Scale())
+    assert not result.applied
     assert_equal(everything(parts), before)
 
 
@@ -156,8 +156,8 @@ def test_bad_steps_are_counted_in_a_row() -> None:
 
     def after(progress: state.TrainState, *applied: bool) -> state.TrainState:
         for each in applied:
-            outcome = SimpleNamespace(applied=each, scale=progress.scale.updated(each))
-            progress = progress.after_step(outcome)
+            result = SimpleNamespace(applied=each, scale=progress.scale.updated(each))
+            progress = progress.after_step(result)
         return progress
 
     plain = after(state.TrainState(0, Scale()), False, False, True, False)
@@ -189,8 +189,8 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     gradients = [errors.T @ flat / 10, errors.mean(axis=0)]
     norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
 
-    outcome = step.train_step(parts, batches(10, 4, 3), lambda batch: None, 0, 0.05, Scale(scale=scale))
-    assert outcome.gradient_norm == pytest.approx(norm, rel=1e-4)
+    result = step.train_step(parts, batches(10, 4, 3), lambda batch: None, 0, 0.05, Scale(scale=scale))
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
     kind, limit = (clip.split() or ["", "0"])[0], float((clip.split() or ["", "0"])[1])
     if kind == "--clip-norm":
         gradients = [gradient * min(1.0, limit / norm) for gradient in gradients]
