@@ -22,7 +22,7 @@ def trained(layer: Any, contexts: list[Any], optimizer: Any, scale: float = 1.0)
     layer.initialize(mx.init.Constant(0.5), ctx=contexts)
     trainer = open_trainer([layer.weight], optimizer, "local")
     for step in range(5):
-        gradients = GradientAccumulator(trainer, contexts)
+        gradients = GradientAccumulator(trainer.parameters, contexts)
         for number, ids in enumerate(IDS if step < 4 else [[3, 3]]):
             context = contexts[number % len(contexts)]
             gradients.before_backward(context)
