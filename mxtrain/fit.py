@@ -255,7 +255,7 @@ def dry_run(run: config.Run) -> None:
     from mxtrain.train import dry_run
 
     table = dry_run.parameter_table(run, len(inputs.identity.class_names), is_fresh=resume_point is None)
-    begin = [f"going on from {resume_point.checkpoint.path}"] if resume_point else []
+    begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
     print("\n".join([*plan_lines(run, inputs), *begin, table]), flush=True)
 
 

@@ -99,7 +99,7 @@ def set_aside_after(folder: Path, step: int) -> None:
             with writing(target):
                 path.rename(target)
             logger.warning(
-                "%s is past step %d, where this run goes on: renamed to %s", path, step, target.name
+                "%s is past step %d, where this run resumes: renamed to %s", path, step, target.name
             )
 
 
@@ -218,7 +218,7 @@ def _read_unverified(path: Path) -> dict[str, Any] | None:
 
 def _of_another_version(checkpoint: Path, version: int) -> UsageError:
     return UsageError(
-        f"{checkpoint}: written in format {version}, this mxtrain reads {VERSION}; go on with the mxtrain that "
+        f"{checkpoint}: written in format {version}, this mxtrain reads {VERSION}; resume with the mxtrain that "
         "wrote it, or give --resume never or another --out"
     )
 

@@ -158,7 +158,7 @@ class Coordinator:
             choice = problem or resume_step.choose(workers, self._node, self._min_workers)
             if not isinstance(choice, str):
                 if missing:
-                    logger.warning("going on without %s", " and ".join(missing))
+                    logger.warning("continuing without %s", " and ".join(missing))
                 self._leave_out(choice)
                 self._assign(choice.step)
                 return
@@ -179,7 +179,7 @@ class Coordinator:
             if connection.info in choice.left_out:
                 connection.is_late = True
                 lacks = f"lacks checkpoints/step-{choice.step:08d}, from which the others resume"
-                logger.warning("going on without %s, which %s; copy it to that --out", connection, lacks)
+                logger.warning("continuing without %s, which %s; copy it to that --out", connection, lacks)
                 self._connections.send([connection], {"kind": "late", "reason": f"{lacks},"})
 
     def _assign(self, step: int) -> None:

@@ -111,7 +111,7 @@ def refusal(
     # A restarted process may find another job's scheduler at its port for a while, without anybody's mistake.
     mismatch = RESTART_ME if message.get("is_restart") is True else USAGE
     if theirs != counts:
-        differs = f"is told of {theirs} workers and servers, the scheduler of {counts}"
+        differs = f"is configured for {theirs} workers and servers, the scheduler of {counts}"
         return Verdict(mismatch, f"{info} {differs}; give all the same DMLC_NUM_WORKER and DMLC_NUM_SERVER")
     if not hmac.compare_digest(str(message.get("token")).encode(), node.token.encode()):
         where = f"{node.root}:{node.port}"

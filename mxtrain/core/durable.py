@@ -47,7 +47,7 @@ def cannot_write_run(path: Path, error: OSError) -> UsageError:
         remedy = "; was the run's folder removed or moved away? put it back"
     else:
         remedy = "" if isinstance(refused, OutOfResources) else "; put that right"
-    return type(refused)(f"{refused}{remedy}, then the same command goes on")
+    return type(refused)(f"{refused}{remedy}, then the same command resumes")
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:

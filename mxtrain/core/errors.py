@@ -38,7 +38,7 @@ class UsageError(Stop):
 
 
 class OutOfResources(UsageError):
-    """This machine has run out of disk space, file descriptors or the like; with more, the same command goes on."""
+    """This machine has run out of disk space, file descriptors or the like; with more, the same command resumes."""
 
 
 class DataError(Stop):

@@ -83,7 +83,7 @@ def _reachable(ssh: Sequence[str], known: Sequence[Host], min_workers: int) -> S
     for host in known:
         if host not in used:
             logs.print_message(
-                f"{host.name} does not answer; going on without it (--min-workers {min_workers})"
+                f"{host.name} does not answer; continuing without it (--min-workers {min_workers})"
             )
     return used
 

@@ -153,7 +153,7 @@ def _missing_folder(policy: RestartPolicy) -> int:
     """Report it: another attempt would find no checkpoint, and begin at step 1 as if there had been none."""
     logs.print_message(
         f"--out {policy.out}: is not there any more, or is another folder than this job began in, and with it its "
-        "checkpoints; put it back, then the same command goes on; without it that begins anew"
+        "checkpoints; put it back, then the same command resumes; without it that begins anew"
     )
     return USAGE
 
@@ -211,7 +211,7 @@ def _give_up(exits: list[ProcessExit], policy: RestartPolicy, is_last: bool) -> 
     exited = root_cause(exits)
     _print_last_lines(exited)
     if not policy.max_restarts:
-        logs.print_message(f"{exit_message(exited)}; the same command goes on from the newest checkpoint")
+        logs.print_message(f"{exit_message(exited)}; the same command resumes from the newest checkpoint")
         return RESTART_ME
     reason = f"after {policy.max_restarts} restarts without a newer checkpoint (--max-restarts)"
     if not is_last:

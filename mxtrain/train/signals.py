@@ -19,7 +19,7 @@ from mxtrain.core import interrupts
 from mxtrain.core.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 
-RESUME_HINT = "the same command, with --resume auto, goes on from the newest checkpoint"
+RESUME_HINT = "the same command, with --resume auto, resumes from the newest checkpoint"
 STOPS: dict[int, Stop] = {
     signal.SIGTERM: Stopped(f"stopped by SIGTERM; {RESUME_HINT}", SIGTERM),
     signal.SIGINT: Stopped(f"stopped by Ctrl-C; {RESUME_HINT}", SIGINT),

@@ -81,7 +81,7 @@ def _verify_equal_weights(parts: TrainingParts, step: int) -> None:
         checksum = zlib.crc32(array, checksum)  # type: ignore[arg-type]  # numpy 1.26 has no Buffer type
     if group.sum([checksum])[0] != checksum * group.world_size:
         raise RestartMe(
-            f"step {step}: worker {group.rank}'s weights are not those of the others; going on from the newest "
+            f"step {step}: worker {group.rank}'s weights are not those of the others; resuming from the newest "
             "checkpoint, before they parted"
         )
 
@@ -123,7 +123,7 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
     parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
-    logger.info("going on from %s", path)
+    logger.info("resuming from %s", path)
     return _share_score(_from_dict(saved), parts.group)
 
 

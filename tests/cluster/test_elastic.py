@@ -63,7 +63,7 @@ def test_the_others_go_on_without_a_host_that_does_not_come_back_in_time(
         for pid in (nodes["worker lost"].pid, *children(nodes["worker lost"].pid)):
             os.kill(pid, signal.SIGKILL)
         log = out / "logs" / "scheduler.log"
-        wait_until(lambda: "going on without 1 more worker" in log.read_text(), nodes["worker 0"])
+        wait_until(lambda: "continuing without 1 more worker" in log.read_text(), nodes["worker 0"])
         nodes["worker lost"].communicate(timeout=10)
         nodes["worker lost"] = node("worker", port, num_workers, *line)
         said = {name: process.communicate(timeout=120)[1] for name, process in nodes.items()}

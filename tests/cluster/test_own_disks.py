@@ -79,7 +79,7 @@ def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
     began = {5: [], 10: ["step-00000005"], 20: ["step-00000020"]}[step]
     for out in disks:
         (log,) = (out / "logs").glob("worker-*.log")
-        assert re.findall(r"going on from .*/(step-\d+)\n", log.read_text()) == began
+        assert re.findall(r"resuming from .*/(step-\d+)\n", log.read_text()) == began
         assert newest(out).name == "step-00000020"
         assert [each["step"] for each in curve(out)] == [*range(1, 21), 20]
     assert (newest(disks[0]) / "weights.params").read_bytes() == (

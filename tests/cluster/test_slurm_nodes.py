@@ -92,7 +92,7 @@ def test_before_its_time_is_up_a_job_saves_and_goes_back_into_the_queue(
     state = queue.wait_for_end(job)
     log = (tmp_path / "log").read_text()
     assert (state["JobState"], state["Restarts"]) == ("COMPLETED", "1"), log
-    assert "back into the queue" in log and "going on from" in log
+    assert "back into the queue" in log and "resuming from" in log
     assert not (tmp_path / "run" / "previous-1").exists()
     assert_same_weights(tmp_path / "run", undisturbed)
 

@@ -152,7 +152,7 @@ def test_hosts_without_a_shared_disk_resume_from_the_common_step(lan: Lan, undis
     for each in outs:
         assert_same_weights(each, undisturbed)
         assert not (each / "previous-1").exists()
-    assert "going on from" in (outs[1] / "logs" / "worker-1.log").read_text()
+    assert "resuming from" in (outs[1] / "logs" / "worker-1.log").read_text()
 
 
 def test_sigterm_to_the_launcher_saves_a_checkpoint_on_the_hosts_and_the_same_command_resumes(
@@ -190,7 +190,7 @@ def test_a_host_whose_cable_is_cut_is_left_out(lan: Lan, undisturbed: Path, tmp_
         lan.second.cut()
         said = job.communicate(timeout=200)[0]
     assert job.returncode == 0, said
-    assert f"{lan.second.address} does not answer; going on without it" in said
+    assert f"{lan.second.address} does not answer; continuing without it" in said
     losses, expected = (
         [each["loss"] for each in records(out) if each["kind"] == "train"] for out in (tmp_path, undisturbed)
     )

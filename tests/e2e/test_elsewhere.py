@@ -1,4 +1,4 @@
-"""A run that was named by relative paths is used, and gone on with, from another folder."""
+"""A run that was named by relative paths is used and resumed from another folder."""
 
 from __future__ import annotations
 

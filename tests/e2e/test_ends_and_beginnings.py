@@ -26,7 +26,7 @@ def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, com
     scores = [record["val_accuracy"] for record in records(tmp_path / "whole") if record["kind"] == "eval"]
     assert 3 <= len(scores) < 30
     assert scores.index(max(scores)) == len(scores) - 3, "two evaluations after the best it ended"
-    assert told(scores, records(tmp_path / "whole")[-1]["val_loss"]) in done.stdout
+    assert last_line(scores, records(tmp_path / "whole")[-1]["val_loss"]) in done.stdout
     judged = command("mxtrain.evaluate", "--run", tmp_path / "whole", "--json")
     assert json.loads(judged.stdout)["val_accuracy"] == max(scores)
 
@@ -42,7 +42,7 @@ def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, com
     assert curve(tmp_path / "parts") == curve(tmp_path / "whole"), "there was nothing left to do"
 
 
-def told(scores: list[float], loss: float) -> str:
+def last_line(scores: list[float], loss: float) -> str:
     """How the last line begins, with four steps an epoch."""
     best = max(place for place, score in enumerate(scores) if score == max(scores))
     is_best = (
@@ -111,7 +111,7 @@ def test_beginning_where_another_run_ended(shapes: Path, tmp_path: Path, command
     assert losses[1] < losses[0]
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "second"), *part[:-1], "2")
     assert done.returncode == 0, done.stderr
-    assert "going on from" in done.stderr and "parameters taken" not in done.stderr
+    assert "resuming from" in done.stderr and "parameters taken" not in done.stderr
 
 
 @needs_bf16
@@ -199,5 +199,5 @@ def test_a_dry_run_refuses_what_a_run_does(
 def test_a_dry_run_tells_where_it_would_go_on(shapes: Path, begun: Path, command: Command) -> None:
     before = left_in(begun)
     done = command("mxtrain.fit", *flags(shapes, begun), "--dry-run")
-    assert done.returncode == 0 and f"going on from {begun}/checkpoints/step-00000001" in done.stdout
+    assert done.returncode == 0 and f"resuming from {begun}/checkpoints/step-00000001" in done.stdout
     assert left_in(begun) == before

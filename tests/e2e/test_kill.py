@@ -98,7 +98,7 @@ def rewritten(path: Path) -> Callable[[], bool]:
 
 @pytest.mark.timeout(300)
 def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
-    """Each time it says so, has saved the step it was at, and is gone on with by the next."""
+    """Each time it says so, has saved the step it was at, and the next one resumes it."""
     out = tmp_path / "run"
     line = flags(shapes, out, *RICH)
 
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     done = command("mxtrain.fit", *flags(shapes, out, *RICH))
     assert done.returncode == 0, done.stderr
     assert f"{weights}: damaged" in done.stderr and f"{before / 'ema.params'}: damaged" in done.stderr
-    assert "going on from" in done.stderr and "step-00000022" in done.stderr
+    assert "resuming from" in done.stderr and "step-00000022" in done.stderr
     assert_same_end(out, straight)
     assert {path.name for path in (out / "checkpoints").glob("unused-*")} == {
         "unused-step-00000033",

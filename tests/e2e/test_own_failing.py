@@ -1,4 +1,4 @@
-"""What fails in the user's own code keeps its traceback, and is told with the flag by which that code came."""
+"""What fails in the user's own code keeps its traceback, and is reported with the flag that named that code."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def assert_stopped_for_room(done, out, reason):
     assert done.returncode == 2, done.stderr
     (said,) = (line for line in done.stderr.splitlines() if "resuming after" not in line)
     assert "cannot be written" in said and str(out) in said
-    assert said.endswith(f" ({reason}); make room; the same command goes on from here")
+    assert said.endswith(f" ({reason}); make room; the same command resumes from here")
     assert sorted(path.name for path in out.parent.iterdir() if path.is_file()) == [f"{out.name}.journal"]
     assert {path.suffix for path in out.iterdir()} == {".partial"} and len(list(out.iterdir())) == 8
 

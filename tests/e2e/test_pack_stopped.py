@@ -56,7 +56,7 @@ def test_a_stopped_pack_leaves_files_to_resume_from(source, tmp_path, number, ex
     with waiting_pack(source, tmp_path / "out") as (process, pipe):
         assert list(tmp_path.glob("out/*.partial"))
         process.send_signal(number)
-        assert "the same command goes on" in process.stderr.readline()
+        assert "the same command resumes" in process.stderr.readline()
         assert sorted(os.listdir(tmp_path)) == ["out", "out.journal"]
         assert sorted(os.listdir(tmp_path / "out")) == ["data.idx.partial", "data.rec.partial"]
         pipe.close()
@@ -68,7 +68,7 @@ def test_a_stopped_pack_leaves_files_to_resume_from(source, tmp_path, number, ex
 def test_a_second_signal_does_not_wait_for_the_disk(source, tmp_path, number, exit_code):
     with waiting_pack(source, tmp_path / "out") as (process, _):
         process.send_signal(number)
-        assert "the same command goes on" in process.stderr.readline()
+        assert "the same command resumes" in process.stderr.readline()
         process.send_signal(number)  # as timeout(1) does: the same request
         time.sleep(0.3)
         assert process.poll() is None

@@ -43,7 +43,7 @@ def test_a_worker_with_another_world_size_is_refused_and_the_others_name_it(
     own = NodeOptions(environment={"DMLC_NUM_WORKER": "3"}, flags=("--num-workers", "3"))
     found = run_nodes(tmp_path, free_port(), *data, *QUICK, seconds=REFUSED_SECONDS, worker_1=own)
     assert_ended(found, USAGE)
-    assert "is told of [3, 1] workers and servers, the scheduler of [2, 1]" in found.output["worker-1"]
+    assert "is configured for [3, 1] workers and servers, the scheduler of [2, 1]" in found.output["worker-1"]
     assert "worker-1 did not come to" in found.output["worker-0"]
 
 

@@ -70,7 +70,7 @@ def _journal(path: Path) -> Iterator[Journal]:
     try:
         yield journal
     except (Stopped, OutOfResources) as stopped:
-        raise Stopped(f"{stopped}; the same command goes on from here", stopped.exit_code) from None
+        raise Stopped(f"{stopped}; the same command resumes from here", stopped.exit_code) from None
     except BaseException:
         journal.remove()
         raise

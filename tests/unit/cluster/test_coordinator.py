@@ -256,7 +256,7 @@ def test_a_disk_without_room_ends_all_with_its_reason(tmp_path: Path) -> None:
 
     job = control_plane.start_job(tmp_path, {"worker-1": write, "worker-0": control_plane.wait})
     assert set(control_plane.exit_codes(job, 3).values()) == {2}
-    reason = f"{tmp_path}/metrics.jsonl: cannot be written (File too large); make room, then the same command goes on"
+    reason = f"{tmp_path}/metrics.jsonl: cannot be written (File too large); make room, then the same command resumes"
     for node in job.values():
         assert node.last_words == f"mxtrain.fit: worker-1: {reason}\n"
 

@@ -105,9 +105,9 @@ def is_closed(client: socket.socket) -> bool:
     [
         ({"token": "guessed"}, 2, "is of another job"),
         ({"token": "another's", "is_restart": True}, 75, "is of another job"),
-        ({"num_workers": 4, "is_restart": True}, 75, "is told of [4, 1]"),
+        ({"num_workers": 4, "is_restart": True}, 75, "is configured for [4, 1]"),
         ({"attempt": 3}, 75, "attempt 3"),
-        ({"num_workers": 3}, 2, "is told of [3, 1] workers and servers, the scheduler of [2, 1]"),
+        ({"num_workers": 3}, 2, "is configured for [3, 1] workers and servers, the scheduler of [2, 1]"),
         ({"name": "worker-1"}, 75, "comes as a second worker-1"),
         ({"name": "worker-2"}, 2, "is one too many"),
         ({"name": "server-1"}, 2, "is one too many"),

@@ -32,7 +32,7 @@ def shorthanded(tmp_path: Path) -> Shorthanded:
     job["worker-1"] = control_plane.Node(
         tmp_path, control_plane.node_spec("worker-1", port), work, timeouts=timeouts
     )
-    control_plane.wait_for_output(job["scheduler"], "going on without worker-0")
+    control_plane.wait_for_output(job["scheduler"], "continuing without worker-0")
 
     def late(**more: Any) -> control_plane.Node:
         return control_plane.Node(
@@ -104,4 +104,4 @@ def test_a_worker_whose_disk_lacks_the_resume_step_is_left_out(tmp_path: Path) -
     lacks = "lacks checkpoints/step-00000500, from which the others resume"
     assert f"worker-0 {lacks}, and waits for the job's next attempt" in job["worker-0"].output
     assert "the job is done, without it" in job["worker-0"].output
-    assert "going on without worker-0 (" in job["scheduler"].output and lacks in job["scheduler"].output
+    assert "continuing without worker-0 (" in job["scheduler"].output and lacks in job["scheduler"].output

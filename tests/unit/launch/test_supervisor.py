@@ -156,7 +156,7 @@ def test_without_restarts_the_exit_code_asks_the_caller_for_one(
 ) -> None:
     code, _, stderr = start(max_restarts=0, server_0="kill(9)").ended()
     assert code == RESTART_ME
-    assert "server-0 was killed by SIGKILL; the same command goes on" in stderr
+    assert "server-0 was killed by SIGKILL; the same command resumes" in stderr
 
 
 def test_a_frozen_supervisor_delays_no_process(start: Callable[..., SupervisedGroup]) -> None:
