@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # by the number of tests; here those come first that take longest
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.pluginmanager.hasplugin("xdist"):
         return
