@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.support import warm_start
 from tests.support.commands import ROOT, Command
 
 # One thread an operator, as several tests run at once; and sums come in the same order whatever the machine.
@@ -59,10 +60,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 @pytest.fixture(scope="session")
 def command() -> Command:
-    """Run `python -m MODULE` as a user would."""
+    """Run `python -m MODULE` as a user would; unless `cold`, in a process that has mxnet already."""
 
-    def run(module: str, *arguments: object, timeout: float = 100) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", module, *map(str, arguments)]
+    def run(
+        module: str, *arguments: object, timeout: float = 100, cold: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        words = list(map(str, arguments))
+        if not cold and warm_start.is_possible(module, words):
+            return warm_start.run(module, words, ROOT, timeout)
+        line = [sys.executable, "-m", module, *words]
         return subprocess.run(line, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
 
     return run

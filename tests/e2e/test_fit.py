@@ -22,7 +22,7 @@ from tests.support.shapes_run import curve, flags, records
 @pytest.fixture(scope="module")
 def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     out = tmp_path_factory.mktemp("finished") / "run"
-    done = command("mxtrain.fit", *flags(shapes, out))
+    done = command("mxtrain.fit", *flags(shapes, out), cold=True)
     assert done.returncode == 0, done.stderr
     assert " at step 16, the best; " in done.stdout and str(out / "checkpoints") in done.stdout
     return out
