@@ -24,7 +24,7 @@ demo: $(READY)
 	  --train $(DEMO)/rec/train.rec --val $(DEMO)/rec/val.rec --out $(DEMO)/run
 
 # Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
-WORKERS ?= 4
+WORKERS ?= 3
 PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(READY)
 	$(PARALLEL) -m "not (slow or system or alone)"

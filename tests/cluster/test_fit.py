@@ -101,6 +101,7 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "train")[0]["seconds"] > seconds
 
 
+@pytest.mark.slow  # tests/engine/test_evaluate.py: progress is reported with every micro-batch
 @pytest.mark.timeout(200)
 def test_an_evaluation_may_take_longer_than_the_stall_timeout(
     shapes: Path, tmp_path: Path, command: Command

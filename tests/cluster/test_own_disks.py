@@ -49,7 +49,12 @@ os.fsync = slow
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
-    ("step", "resume", "again"), [(5, "auto", False), (10, "never", False), (20, "auto", True)]
+    ("step", "resume", "again"),
+    [
+        pytest.param(5, "auto", False, marks=pytest.mark.slow),
+        pytest.param(10, "never", False, marks=pytest.mark.slow),
+        (20, "auto", True),
+    ],
 )
 def test_a_death_while_only_one_disk_has_the_newest_checkpoint(
     digits: Path, tmp_path: Path, step: int, resume: str, again: bool

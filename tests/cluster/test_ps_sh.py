@@ -30,6 +30,7 @@ def port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.slow  # roles that are started one by one: tests/faults/test_refusals.py
 @pytest.mark.timeout(300)
 def test_roles_started_one_by_one_make_the_same_weights_also_after_a_kill(
     digits: Path, tmp_path: Path, port: str

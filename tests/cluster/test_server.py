@@ -121,7 +121,7 @@ def test_nothing_listens_beyond_loopback(tmp_path: Path, over_tcp: None) -> None
     assert {listener.address for each in found.values() for listener in each} == {LOOPBACK}
 
 
-@pytest.fixture(params=[0o000, 0o022], ids=oct)
+@pytest.fixture(params=[0o000, pytest.param(0o022, marks=pytest.mark.slow)], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[None]:
     before = os.umask(request.param)
     yield

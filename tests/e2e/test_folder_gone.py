@@ -46,7 +46,7 @@ def test_one_process_says_so_in_one_line(shapes: Path, tmp_path: Path, take: Cal
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_job_of_two_workers_does_not_begin_anew(shapes: Path, tmp_path: Path, dies: bool) -> None:
     out = tmp_path / "run"
     job = ["--kvstore", "dist_sync", "--num-workers", "2", "--devices", "cpu"]

@@ -75,10 +75,13 @@ def kill_again_and_again(out: Path, line: list[str], seed: int, num_kills: int =
 
 
 @pytest.mark.timeout(300)
-def test_killed_five_times(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
+@pytest.mark.parametrize("num_kills", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_killed_again_and_again(
+    straight: Path, shapes: Path, tmp_path: Path, command: Command, num_kills: int
+) -> None:
     out = tmp_path / "run"
     line = flags(shapes, out, *RICH, "--checkpoint-steps", "2")
-    kill_again_and_again(out, line, seed=0)
+    kill_again_and_again(out, line, seed=0, num_kills=num_kills)
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 4')  # as a power cut leaves it
     done = command("mxtrain.fit", *line)

@@ -202,7 +202,7 @@ def test_a_killed_pack_resumes_to_the_same_bytes(many_images, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["out", "out.bad.tsv", "whole", "whole.bad.tsv"]
 
 
-@pytest.mark.parametrize("change", ["options", "source"])
+@pytest.mark.parametrize("change", ["options", pytest.param("source", marks=pytest.mark.slow)])
 def test_a_killed_pack_starts_again_when_something_changed(many_images, tmp_path, change):
     source, out = tmp_path / "images", tmp_path / "out.rec"
     shutil.copytree(many_images, source)

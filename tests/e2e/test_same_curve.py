@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.curves import Panel
 from benchmarks.same_curve.__main__ import BAR, MAPPINGS, digits, table, train
 
 
+@pytest.mark.slow  # tests/engine/test_mapping.py and tests/cluster/test_fit.py hold the curves
 def test_devices_are_the_same_curve_and_another_seed_is_not(tmp_path: Path) -> None:
     few_steps = ("--max-steps", "4")
     runs = {

@@ -24,7 +24,10 @@ answer = [sorted(mapped), kernels._name(ctypes.CDLL(*mapped)), os.environ.get("O
 """
 
 
-@pytest.mark.parametrize("asked", [None, "", "Prescott", "Nehalem", "SapphireRapids"])
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("", "Nehalem", "SapphireRapids")]
+
+
+@pytest.mark.parametrize("asked", [None, "Prescott", *OTHERS])
 def test_mxnet_takes_the_openblas_that_the_door_has_loaded(
     asked: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,11 @@ def is_possible(module: str, arguments: list[str]) -> bool:
     """Return whether a process that has mxnet already does the same: none where variables of a test's own steer it."""
     environment = {name: value for name, value in _context()[1].items() if name != "PYTEST_CURRENT_TEST"}
     now = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    return module in MODULES and now == environment and not any("dist_" in each for each in arguments)
+    return (
+        module in MODULES
+        and now == environment
+        and not any(each.startswith("dist_") or each == "--threads" for each in arguments)
+    )
 
 
 def run(module: str, arguments: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
