@@ -27,12 +27,16 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.core import import_shims, kernels, machine, wheels
+from mxtrain.core import import_shims, kernels, machine, operator_code, wheels
 from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
 
+# They compile the functions of the operators.
+OPERATOR_MODULES = ("mxnet.ndarray.register", "mxnet.symbol.register")
+
+_operator_code: list[operator_code.OperatorCode] = []  # one, while mxnet is imported
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
 # Each is linked only to those before it.
@@ -117,17 +121,44 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     import_shims.restore_numpy_aliases()
     import_shims.restore_distutils()
     kernels.load_quadmath()
-    if "mxnet-cu112" in wheels.installed():
+    installed = wheels.installed()
+    if "mxnet-cu112" in installed:
         _preload_cuda()
+    wheel = next(
+        (f"{name}-{installed[name]}" for name in ("mxnet-cu112", "mxnet") if name in installed), "mxnet"
+    )
     with _explaining(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
-        with import_shims.unused_packages_left_out():
+        with import_shims.unused_packages_left_out(), _operator_code_kept(wheel):
             execute()
     mxnet = sys.modules["mxnet"]
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
         _require_opencv()
     atexit.register(_settle, mxnet)
+
+
+@contextlib.contextmanager
+def _operator_code_kept(wheel: str) -> Iterator[None]:
+    """A block in which the modules that compile operators find, as `exec`, one that compiles each once a machine."""
+    code = operator_code.OperatorCode(operator_code.default_path(wheel))
+    _operator_code.append(code)
+    try:
+        yield
+        code.save()
+    finally:
+        _operator_code.clear()
+        for name in OPERATOR_MODULES:
+            if name in sys.modules:
+                vars(sys.modules[name]).pop("exec", None)
+
+
+def _import_operators(name: str, execute: Callable[[], None]) -> None:
+    """Execute a module that compiles operators, in its body and later when other modules of mxnet ask it to."""
+    for code in _operator_code:
+        own = vars(sys.modules[name])
+        own["exec"] = functools.partial(code.execute, own)
+    execute()
 
 
 def _import_gluoncv(execute: Callable[[], None]) -> None:
@@ -260,4 +291,12 @@ def _why_not(error: BaseException) -> str:
 
 # First of all finders, and once: where this module is loaded anew, the old one goes.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != __name__]
-sys.meta_path.insert(0, _ImportHook({"mxnet": _import_mxnet, "gluoncv": _import_gluoncv}))
+sys.meta_path.insert(
+    0,
+    _ImportHook(
+        {
+            **{name: functools.partial(_import_operators, name) for name in OPERATOR_MODULES},
+            **{"mxnet": _import_mxnet, "gluoncv": _import_gluoncv},
+        }
+    ),
+)

@@ -292,3 +292,30 @@ work()
 raise SystemExit(4)
 """
     assert [run(code).returncode for _ in range(4)] == [4] * 4
+
+
+def test_a_second_start_reads_the_code_of_the_operators(tmp_path: Path) -> None:
+    """The addresses in it are this process's; mxnet's functions look as without it."""
+    code = (
+        "import builtins, hashlib, inspect, sys; compiled, kept = [], builtins.compile\n"
+        "def counted(source, *rest, **more):\n"
+        "    compiled.extend([1] if '_invoke(' in str(source) or '_creator(' in str(source) else [])\n"
+        "    return kept(source, *rest, **more)\n"
+        "builtins.compile = counted\n"
+        "from mxtrain.runtime import mx\n"
+        "from mxnet.ndarray import register; from mxnet.symbol import register as other\n"
+        "spaces = [mx.nd, mx.sym, mx.nd.contrib, mx.sym.contrib, mx.nd._internal, mx.nd.numpy._internal]\n"
+        "every = [(k, f.__doc__, f.__module__, str(inspect.signature(f)))\n"
+        "         for s in spaces for k, f in sorted(vars(s).items()) if inspect.isfunction(f)]\n"
+        "total = mx.nd.broadcast_add(mx.nd.ones(3), mx.nd.ones(3)).sum().asscalar().item()\n"
+        "symbol = mx.sym.FullyConnected(mx.sym.var('data'), num_hidden=2, name='fc').list_arguments()\n"
+        "array = mx.np.tanh(mx.np.zeros(2)).sum().item()\n"
+        "look = [len(every), hashlib.sha256(repr(every).encode()).hexdigest(), total, symbol, array]\n"
+        "answer = [len(compiled), look, 'exec' in vars(register) or 'exec' in vars(other)]"
+    )
+    first, second = (answer(code, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
+    assert first[0] > 2000 and second[0] == 0
+    assert first[1] == second[1]
+    assert first[1][0] > 500 and first[1][2:] == [6.0, ["data", "fc_weight", "fc_bias"], 0.0]
+    assert not first[2] and not second[2]
+    assert len(list((tmp_path / "mxtrain").iterdir())) == 1
