@@ -32,7 +32,7 @@ test: $(READY)
 
 # What needs root or system packages; with NO_SKIPS=1 none may skip.
 test-system: $(READY)
-	$(PARALLEL) -m system
+	$(PARALLEL) -m "system and not slow"
 
 # Also what takes minutes and what needs root or system packages, with more examples of each property.
 test-all: $(READY)

@@ -125,6 +125,7 @@ def undisturbed(
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_plain_jobs_train(undisturbed: Path) -> None:
     assert (undisturbed / "metrics.jsonl").exists()
 

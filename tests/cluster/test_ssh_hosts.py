@@ -126,7 +126,7 @@ def kill_connection(lan: Lan, job: subprocess.Popen[str]) -> None:
     os.kill(session, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("fault", [kill_worker, kill_connection])
+@pytest.mark.parametrize("fault", [kill_worker, pytest.param(kill_connection, marks=pytest.mark.slow)])
 def test_a_death_on_either_host_restarts_both(
     lan: Lan, undisturbed: Path, tmp_path: Path, fault: Callable[[Lan, subprocess.Popen[str]], None]
 ) -> None:

@@ -93,6 +93,7 @@ def test_after_a_cut_that_heals_both_hosts_resume(
     assert result(job.out) == undisturbed
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_after_a_cut_that_does_not_heal_both_hosts_give_up_and_name_the_missing_worker(
