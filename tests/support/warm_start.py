@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ def _context() -> tuple[Any, dict[str, str]]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
     return context, dict(os.environ)
+
+
+def helpers() -> set[int]:
+    """Return the processes of multiprocessing itself that stay as long as this one: no test has started them."""
+    pids = (forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid)  # type: ignore[attr-defined]
+    return {pid for pid in pids if pid is not None}
 
 
 def is_possible(module: str, arguments: list[str]) -> bool:
