@@ -29,13 +29,14 @@ def launch(run: Run, argv: Sequence[str] | None = None) -> int:
     logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)
 
     def processes(attempt: int) -> list[plan.ProcessSpec]:
-        spec = plan.JobSpec(LOOPBACK, _free_port(), run.layout.num_workers, run.layout.num_servers)
+        spec = plan.JobSpec(LOOPBACK, free_port(), run.layout.num_workers, run.layout.num_servers)
         return plan.local_processes(spec, command, logs, token, attempt)
 
     return supervise(processes, restart_policy(run))
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of PORTS that nothing on this machine listens at."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe:
             try:

@@ -21,7 +21,7 @@ from typing import Any
 
 from mxtrain.cluster import unix_sockets
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
-from mxtrain.launch import plan
+from mxtrain.launch import local, plan
 
 SECONDS = 55.0
 MIN_SECONDS = 3.0
@@ -90,7 +90,7 @@ def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
 
 def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.ProcessSpec]:
     """Return the processes of such a cluster, which log to `folder`."""
-    spec = plan.JobSpec(plan.LOOPBACK, _free_port(), WORKERS, num_servers)
+    spec = plan.JobSpec(plan.LOOPBACK, local.free_port(), WORKERS, num_servers)
     flags = ("--kvstore", "dist_sync", "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
     roles = plan.local_processes(spec, plan.fit_command(flags), folder, secrets.token_hex(16), attempt=0)
     worker = (sys.executable, "-m", "mxtrain.probe.worker", *flags)
@@ -143,9 +143,3 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
     for child in children:
         child.kill()
         child.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((plan.LOOPBACK, 0))
-        return int(probe.getsockname()[1])

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.launch.local import free_port
 from tests.support.cluster_run import BAR, flags, losses
 from tests.support.commands import ROOT, Command
-from tests.support.ports import free_port
 from tests.support.processes import children
 from tests.support.runs import has_step, wait_until
 

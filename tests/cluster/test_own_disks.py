@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mxtrain.launch.local import free_port
 from tests.support.commands import ROOT
-from tests.support.ports import free_port
 from tests.support.processes import children
 from tests.support.ps_sh import ROLES, all_started
 from tests.support.runs import curve, newest, wait_until

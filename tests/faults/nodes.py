@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import subprocess
 import sys
 import time
@@ -80,9 +79,3 @@ def _start(
         return subprocess.Popen(
             line, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])

@@ -12,9 +12,9 @@ from typing import Iterator
 import pytest
 
 from mxtrain.core.errors import RESTART_ME
+from mxtrain.launch.local import free_port
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, wait_for
-from tests.faults.nodes import free_port
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
 from tests.support.runs import has_step

@@ -12,10 +12,11 @@ from typing import Iterator
 import pytest
 
 from mxtrain.core.errors import RESTART_ME, USAGE
+from mxtrain.launch.local import free_port
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, started, wait_for
-from tests.faults.nodes import LOOPBACK, NodeOptions, NodesResult, free_port, run_nodes
+from tests.faults.nodes import LOOPBACK, NodeOptions, NodesResult, run_nodes
 
 QUICK = ("--start-timeout", "10")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Callable, Dict, Iterator
 from mxtrain import fit, runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
+from mxtrain.launch.local import free_port
 from mxtrain.train import join, node_info
 from tests.support.commands import ROOT
 
@@ -37,7 +37,7 @@ def job(
     shared = {
         **{
             "DMLC_PS_ROOT_URI": "127.0.0.1",
-            "DMLC_PS_ROOT_PORT": str(_free_port()),
+            "DMLC_PS_ROOT_PORT": str(free_port()),
             "MXTRAIN_JOB": str(folder),
         },
         **{"DMLC_NUM_WORKER": str(num_workers), "DMLC_NUM_SERVER": str(num_servers)},
@@ -79,12 +79,6 @@ def wait_for(path: Path, processes: Processes) -> None:
         assert not over, f"{over[0]} has ended:\n{(path.parent / (over[0] + '.log')).read_text()}"
         assert time.monotonic() < deadline, f"no {path} within {DEADLINE_SECONDS} s"
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _node(folder: str, work: str) -> None:

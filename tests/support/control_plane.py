@@ -8,7 +8,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import LOOPBACK, NodeSpec
 from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.core import errors
+from mxtrain.launch.local import free_port
 from mxtrain.train import signals
 
 PATIENT = Timeouts(start=20, silence=10, stall=20)  # of tests that are not about time
@@ -27,12 +27,6 @@ NAMES = ("scheduler", "server-0", "worker-0", "worker-1")
 # Importing numpy anew in each process would be most of the tests' time.
 FORK = multiprocessing.get_context("fork")
 Script = Callable[[Agent], None]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def node_spec(name: str, port: int, num_workers: int = 2, **changes: Any) -> NodeSpec:

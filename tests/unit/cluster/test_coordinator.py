@@ -18,6 +18,7 @@ from mxtrain.cluster import agent
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import DataError
+from mxtrain.launch.local import free_port
 from mxtrain.report import writers
 from tests.support import control_plane
 
@@ -47,7 +48,7 @@ def wait_until_busy(folder: Path) -> None:
 
 
 def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:
-    port, mine = control_plane.free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
+    port, mine = free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
     large = np.random.default_rng(0).random((512, 512))  # 2 MB
 
     def work(me: Agent) -> None:

@@ -17,6 +17,7 @@ from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import HEADER, MAGIC, Timeouts
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core.errors import DataError
+from mxtrain.launch.local import free_port
 from tests.support import control_plane
 
 SHORT = Timeouts(start=1.0, silence=5, stall=5)
@@ -134,12 +135,12 @@ def test_a_process_that_does_not_belong_is_refused_and_the_job_goes_on(
 
 
 def test_missing_processes_are_named(tmp_path: Path) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", "worker-0", timeouts=SHORT)
     later = {
         "scheduler": control_plane.Node(
             tmp_path,
-            control_plane.node_spec("scheduler", control_plane.free_port(), is_restart=True),
+            control_plane.node_spec("scheduler", free_port(), is_restart=True),
             timeouts=SHORT,
         )
     }
@@ -153,9 +154,7 @@ def test_missing_processes_are_named(tmp_path: Path) -> None:
 
 
 def test_a_worker_without_a_scheduler_ends_in_time(tmp_path: Path) -> None:
-    nobody = control_plane.Node(
-        tmp_path, control_plane.node_spec("worker-0", control_plane.free_port()), timeouts=SHORT
-    )
+    nobody = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", free_port()), timeouts=SHORT)
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(1)
@@ -186,7 +185,7 @@ def test_a_worker_without_a_scheduler_ends_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_scheduler", [False, True])
 def test_a_signal_ends_the_wait_for_the_others(tmp_path: Path, has_scheduler: bool) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     scheduler = control_plane.start_nodes(tmp_path, port, *["scheduler"] * has_scheduler)
     waiting = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port), handles_signals=True)
     time.sleep(1)
@@ -211,7 +210,7 @@ def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
 
 
 def test_a_second_job_on_the_same_port_is_refused(tmp_path: Path) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     first = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", "worker-0")
     control_plane.Node(
         tmp_path, control_plane.node_spec("worker-0", port, token="waits until the first listens")
@@ -228,7 +227,7 @@ def test_a_second_job_on_the_same_port_is_refused(tmp_path: Path) -> None:
 
 
 def test_workers_may_come_before_the_scheduler(tmp_path: Path) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     job = control_plane.start_nodes(tmp_path, port, "worker-1")  # before there is a scheduler
     time.sleep(0.3)
     job.update(control_plane.start_nodes(tmp_path, port, "scheduler", "worker-0", "server-0"))
@@ -236,7 +235,7 @@ def test_workers_may_come_before_the_scheduler(tmp_path: Path) -> None:
 
 
 def test_a_process_killed_in_the_rendezvous_may_come_again(tmp_path: Path) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0")
     doomed = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port))
     control_plane.wait_for_output(job["scheduler"], "here: worker-0")
@@ -248,7 +247,7 @@ def test_a_process_killed_in_the_rendezvous_may_come_again(tmp_path: Path) -> No
 
 def test_a_process_lost_in_the_rendezvous_is_worth_another_attempt(tmp_path: Path) -> None:
     job = control_plane.start_nodes(
-        tmp_path, control_plane.free_port(), "scheduler", "server-0", "worker-0", timeouts=SHORT
+        tmp_path, free_port(), "scheduler", "server-0", "worker-0", timeouts=SHORT
     )
     control_plane.wait_for_output(job["scheduler"], "here: worker-0")
     job["worker-0"].send(signal.SIGKILL)
@@ -274,7 +273,7 @@ def test_a_process_lost_in_the_rendezvous_is_worth_another_attempt(tmp_path: Pat
 def test_every_process_has_the_reason_why_the_job_cannot_start(
     tmp_path: Path, infos: tuple[dict[str, Any], ...], code: int, reasons: list[str]
 ) -> None:
-    port = control_plane.free_port()
+    port = free_port()
     job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0")
     for index, info in enumerate(infos):
         job[f"worker-{index}"] = control_plane.Node(
@@ -324,7 +323,7 @@ def wired(tmp_path: Path) -> Iterator[tuple[dict[str, control_plane.Node], Cable
             time.sleep(0.02)
         me.finish()
 
-    port, timeouts = control_plane.free_port(), Timeouts(start=10, silence=1.2, stall=10)
+    port, timeouts = free_port(), Timeouts(start=10, silence=1.2, stall=10)
     cable = Cable(port)
     job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", timeouts=timeouts)
     job["worker-0"] = control_plane.Node(tmp_path, control_plane.node_spec("worker-0", port), work, timeouts)

@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
+from mxtrain.launch.local import free_port
 from tests.support import control_plane
 
 Shorthanded = Tuple[Dict[str, control_plane.Node], Callable[..., control_plane.Node]]
@@ -27,7 +28,7 @@ def shorthanded(tmp_path: Path) -> Shorthanded:
             time.sleep(0.01)
         me.finish()
 
-    port, timeouts = control_plane.free_port(), Timeouts(start=1.0, silence=1.0, stall=5)
+    port, timeouts = free_port(), Timeouts(start=1.0, silence=1.0, stall=5)
     job = control_plane.start_nodes(tmp_path, port, "scheduler", "server-0", timeouts=timeouts, min_workers=1)
     job["worker-1"] = control_plane.Node(
         tmp_path, control_plane.node_spec("worker-1", port), work, timeouts=timeouts
@@ -77,7 +78,7 @@ def test_a_late_worker_starts_again_with_the_others_when_the_attempt_ends(shorth
 
 def test_a_worker_whose_disk_lacks_the_resume_step_is_left_out(tmp_path: Path) -> None:
     """Like a worker left out of an attempt for so long that the others have pruned its checkpoints."""
-    port, num_workers = control_plane.free_port(), 3
+    port, num_workers = free_port(), 3
     place = {"is_restart": True, "job": "ours", "num_workers": num_workers}
     steps = {"worker-0": (80, 100), "worker-1": (480, 500), "worker-2": (480, 500)}
 

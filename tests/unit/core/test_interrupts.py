@@ -13,6 +13,7 @@ import pytest
 
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core import interrupts
+from mxtrain.launch.local import free_port
 from tests.support import control_plane
 from tests.support.loading import jpegs, write_records
 from tests.support.supervised_groups import until
@@ -92,7 +93,7 @@ def test_a_worker_that_still_imports_reports_the_signal_to_its_job(
     tmp_path: Path, moment: str, number: signal.Signals, exit_code: int
 ) -> None:
     """As later, between two steps: nobody takes it for a death."""
-    records, port = write_records(tmp_path / "some.rec", jpegs(4)), control_plane.free_port()
+    records, port = write_records(tmp_path / "some.rec", jpegs(4)), free_port()
     scheduler = control_plane.Node(tmp_path, control_plane.node_spec("scheduler", port))
     flags = ["--train", str(records.path), "--out", str(tmp_path / "run"), "--kvstore", "dist_sync"]
     place = as_worker(LOOPBACK, port)

@@ -114,7 +114,7 @@ def attacks(file: Path) -> Iterator[tuple[str, str, bytes]]:
     text = b"V" + touch.encode() + b"\n"
     by_hand = {
         "INST": b"(" + text + b"ios\nsystem\n.",
-        "OBJ": b"(csubprocess\nPopen\n(Vtouch\nV" + str(file).encode() + b"\nlo0cos\nwait\n)R.",
+        "OBJ": b"(cos\nsystem\n" + text + b"o.",
         "STACK_GLOBAL": b"\x8c\x02os\x8c\x06system\x93(" + text + b"tR.",
         "STACK_GLOBAL, dotted": b"\x80\x04\x8c\x06shutil\x8c\x09os.system\x93(" + text + b"tR.",
         "GLOBAL, dotted": b"\x80\x04cshutil\nos.system\n(" + text + b"tR.",
@@ -123,8 +123,7 @@ def attacks(file: Path) -> Iterator[tuple[str, str, bytes]]:
         "from the memo": b"cos\nsystem\np7\n0g7\n(" + text + b"tR.",
         "as a setter of state": BARE + b"(dV__setstate__\ncos\nsystem\nsb" + text + b"b.",
     }
-    called = {"OBJ": "subprocess.Popen", "STACK_GLOBAL, dotted": "shutil.os.system"}
-    called["GLOBAL, dotted"] = "shutil.os.system"
+    called = {"STACK_GLOBAL, dotted": "shutil.os.system", "GLOBAL, dotted": "shutil.os.system"}
     for way, body in by_hand.items():
         yield way, called.get(way, "os.system"), body
 
