@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 DEMO ?= runs/demo
+# Images set it for their own steps; here Python would then compile every module again at every start.
+unexport PYTHONDONTWRITEBYTECODE
 
 
 .PHONY: env demo test test-system test-all fuzz chaos check bench clean

@@ -7,6 +7,7 @@ comes here before it imports anything else.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -75,12 +76,15 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
         name = MEANING[signal.Signals(number)]
         if not first_seconds:
             first_seconds.append(time.monotonic())
-            if grace_seconds is not None:
-                _exit_after(grace_seconds, program, number)
             raise Stopped(f"stopped by {name}", 128 + number)
         if time.monotonic() - first_seconds[0] > SAME_REQUEST_SECONDS:
             _exit(f"{program}: left at once, on {name}", number)
 
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    arguments = reading, _thread.get_ident(), first_seconds, program, grace_seconds
+    _thread.start_new_thread(_see_to_signal, arguments)
     for number in MEANING:
         signal.signal(number, stop)
     try:
@@ -89,13 +93,22 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
         first_seconds.append(float("-inf"))
 
 
-def _exit_after(seconds: float, program: str, number: int) -> None:
-    import threading
+def _see_to_signal(
+    pipe: int, main_thread: int, first_seconds: list[float], program: str, grace_seconds: float | None
+) -> None:
+    """Wait for a signal, see to it that the main thread takes it, and end the process after `grace_seconds`.
 
-    line = f"{program}: left what has not ended in {seconds:g} s"
-    timer = threading.Timer(seconds, _exit, [line, number])
-    timer.daemon = True
-    timer.start()
+    Python runs handlers in its main thread only. If that goes to sleep at the very moment of a signal, or another
+    thread receives the signal, it sleeps on: for ever, where it waits for a disk that does not answer.
+    """
+    number = os.read(pipe, 1)[0]  # written by Python's C handler, whatever the main thread does
+    time.sleep(SAME_REQUEST_SECONDS / 2)
+    while not first_seconds:
+        signal.pthread_kill(main_thread, number)
+        time.sleep(SAME_REQUEST_SECONDS / 2)
+    if grace_seconds is not None:
+        time.sleep(grace_seconds)
+        _exit(f"{program}: left what has not ended in {grace_seconds:g} s", number)
 
 
 def _exit(line: str, number: int) -> NoReturn:

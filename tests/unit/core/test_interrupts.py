@@ -135,6 +135,31 @@ def test_threads_that_never_end_do_not_delay_the_exit(
     assert (process.returncode, errors) == (exit_code, said)
 
 
+ASLEEP = """
+import signal, threading, time
+from mxtrain.core.errors import one_line
+from mxtrain.core import interrupts
+
+def signal_here():
+    time.sleep(0.5)  # by now the main thread sleeps
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    time.sleep(60)
+
+def command():
+    threading.Thread(target=signal_here, daemon=True).start()
+    threading.Event().wait()
+
+with interrupts.stopped_by_signal("it"):
+    one_line("it", command)
+"""
+
+
+def test_a_signal_that_does_not_wake_the_main_thread_ends_the_command_all_the_same() -> None:
+    """Another thread receives it; the same when it comes between the last line of Python and the sleep."""
+    done = subprocess.run([sys.executable, "-c", ASLEEP], capture_output=True, text=True, timeout=20)
+    assert done.stderr == "it: stopped by Ctrl-C\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_doctor_leaves_no_child_behind(number: signal.Signals) -> None:
     line = [sys.executable, "-m", "mxtrain.doctor"]
