@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
-from mxtrain.checkpoint.directory import Checkpoint, Snapshot
+from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
@@ -83,11 +83,7 @@ def train(
             # --------------------------------------------------------------------------------------------------
             # Save
             if action is Action.SAVE:
-                checkpointer.wait()  # before the arrays are copied: memory holds one copy
-                # No checkpoint holds the residuals of gradient compression, so this run goes on without them too, as
-                # one does that resumes from here. An evaluation leaves them alone: it always follows a checkpoint.
-                parts.trainer.drop_residuals()
-                checkpointer.save(state, _snapshot(run, parts, state, identity) if group.is_writer else None)
+                _save(run, parts, state, identity, checkpointer)
                 continue
 
             # --------------------------------------------------------------------------------------------------
@@ -138,11 +134,22 @@ def _agree_on_action(
     return action, stop
 
 
-def _snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputIdentity) -> Snapshot:
+def _save(
+    run: Run, parts: TrainingParts, state: TrainState, identity: InputIdentity, checkpointer: Checkpointer
+) -> None:
+    """Save this step: one worker copies the arrays, which are written beside the training."""
+    checkpointer.wait()  # before the arrays are copied: memory holds one copy
+    # No checkpoint holds the residuals of gradient compression, so this run goes on without them too, as one does
+    # that resumes from here. An evaluation leaves them alone: it always follows a checkpoint.
+    parts.trainer.drop_residuals()
+    if not parts.group.is_writer:
+        checkpointer.save(state, None)
+        return
     try:
-        return snapshot(run, parts, state, identity)
+        copied = snapshot(run, parts, state, identity)
     except Diverged:
         raise diagnose.spoilt_weights(parts, state, Path(run.output.out)) from None
+    checkpointer.save(state, copied)
 
 
 def _step_record(state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float) -> Record:

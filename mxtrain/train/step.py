@@ -98,18 +98,25 @@ def train_step(
     if applied:
         running.apply(statistics, num_samples)
         gradients.unscale(scale.scale)
-        if parts.clip_value:
-            gradients.clip(parts.clip_value / per_sample)
-        shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
-        parts.trainer.apply(rate, shorten * per_sample)
-        if parts.ema is not None:
-            parts.ema.update()
+        _update_weights(parts, gradients, rate, norm, per_sample)
     else:
         running.restore()
         parts.trainer.skip_update()
     mx.nd.waitall()
     means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
     return StepResult(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
+
+
+def _update_weights(
+    parts: TrainingParts, gradients: GradientAccumulator, rate: float, norm: float, per_sample: float
+) -> None:
+    """Clip the sum of the gradients, whose mean (times `per_sample`) has the length `norm`, and move the weights."""
+    if parts.clip_value:
+        gradients.clip(parts.clip_value / per_sample)
+    shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
+    parts.trainer.apply(rate, shorten * per_sample)
+    if parts.ema is not None:
+        parts.ema.update()
 
 
 def step_statistics(parts: TrainingParts) -> StepStatistics:
