@@ -8,6 +8,7 @@ Owns the names and defaults of every flag of `mxtrain.fit`, and parsing flags an
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
 from pathlib import Path
@@ -215,10 +216,10 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         path = file_of(arguments)
-        of_file = {} if path is None else yaml_file.read(path, to_flat(Run()))
-        parser.parse_object(of_file)  # the file's own types, before flags hide them
-        parser.set_defaults(of_file)
-        flat = vars(parser.parse_args(arguments))
+        of_file = None
+        if path is not None:  # the file's own types are checked before flags hide them
+            of_file = parser.parse_object(yaml_file.read(path, to_flat(Run())))
+        flat = vars(parser.parse_args(arguments, namespace=of_file))
     except ArgumentError as error:
         raise UsageError(_one_line(str(error))) from None
     run = from_flat(flat)
@@ -270,7 +271,9 @@ def read(path: Path) -> Run:
     return parse(["--config", str(path)])
 
 
+@functools.lru_cache(maxsize=None)
 def _parser(program: str) -> Any:
+    """Return the parser of all flags; to make it takes longer than to parse."""
     import jsonargparse
 
     parser = jsonargparse.ArgumentParser(
