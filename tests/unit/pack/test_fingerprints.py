@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import importlib.util
 import itertools
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, load_sample_images
 
 from tools.im2rec_wrapper import fingerprints
+
+# scikit-learn's bundled pictures, without loading scikit-learn: that takes two seconds, in each process of the tests.
+SAMPLES = Path(importlib.util.find_spec("sklearn").origin).parent / "datasets"
 
 
 def crops(num):
     """Cut different parts of two photographs."""
     random = np.random.default_rng(0)
-    photos = load_sample_images().images
+    photos = [cv2.imread(str(SAMPLES / "images" / name)) for name in ("china.jpg", "flower.jpg")]
     for number in range(num):
         top, left = random.integers(0, 427 - 200), random.integers(0, 640 - 200)
         yield photos[number % 2][top : top + 200, left : left + 200]
@@ -46,7 +50,9 @@ def test_photographs_saved_again_are_found(quality, side):
 
 def test_different_digits_are_not_taken_for_one():
     """1,797 pictures of ten shapes in the same place: the hash alone finds dozens of pairs."""
-    pictures = [cv2.resize(digit * 15.9, (32, 32)).astype(np.uint8) for digit in load_digits().images]
+    digits = np.loadtxt(SAMPLES / "data" / "digits.csv.gz", delimiter=",")[:, :-1].reshape(-1, 8, 8)
+    assert len(digits) == 1797
+    pictures = [cv2.resize(digit * 15.9, (32, 32)).astype(np.uint8) for digit in digits]
     assert near_pairs([cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB) for grey in pictures]) == []
 
 
