@@ -84,17 +84,17 @@ def warnings_of(flags: str, caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_frozen_parameters_without_trained_weights_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """24 is the head, which another number of classes leaves out."""
+    """10 is the head, which another number of classes leaves out."""
     theirs = parts_of(FLAGS).net
     named = {name: parameter.data() for name, parameter in weights.named_parameters(theirs).items()}
     whole, headless = str(tmp_path / "whole.params"), str(tmp_path / "headless.params")
     mx.nd.save(whole, named)
-    mx.nd.save(headless, {**named, "24.weight": mx.nd.zeros((9, 128)), "24.bias": mx.nd.zeros(9)})
-    assert warnings_of(f"--pretrained {whole} --freeze 24.*", caplog) == []
+    mx.nd.save(headless, {**named, "10.weight": mx.nd.zeros((9, 8)), "10.bias": mx.nd.zeros(9)})
+    assert warnings_of(f"--pretrained {whole} --freeze 10.*", caplog) == []
     assert warnings_of(f"--pretrained {headless} --freeze 0.*", caplog) == []
-    (said,) = warnings_of(f"--pretrained {headless} --freeze 0.*,24.*", caplog)
+    (said,) = warnings_of(f"--pretrained {headless} --freeze 0.*,10.*", caplog)
     assert (
-        f"--freeze 0.*,24.*: 24.weight, 24.bias keep their random initial values, because --pretrained {headless}"
+        f"--freeze 0.*,10.*: 10.weight, 10.bias keep their random initial values, because --pretrained {headless}"
         in said
     )
     (said,) = warnings_of("--freeze 0.*", caplog)
@@ -105,7 +105,7 @@ def test_frozen_parameters_without_trained_weights_are_named(
 @pytest.mark.parametrize(
     ("patterns", "words"),
     [
-        ("*.weight", "24.bias would train without its weight"),
+        ("*.weight", "10.bias would train without its weight"),
         ("*", "leaves nothing to train"),
         ("features.*", "--freeze features.*: matches no parameter; they are called 0.weight to"),
         ("0.weigth", "did you mean '0.weight'"),
