@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.commands import ROOT
+from tests.support import warm_start
 from tests.support.shapes_run import FLAGS
 
 OWN = """
@@ -30,9 +28,7 @@ def loss(output, label):
 
 
 def run(module: str, folder: Path, *arguments: Any) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", module, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(line, capture_output=True, text=True, timeout=100, cwd=folder, env=environment)
+    return warm_start.run(module, list(map(str, arguments)), folder, timeout=100)
 
 
 def checked(module: str, folder: Path, *arguments: Any) -> subprocess.CompletedProcess[str]:

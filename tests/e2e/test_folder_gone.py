@@ -11,7 +11,7 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import USAGE
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, started, wait_until, warm_started
 from tests.support.shapes_run import flags
 
 LONG = ["--epochs", "500", "--checkpoint-steps", "7", "--log", "none"]
@@ -33,8 +33,8 @@ def remove_metrics(out: Path) -> None:
 @pytest.mark.parametrize("take", [remove, move, remove_metrics])
 def test_one_process_says_so_in_one_line(shapes: Path, tmp_path: Path, take: Callable[[Path], None]) -> None:
     out = tmp_path / "run"
-    with started(*flags(shapes, out), *LONG) as run:
-        wait_until(lambda: has_step(out, 20), run)
+    with warm_started(*flags(shapes, out), *LONG) as run:
+        wait_until(lambda: has_step(out, 8), run)
         take(out)
         said = run.communicate(timeout=60)[1]
     assert run.returncode == USAGE, said
@@ -51,7 +51,7 @@ def test_a_job_of_two_workers_does_not_begin_anew(shapes: Path, tmp_path: Path, 
     out = tmp_path / "run"
     job = ["--kvstore", "dist_sync", "--num-workers", "2", "--devices", "cpu"]
     with started(*flags(shapes, out), *job, *LONG) as run:
-        wait_until(lambda: has_step(out, 20), run)
+        wait_until(lambda: has_step(out, 8), run)
         if dies:
             pids = [int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
             remove(out)

@@ -18,7 +18,7 @@ from mxtrain.core.errors import DATA, RESTART_ME, SIGINT, SIGTERM
 from tests.support import damaged_data, runs
 from tests.support.amp import MIXED, needs_bf16
 from tests.support.commands import ROOT, Command
-from tests.support.runs import assert_same_end, has_step, is_writing, started, wait_until
+from tests.support.runs import assert_same_end, has_step, is_writing, started, wait_until, warm_started
 
 NUM_STEPS = 40
 # Eleven steps an epoch, the last one short; the end is in the middle of one.
@@ -59,11 +59,13 @@ def straight(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
     return out
 
 
-def kill_again_and_again(out: Path, line: list[str], seed: int, num_kills: int = 5) -> None:
+def kill_again_and_again(
+    out: Path, line: list[str], seed: int, num_kills: int, start: Callable[..., Any] = warm_started
+) -> None:
     """SIGKILL at random times, every other one inside the write of a checkpoint."""
     rng = random.Random(seed)
     for number, step in enumerate(sorted(rng.sample(range(2, NUM_STEPS - 6), num_kills))):
-        with started(*line) as run:
+        with start(*line) as run:
             wait_until(lambda step=step: has_step(out, step), run)  # type: ignore[misc]
             if number % 2:
                 wait_until(lambda: is_writing(out), run)
@@ -105,8 +107,14 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
     out = tmp_path / "run"
     line = flags(shapes, out, *RICH)
 
-    def stop(reached: Callable[[], bool], number: int, code: int, *more: str) -> dict[str, Any]:
-        with started(*line, *more) as run:
+    def stop(
+        reached: Callable[[], bool],
+        number: int,
+        code: int,
+        *more: str,
+        start: Callable[..., Any] = warm_started,
+    ) -> dict[str, Any]:
+        with start(*line, *more) as run:
             wait_until(reached, run)
             run.send_signal(number)
             said = run.communicate(timeout=runs.DEADLINE_SECONDS)[1]
@@ -121,7 +129,7 @@ def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, co
         (tmp_path / f"long-{number}.rec").symlink_to(shapes / "train.rec")
     long_evaluation = ("--val", str(tmp_path / "long-*.rec"))
 
-    stop(rewritten(out / "logs" / "fit.log"), signal.SIGTERM, SIGTERM)
+    stop(rewritten(out / "logs" / "fit.log"), signal.SIGTERM, SIGTERM, start=started)
     assert stop(rewritten(out / "metrics.jsonl"), signal.SIGINT, SIGINT)["step"] < 6, "at the first step"
     end_of_epoch = out / "checkpoints" / "step-00000011"
     last = stop(end_of_epoch.exists, signal.SIGINT, SIGINT, *long_evaluation)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,8 +13,9 @@ import pytest
 from mxtrain.core.errors import DATA
 from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from tests.support.commands import ROOT, Command
+from tests.support.commands import Command
 from tests.support.processes import children
+from tests.support.runs import warm_started
 from tests.support.shapes_run import FLAGS, curve, records
 
 EPOCHS = ("--epochs", "2")
@@ -60,9 +59,8 @@ def test_workers_killed_while_it_trains_do_not_move_the_curve(
 ) -> None:
     shared = ["--train", str(shapes / "train.rec"), *FLAGS, *EPOCHS]
     assert command("mxtrain.fit", *shared, "--out", tmp_path / "threads").returncode == 0
-    line = [sys.executable, "-m", "mxtrain.fit", *shared, "--out", str(tmp_path / "killed")]
-    process = subprocess.Popen([*line, "--loader", "processes", "--prefetch-mb", "1"], cwd=ROOT)
-    try:
+    line = [*shared, "--out", str(tmp_path / "killed"), "--loader", "processes", "--prefetch-mb", "1"]
+    with warm_started(*line) as process:
         killed: set[int] = set()
         while process.poll() is None:
             for pid in {*children(process.pid)} - killed:
@@ -70,8 +68,6 @@ def test_workers_killed_while_it_trains_do_not_move_the_curve(
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
             time.sleep(0.02)
-    finally:
-        process.kill()
     assert process.returncode == 0
     assert len(killed) == 2
     assert curve(tmp_path / "killed") == curve(tmp_path / "threads")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.digits import write_digits
 from tests.support.commands import Command
 from tests.support.shapes_run import records
 
@@ -14,7 +15,7 @@ from tests.support.shapes_run import records
 def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("digits")
-    assert command("examples.digits", folder / "images").returncode == 0
+    write_digits(folder / "images")
     assert command("tools.im2rec_wrapper", "pack", folder / "images", folder / "digits.rec").returncode == 0
     return folder / "digits.rec"
 

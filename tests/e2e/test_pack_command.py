@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -18,6 +19,7 @@ import cv2
 import numpy as np
 import pytest
 
+from examples.digits import write_digits
 from mxtrain.data.record_file import open_records
 from tests.support.pack_command import (
     ENVIRONMENT,
@@ -32,8 +34,7 @@ from tests.support.pack_command import (
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits") / "images"
-    done = run(ROOT / "examples" / "digits.py", folder)
-    assert done.returncode == 0, done.stderr
+    write_digits(folder)
     return folder
 
 
@@ -152,30 +153,38 @@ def test_what_is_no_file_is_a_bad_image(some_digits, tmp_path):
 
 @pytest.fixture(scope="module")
 def many_images(tmp_path_factory):
-    """3,000 images, of which 5 are bad."""
+    """600 images, of which 5 are bad."""
     folder = tmp_path_factory.mktemp("many")
     rng = np.random.default_rng(0)
     variants = [
         cv2.imencode(".jpg", cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (512, 384)))[1].tobytes()
         for _ in range(20)
     ]
-    for number in range(3000):
+    for number in range(600):
         path = folder / f"class{number % 3}" / f"{number}.jpg"
         path.parent.mkdir(exist_ok=True)
         data = variants[number % 20] + b"%d" % number  # bytes behind the end of a JPEG are ignored
-        path.write_bytes(data if number % 600 != 7 else data[: 500 + number % 50])
+        path.write_bytes(data if number % 120 != 7 else data[: 500 + number % 50])
     return folder
 
 
 def start_and_kill(command, journal):
-    """Run a pack, slowly, until it has written a checkpoint, and kill it."""
+    """Run a pack, slowly, until it has written a checkpoint, which it does once a second, and kill it."""
     process = subprocess.Popen([*command, "--workers", "1"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    try:
+
+    def wait_for(happened):
         give_up = time.monotonic() + TIMEOUT_SECONDS
-        while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
+        while not happened():
             assert process.poll() is None, "it was done before it could be killed"
             assert time.monotonic() < give_up
-            time.sleep(0.01)
+            time.sleep(0.001)
+
+    try:
+        wait_for(lambda: any(path.stat().st_size for path in journal.parent.rglob("*.rec.partial")))
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.1)
+        process.send_signal(signal.SIGCONT)
+        wait_for(lambda: journal.read_bytes().count(b"\n") > 1)
     finally:
         process.kill()
         process.wait()

@@ -17,7 +17,7 @@ from mxtrain.data import cache, record_writer
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter, open_alone
 from tests.support.processes import roles
-from tests.support.runs import started, wait_until
+from tests.support.runs import started, wait_until, warm_started
 
 NUM_PICTURES = 2000  # small files that take some ms each to decode
 SOON_SECONDS = 10
@@ -52,7 +52,7 @@ def assert_nothing_came_of_it(out: Path) -> None:
     [("ram", signal.SIGTERM, SIGTERM), ("disk", signal.SIGINT, SIGINT), ("disk", signal.SIGUSR1, RESTART_ME)],
 )
 def test_alone(slow_to_decode: Path, tmp_path: Path, kind: str, number: int, code: int) -> None:
-    with started(*flags(slow_to_decode, tmp_path, "--cache", kind)) as run:
+    with warm_started(*flags(slow_to_decode, tmp_path, "--cache", kind)) as run:
         wait_until(lambda: "pictures into the cache" in log(tmp_path), run)
         run.send_signal(number)
         _, said = run.communicate(timeout=60)
@@ -65,7 +65,7 @@ def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) ->
     (tmp_path / "cache").mkdir()
     fingerprint = cache.fingerprint_of(open_records(slow_to_decode))
     aside = record_writer.aside(cache.pixels_path(tmp_path / "cache", fingerprint, config.Data().image_size))
-    with open_alone(aside), started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
+    with open_alone(aside), warm_started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
         wait_until(lambda: "waiting for another process" in log(tmp_path), run)
         run.send_signal(signal.SIGTERM)
         _, said = run.communicate(timeout=60)

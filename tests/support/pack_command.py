@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support import warm_start
+from tests.support.commands import ROOT
+
 TIMEOUT_SECONDS = 60
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
@@ -23,8 +24,9 @@ def run(*arguments, **options):
     )
 
 
-def im2rec_wrapper(*arguments, **options):
-    return run("-m", "tools.im2rec_wrapper", *arguments, **options)
+def im2rec_wrapper(*arguments, cwd=ROOT):
+    """Run `python -m tools.im2rec_wrapper`, in a process that has its libraries already."""
+    return warm_start.run("tools.im2rec_wrapper", list(map(str, arguments)), cwd, TIMEOUT_SECONDS)
 
 
 def assert_one_line(done, exit_code, *words):

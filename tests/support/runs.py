@@ -10,14 +10,16 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from tests.support import warm_start
 from tests.support.commands import ROOT
+from tests.support.warm_start import WarmProcess
 
 DEADLINE_SECONDS = 60
 
 
 @contextlib.contextmanager
 def started(*flags: object) -> Iterator[subprocess.Popen[str]]:
-    """`python -m mxtrain.fit` under way; it does not outlive the block."""
+    """`python -m mxtrain.fit` under way, started as a user's; it does not outlive the block."""
     line = [sys.executable, "-m", "mxtrain.fit", *map(str, flags)]
     with subprocess.Popen(
         line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -28,7 +30,14 @@ def started(*flags: object) -> Iterator[subprocess.Popen[str]]:
             run.kill()
 
 
-def wait_until(happened: Callable[[], Any], run: subprocess.Popen[str]) -> None:
+def warm_started(*flags: object) -> WarmProcess:
+    """`python -m mxtrain.fit` under way in a process that has mxnet already; as a block, which it does not outlive."""
+    words = list(map(str, flags))
+    assert warm_start.is_possible("mxtrain.fit", words), words
+    return WarmProcess("mxtrain.fit", words, ROOT)
+
+
+def wait_until(happened: Callable[[], Any], run: subprocess.Popen[str] | WarmProcess) -> None:
     end = time.monotonic() + DEADLINE_SECONDS
     while not happened():
         assert run.poll() is None, run.communicate()[1]

@@ -1,7 +1,8 @@
 """Commands in processes that have mxnet already, forked from one that has loaded it.
 
 A start of mxnet costs two seconds of CPU time, and tests start commands by the hundred. A forked process differs from
-a user's in nothing that follows the import; starts as a user's are what every cluster, kill and refusal is tested with.
+a user's in nothing that follows the import. Starts as a user's are what every cluster is tested with, and for each
+command at least one end of every kind: well, in a refusal, stopped, killed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 PRELOADED = "tests.support.warm_imports"
-MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict")
+MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "tools.im2rec_wrapper")
 
 
 @functools.lru_cache(maxsize=None)
@@ -48,19 +50,66 @@ def is_possible(module: str, arguments: list[str]) -> bool:
     )
 
 
+class WarmProcess:
+    """`python -m module arguments` in `folder`, under way in a forked process; to its user like a Popen."""
+
+    def __init__(self, module: str, arguments: list[str], folder: Path):
+        self.args = [module, *arguments]
+        self._outputs = tempfile.TemporaryDirectory()
+        self._streams = [Path(self._outputs.name, name) for name in ("stdout", "stderr")]
+        self._process = _context()[0].Process(target=_main, args=(module, arguments, folder, *self._streams))
+        self._process.start()
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self._process.exitcode  # type: ignore[no-any-return]
+
+    def poll(self) -> int | None:
+        """As `returncode`."""
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code; raises TimeoutExpired after `timeout` seconds."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0, *map(_content, self._streams))
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end, as `wait`, and return what it has written to stdout and to stderr."""
+        self.wait(timeout)
+        stdout, stderr = (_content(path).decode() for path in self._streams)
+        return stdout, stderr
+
+    def __enter__(self) -> WarmProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._process.join()
+        self._outputs.cleanup()
+
+
 def run(module: str, arguments: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run `python -m module arguments` in `folder`; raises TimeoutExpired, and ends it, after `timeout` seconds."""
-    with tempfile.TemporaryDirectory() as outputs:
-        stdout, stderr = Path(outputs, "stdout"), Path(outputs, "stderr")
-        process = _context()[0].Process(target=_main, args=(module, arguments, folder, stdout, stderr))
-        process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            raise subprocess.TimeoutExpired([module, *arguments], timeout, None, stderr.read_bytes())
-        texts = [path.read_text() if path.exists() else "" for path in (stdout, stderr)]
-        return subprocess.CompletedProcess([module, *arguments], process.exitcode, *texts)
+    with WarmProcess(module, arguments, folder) as process:
+        texts = process.communicate(timeout)
+        return subprocess.CompletedProcess(process.args, process.wait(), *texts)
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def _main(module: str, arguments: list[str], folder: Path, stdout: Path, stderr: Path) -> None:
@@ -70,6 +119,7 @@ def _main(module: str, arguments: list[str], folder: Path, stdout: Path, stderr:
         os.dup2(file, number)
         os.close(file)
     os.chdir(folder)
+    sys.path.insert(0, str(folder))  # as `python -m` does
     sys.argv[1:] = arguments
     code: Any = 0
     try:
