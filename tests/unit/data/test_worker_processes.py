@@ -1,4 +1,3 @@
-import dataclasses
 import gc
 import os
 import signal
@@ -14,6 +13,7 @@ import pytest
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions
+from tests.support.loader_transforms import Deadly, failing, slow, talking
 from tests.support.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
 from tests.support.processes import children
 
@@ -36,34 +36,6 @@ def nothing_is_left_behind():
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1  # the records', opened by the fixture
 
 
-@dataclasses.dataclass
-class Deadly:
-    """A transform that kills its process at the first `times` pictures, and then works as the others."""
-
-    folder: Path
-    times: int
-    number: int = signal.SIGKILL
-
-    def __call__(self, payload, rng, out):
-        if len(list(self.folder.iterdir())) < self.times:
-            (self.folder / str(os.getpid())).touch()
-            os.kill(os.getpid(), self.number)
-        TRANSFORM(payload, rng, out)
-
-
-def slow(payload, rng, out):
-    time.sleep(0.1)
-
-
-def failing(payload, rng, out):
-    raise ValueError("shapes do not match")
-
-
-def talking(payload, rng, out):
-    print("a user's print must not disturb the workers")
-    TRANSFORM(payload, rng, out)
-
-
 def test_children_are_those_of_all_threads_also_of_ones_that_end_meanwhile():
     done = threading.Event()
 
@@ -79,7 +51,7 @@ def test_children_are_those_of_all_threads_also_of_ones_that_end_meanwhile():
     with subprocess.Popen(["sleep", "60"]) as child:
         others.start()
         try:
-            assert all(children(os.getpid()) == [child.pid] for _ in range(300))
+            assert all(children(os.getpid()) == [child.pid] for _ in range(50))
         finally:
             done.set()
             others.join()
@@ -200,7 +172,8 @@ def test_memory_that_is_not_there_is_refused_by_its_flag(records):
 
 PROGRAM = """
 import sys
-from tests.unit.data.test_worker_processes import slow
+from tests.support.loader_transforms import slow
+from tests.support.loader_transforms import Deadly, failing, slow, talking
 from tests.support.loading import SHAPE, requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions

@@ -1,0 +1,39 @@
+"""Transforms that a loader's worker processes unpickle: in a module that loads no pytest with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.support.loading import TRANSFORM
+
+
+@dataclasses.dataclass
+class Deadly:
+    """A transform that kills its process at the first `times` pictures, and then works as the others."""
+
+    folder: Path
+    times: int
+    number: int = signal.SIGKILL
+
+    def __call__(self, payload, rng, out):
+        if len(list(self.folder.iterdir())) < self.times:
+            (self.folder / str(os.getpid())).touch()
+            os.kill(os.getpid(), self.number)
+        TRANSFORM(payload, rng, out)
+
+
+def slow(payload, rng, out):
+    time.sleep(0.1)
+
+
+def failing(payload, rng, out):
+    raise ValueError("shapes do not match")
+
+
+def talking(payload, rng, out):
+    print("a user's print must not disturb the workers")
+    TRANSFORM(payload, rng, out)
