@@ -103,9 +103,10 @@ def test_devices_do_not_move_the_curve(teacher: Path) -> None:
         )
         assert found.loss == pytest.approx(expected.loss, rel=1e-6)
         assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-6)
+        named, moved = weights.named_parameters(spread.net), arrays(spread)
         for name, value in arrays(alone).items():
-            np.testing.assert_allclose(arrays(spread)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
-            weights.named_parameters(spread.net)[name].set_data(mx.nd.array(value))
+            np.testing.assert_allclose(moved[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+            named[name].set_data(mx.nd.array(value))
 
 
 def test_short_micro_batches_count_their_samples(teacher: Path) -> None:

@@ -17,28 +17,30 @@ from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.parts import build_parts
 from mxtrain.train.step import StepResult
-from tests.support.training_steps import CLASSES, advance, arrays, run_of, save
+from tests.support.training_steps import CLASSES, advance, arrays, assert_equal, run_of, save
 
 
 @pytest.mark.parametrize(
     ("optimizer", "devices"),
     [
-        *((optimizer, devices) for optimizer in OPTIMIZERS for devices in ("cpu:0", "cpu:0,1")),
+        *((optimizer, "cpu:0,1") for optimizer in OPTIMIZERS),
+        ("adam", "cpu:0"),
         ("mxnet.optimizer:Nadam", "cpu:0"),  # which also counts in an attribute of its own
+        # A device alone is the easier case: of the others it is tried at leisure.
+        *(pytest.param(each, "cpu:0", marks=pytest.mark.slow) for each in OPTIMIZERS if each != "adam"),
     ],
 )
 def test_a_resumed_run_is_the_same_to_the_bit(tmp_path: Path, optimizer: str, devices: str) -> None:
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", devices)
     parts = build_parts(run, CLASSES)
-    progress, _ = advance(parts, state.restore(run, parts, None), 3)
+    progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
-    _, expected = advance(parts, progress, 3)
+    _, expected = advance(parts, progress, 2)
 
     again = build_parts(run, CLASSES)
-    _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 3)
+    _, losses = advance(again, state.restore(run, again, directory.newest(tmp_path / "checkpoints")), 2)
     assert losses == expected
-    for name, value in arrays(parts).items():
-        np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
+    assert_equal(arrays(again), arrays(parts))
 
 
 def test_a_checkpoint_without_newer_keys_is_read(tmp_path: Path) -> None:
@@ -61,8 +63,7 @@ def test_a_resume_on_three_devices_is_the_same_to_the_bit(tmp_path: Path) -> Non
     save(run, parts, progress)
     again = build_parts(run, CLASSES)
     state.restore(run, again, directory.newest(tmp_path / "checkpoints"))
-    for name, value in arrays(parts).items():
-        np.testing.assert_array_equal(arrays(again)[name], value, err_msg=name)
+    assert_equal(arrays(again), arrays(parts))
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:

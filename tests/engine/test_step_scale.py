@@ -14,7 +14,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.parts import TrainingParts
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.training_steps import CLASSES, FLAGS, arrays, batches, parts_of
+from tests.support.training_steps import CLASSES, FLAGS, arrays, assert_equal, batches, parts_of
 
 Scale = precision.LossScale
 DYNAMIC = Scale(scale=1024.0, dynamic=True, growth_interval=3)
@@ -61,12 +61,6 @@ def everything(parts: TrainingParts) -> dict[str, np.ndarray]:
     return found
 
 
-def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
 @pytest.mark.parametrize("store", ["local", "device"])
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
@@ -109,7 +103,13 @@ def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
 
 @needs_bf16
 def test_overflows_in_bfloat16() -> None:
-    again_in_bfloat16(__file__, "test_overflows_are_as_if and device")
+    again_in_bfloat16(__file__, "test_overflows_are_as_if and device and ema")
+
+
+@needs_bf16
+@pytest.mark.slow  # above is the case in which most is computed
+def test_all_overflows_in_bfloat16() -> None:
+    again_in_bfloat16(__file__, "test_overflows_are_as_if")
 
 
 @pytest.mark.parametrize("flags", ["", "--devices cpu:0,1", "--micro-batch 16"])

@@ -73,6 +73,13 @@ def arrays(parts: TrainingParts) -> dict[str, np.ndarray]:
     return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(parts.net).items()}
 
 
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    """Assert that these arrays are the same to the bit."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
 def run_of(out: Path, *flags: str) -> config.Run:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_NET} --batch-size 8 --micro-batch 4 --lr 0.01"
     return config.parse([*line.split(), "--out", str(out), *flags])
