@@ -60,11 +60,16 @@ def straight(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
 
 
 def kill_again_and_again(
-    out: Path, line: list[str], seed: int, num_kills: int, start: Callable[..., Any] = warm_started
+    out: Path,
+    line: list[str],
+    seed: int,
+    num_kills: int,
+    steps: range = range(2, NUM_STEPS - 6),
+    start: Callable[..., Any] = warm_started,
 ) -> None:
     """SIGKILL at random times, every other one inside the write of a checkpoint."""
     rng = random.Random(seed)
-    for number, step in enumerate(sorted(rng.sample(range(2, NUM_STEPS - 6), num_kills))):
+    for number, step in enumerate(sorted(rng.sample(steps, num_kills))):
         with start(*line) as run:
             wait_until(lambda step=step: has_step(out, step), run)  # type: ignore[misc]
             if number % 2:
@@ -260,12 +265,17 @@ def some_bad(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_kills_leave_no_trace(
-    data: Path, tmp_path: Path, command: Command, more: list[str], num_kills: int
+    data: Path,
+    tmp_path: Path,
+    command: Command,
+    more: list[str],
+    num_kills: int,
+    **options: Any,
 ) -> None:
     more = [*more, "--skip-bad", "3"]
     assert command("mxtrain.fit", *flags(data, tmp_path / "straight", *more)).returncode == 0
     line = flags(data, tmp_path / "run", *more, "--checkpoint-steps", "3")
-    kill_again_and_again(tmp_path / "run", line, seed=sum(map(len, more)), num_kills=num_kills)
+    kill_again_and_again(tmp_path / "run", line, seed=sum(map(len, more)), num_kills=num_kills, **options)
     done = command("mxtrain.fit", *line)
     assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "run", tmp_path / "straight")
@@ -273,10 +283,17 @@ def assert_kills_leave_no_trace(
 
 
 @pytest.mark.timeout(300)
-def test_killed_with_the_default_optimizer_and_damaged_records(
-    some_bad: Path, tmp_path: Path, command: Command
+def test_killed_with_two_threads_the_default_optimizer_and_damaged_records(
+    some_bad: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_kills_leave_no_trace(some_bad, tmp_path, command, ["--lr", "0.05"], num_kills=1)
+    """Other runs of the tests compute with one thread an operator, whose sums have other last bits."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # threads that wait leave the cores to other tests
+    more = ["--lr", "0.05", "--threads", "2", "--log-level", "debug"]
+    more += ["--batch-size", "12", "--micro-batch", "12", "--max-steps", "9"]  # an epoch is 6 steps
+    steps = range(7, 8)
+    assert_kills_leave_no_trace(some_bad, tmp_path, command, more, 1, steps=steps, start=started)
+    logs = {name: (tmp_path / name / "logs" / "fit.log").read_text() for name in ("straight", "run")}
+    assert all(" 2 OpenMP threads" in log for log in logs.values()) and "resuming from" in logs["run"]
 
 
 @pytest.mark.slow

@@ -19,14 +19,14 @@ from mxtrain.data.record_writer import RecordWriter, open_alone
 from tests.support.processes import roles
 from tests.support.runs import started, wait_until, warm_started
 
-NUM_PICTURES = 2000  # small files that take some ms each to decode
+NUM_PICTURES = 4000  # small files that take a ms each to decode
 SOON_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
 def slow_to_decode(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("flat") / "flat.rec"
-    payload = cv2.imencode(".png", np.zeros((480, 640, 3), np.uint8))[1].tobytes()
+    payload = cv2.imencode(".png", np.zeros((240, 320, 3), np.uint8))[1].tobytes()
     with RecordWriter(path) as writer:
         for key in range(NUM_PICTURES):
             writer.write(key, float(key % 2), payload)
