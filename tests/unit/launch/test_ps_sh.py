@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mxtrain.launch import __main__ as launch
+
 PS_SH = Path(__file__).resolve().parents[3] / "launch" / "ps.sh"
 COUNTS = ["-n", "2", "-s", "1"]
 
@@ -41,7 +43,7 @@ def test_help_is_there_at_once(tmp_path: Path) -> None:
     """Measured in CPU time, which a busy machine does not stretch: there is nothing to wait for."""
     ps_sh(tmp_path, "--help")  # what is compiled once
     times = []
-    for _ in range(3):
+    for _ in range(2):
         before = cpu_seconds_of_children()
         done = ps_sh(tmp_path, "--help")
         times.append(cpu_seconds_of_children() - before)
@@ -69,11 +71,27 @@ def test_help_is_there_at_once(tmp_path: Path) -> None:
         (["local", *COUNTS, "--", "--model", "small_cnn"], "--train is missing"),
     ],
 )
-def test_bad_usage_is_one_line(tmp_path: Path, words: list[str], said: str) -> None:
-    done = ps_sh(tmp_path, *words)
-    assert done.returncode == 2 and done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("launch/ps.sh: ")
-    assert said in done.stderr
+def test_bad_usage_is_one_line(
+    tmp_path: Path,
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What ps.sh starts says it, here in this process."""
+    monkeypatch.chdir(tmp_path)
+    assert launch.main(words) == 2
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert len(stderr.splitlines()) == 1 and stderr.startswith("launch/ps.sh: ")
+    assert said in stderr
+    assert not (tmp_path / "runs" / "latest" / "logs").exists()
+
+
+def test_ps_sh_refuses_without_mxnet_from_any_folder(tmp_path: Path) -> None:
+    done = ps_sh(tmp_path, "local", *COUNTS, "--", "--model", "small_cnn")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("launch/ps.sh: --train is missing") and done.stderr.count("\n") == 1
     assert not (tmp_path / "runs" / "latest" / "logs").exists()
 
 
@@ -155,16 +173,13 @@ def test_the_commands_beside_ps_sh_say_what_they_take(name: str, tmp_path: Path)
     ],
 )
 def test_the_commands_beside_ps_sh_refuse_under_their_own_name(
-    line: str, message: str, tmp_path: Path
+    line: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    name, *words = line.split()
-    done = subprocess.run(
-        [str(PS_SH.parent / name), *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        env={**os.environ, "PYTHON": sys.executable},
-    )
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert done.stderr.startswith(message)
+    monkeypatch.chdir(tmp_path)
+    assert launch.main(line.split()) == 2
+    stderr = capsys.readouterr().err
+    assert len(stderr.splitlines()) == 1 and stderr.startswith(message), stderr

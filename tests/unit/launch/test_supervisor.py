@@ -72,6 +72,7 @@ def test_a_frozen_process_is_killed_for_the_reason_that_the_others_give(
 def test_restarts_without_progress_come_to_an_end(start: Callable[..., SupervisedGroup]) -> None:
     job = start(
         max_restarts=2,
+        names=["worker-0", "worker-1"],
         worker_0="save(40) if not attempt else None; wait()",
         worker_1="time.sleep(0.2); 1 / 0",
     )
@@ -94,7 +95,10 @@ def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
     """The error may come from any process: here from the worker itself, then from one that has learned of it."""
     own, other = FAILS.format(MISSING + where), FAILS.format(f"mxtrain.fit: worker-1: {MISSING}{where}")
     job = start(
-        max_restarts=9, scheduler=f"attempt and {other}; wait()", worker_1=f"attempt or {own}; wait()"
+        max_restarts=9,
+        names=["scheduler", "worker-1"],
+        scheduler=f"attempt and {other}; wait()",
+        worker_1=f"attempt or {own}; wait()",
     )
     code, _, stderr = job.ended()
     assert code == 1
@@ -116,7 +120,8 @@ def test_the_same_error_twice_before_the_first_step_is_not_tried_again(
     ],
 )
 def test_an_error_that_may_pass_is_tried_again(start: Callable[..., SupervisedGroup], words: str) -> None:
-    code, _, stderr = start(max_restarts=2, worker_0=FAILS.replace("{!r}", f"f{words!r}")).ended()
+    fails = FAILS.replace("{!r}", f"f{words!r}")
+    code, _, stderr = start(max_restarts=2, names=["worker-0"], worker_0=fails).ended()
     assert code == 1 and "given up after 2 restarts" in stderr
 
 
@@ -125,8 +130,7 @@ def test_a_newer_checkpoint_resets_the_count_of_restarts(start: Callable[..., Su
         "save(10 * attempt) if attempt < 4 else None; attempt > 3 or wait()",
         "time.sleep(0.3); attempt > 3 or kill(9)",
     )
-    done = "attempt > 3 or wait()"
-    job = start(max_restarts=1, worker_0=job_0, worker_1=job_1, scheduler=done, server_0=done)
+    job = start(max_restarts=1, names=["worker-0", "worker-1"], worker_0=job_0, worker_1=job_1)
     code, _, stderr = job.ended()
     assert code == 0
     assert stderr.count("restart 1 of 1 in 0.1 s") == 4
@@ -136,7 +140,7 @@ def test_a_checkpoint_of_another_job_is_not_progress(
     start: Callable[..., SupervisedGroup], tmp_path: Path
 ) -> None:
     (tmp_path / "run" / "checkpoints" / "step-00000070").mkdir(parents=True)
-    job = start(max_restarts=1, worker_0="kill(9)")
+    job = start(max_restarts=1, names=["worker-0", "worker-1"], worker_0="kill(9)")
     code, _, stderr = job.ended()
     assert code == exits.GAVE_UP
     assert "restart 1 of 1 in 0.1 s from step 70" in stderr
@@ -144,7 +148,8 @@ def test_a_checkpoint_of_another_job_is_not_progress(
 
 @pytest.mark.parametrize("code", [2, 3, 4])
 def test_a_final_exit_code_ends_the_job(start: Callable[..., SupervisedGroup], code: int) -> None:
-    job = start(worker_1=f"print('train.rec: record 7 is damaged', file=sys.stderr); sys.exit({code})")
+    fails = f"print('train.rec: record 7 is damaged', file=sys.stderr); sys.exit({code})"
+    job = start(names=["worker-0", "worker-1"], worker_1=fails)
     ended, _, stderr = job.ended()
     assert ended == code
     assert f"worker-1 ended with exit code {code}: train.rec: record 7 is damaged\n" in stderr
@@ -206,7 +211,7 @@ def test_no_attempt_begins_where_the_run_folder_has_gone(
     start: Callable[..., SupervisedGroup], max_restarts: int, becomes: str
 ) -> None:
     removes = f"import shutil; save(5); {becomes}; kill(9)"
-    job = start(worker_0=removes, scheduler="wait()", server_0="wait()", max_restarts=max_restarts)
+    job = start(names=["scheduler", "worker-0"], worker_0=removes, max_restarts=max_restarts)
     code, _, stderr = job.ended()
     assert code == USAGE and "1 attempt, and at the end" in stderr
     said = [line for line in stderr.splitlines() if "--out" in line]
