@@ -27,9 +27,10 @@ settings.load_profile("few")
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
-# processes with deadlines between them, all stay in the same, so that one runs at a time.
+# processes with deadlines between them, stay in the same, so that one runs at a time. Not those that mostly wait: for
+# Slurm, and for a host that does not answer.
 CLUSTERS = ("tests/cluster/", "tests/faults/")
-SLURM = "tests/cluster/test_slurm_nodes.py"  # has hosts of its own
+WAITING = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
 LONG = ("tests/e2e/", "tests/unit/launch/")
 
 
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not item.nodeid.startswith(CLUSTERS), not item.nodeid.startswith(LONG)))
     for item in items:
         file = item.nodeid.partition("::")[0]
-        is_of_clusters = file.startswith(CLUSTERS) and file != SLURM
+        is_of_clusters = file.startswith(CLUSTERS) and file not in WAITING
         item.add_marker(pytest.mark.xdist_group("clusters" if is_of_clusters else file))
 
 

@@ -20,8 +20,8 @@ import yaml
 
 from mxtrain.launch import k8s
 from tests.support.commands import ROOT
-from tests.support.runs import has_step, wait_until
-from tests.support.short_run import FLAGS, assert_same_weights
+from tests.support.runs import wait_until
+from tests.support.short_run import FLAGS, assert_same_weights, is_under_way
 from tests.support.two_hosts import NamespaceHost, need, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -125,7 +125,6 @@ def undisturbed(
     return folder / "run"
 
 
-@pytest.mark.slow
 def test_plain_jobs_train(undisturbed: Path) -> None:
     assert (undisturbed / "metrics.jsonl").exists()
 
@@ -136,7 +135,7 @@ def test_a_jobset_restarts_after_a_killed_pod_and_ends_with_the_same_weights(
     documents = rendered("jobset", digits, tmp_path / "run", "--resume", "never")
     final = specs(documents)["digits-worker-0"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
     with pods(hosts, documents, tmp_path) as running:
-        wait_until(lambda: has_step(tmp_path / "run", 50), running["digits-worker-0-0"])
+        wait_until(lambda: is_under_way(tmp_path / "run"), running["digits-worker-0-0"])
         running["digits-server-0-0"].send_signal(signal.SIGKILL)
         codes = wait_for_all(running)
     assert codes.pop("digits-server-0-0") == -signal.SIGKILL

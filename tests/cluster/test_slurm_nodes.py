@@ -15,8 +15,7 @@ import pytest
 
 from tests.support.commands import ROOT
 from tests.support.processes import command_line
-from tests.support.runs import has_step
-from tests.support.short_run import ENDLESS, FLAGS, assert_same_weights
+from tests.support.short_run import ENDLESS, FLAGS, assert_same_weights, is_under_way
 from tests.support.slurm_cluster import Slurm, slurm
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -87,7 +86,7 @@ def test_before_its_time_is_up_a_job_saves_and_goes_back_into_the_queue(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
     job = queue.submit(tmp_path, "--resume", "never")  # applies to the first attempt only
-    queue.wait(lambda: has_step(tmp_path / "run", 50))
+    queue.wait(lambda: is_under_way(tmp_path / "run"))
     queue.slurm.do("scancel", "--batch", "--signal=USR1", job)  # as Slurm does by itself with --signal=B:USR1
     state = queue.wait_for_end(job)
     log = (tmp_path / "log").read_text()
@@ -102,7 +101,7 @@ def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
     job = queue.submit(tmp_path)
-    queue.wait(lambda: has_step(tmp_path / "run", 50))
+    queue.wait(lambda: is_under_way(tmp_path / "run"))
     agents = [pid for pid in queue.slurm.hosts[1].processes() if b"\0host-agent\0" in command_line(pid)]
     os.kill(agents[-1], signal.SIGKILL)
     state = queue.wait_for_end(job)
@@ -115,7 +114,7 @@ def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
 @pytest.mark.slow  # over ssh: tests/cluster/test_ssh_hosts.py
 def test_a_cancelled_job_leaves_nothing_behind(queue: Queue, tmp_path: Path) -> None:
     job = queue.submit(tmp_path, *ENDLESS)
-    queue.wait(lambda: has_step(tmp_path / "run", 50))
+    queue.wait(lambda: is_under_way(tmp_path / "run"))
     queue.slurm.do("scancel", job)
     assert queue.wait_for_end(job)["JobState"] == "CANCELLED"
     queue.wait(lambda: not queue.fit_processes())

@@ -230,9 +230,7 @@ folder=$(dirname "$(ldconfig -p | awk '$1 == "libgomp.so.1" {print $NF; exit}')"
 folder=$(readlink -f "$folder")
 mkdir "$1/all" "$1/some"
 mount --bind "$folder" "$1/all"
-for file in "$1"/all/*; do
-    case $(basename "$file") in $2) ;; *) ln -s "$file" "$1/some/" ;; esac
-done
+find "$1/all" -mindepth 1 -maxdepth 1 ! -name "$2" -exec ln -s --target-directory="$1/some" {} +
 mount --bind "$1/some" "$folder"
 shift 2
 exec "$@"
@@ -254,9 +252,9 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
         "from mxtrain import runtime; from mxtrain.core import errors\n"
         "raise SystemExit(errors.one_line('x', runtime.load))"
     )
-    script = WITHOUT_LIBRARIES.replace("$2)", f"{hidden})")
+    line = ["unshare", "-m", "bash", "-c", WITHOUT_LIBRARIES, "bash", str(tmp_path), hidden]
     done = subprocess.run(
-        ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), hidden, sys.executable, "-c", code],
+        [*line, sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -270,9 +268,9 @@ def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
     code = (
         "from mxtrain.core import kernels, wheels; print(wheels.missing_libraries(), kernels.openblas().used)"
     )
-    script = WITHOUT_LIBRARIES.replace("$2)", "libquadmath.so*)")
-    line = ["unshare", "-m", "bash", "-c", script, "bash", str(tmp_path), "", sys.executable, "-c", code]
+    line = ["unshare", "-m", "bash", "-c", WITHOUT_LIBRARIES, "bash", str(tmp_path), "libquadmath.so*"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line += [sys.executable, "-c", code]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == f"[] {kernels.openblas().used}\n", done.stderr
 

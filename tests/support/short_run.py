@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.runs import newest
+from tests.support.runs import has_step, newest
 
-STEPS = 300
+STEPS = 120
+MIDDLE = 30  # after the first checkpoint, and seconds before the end
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "8", "--val-resize", "8", "--augment", "none", "--lr", "0.05"),
     *("--batch-size", "32", "--micro-batch", "16", "--epochs", "20", "--max-steps", str(STEPS)),
     *("--checkpoint-steps", "20", "--threads", "1", "--silence-timeout", "3", "--start-timeout", "30"),
 ]
 ENDLESS = ["--max-steps", "100000", "--epochs", "10000"]
+
+
+def is_under_way(out: Path) -> bool:
+    return has_step(out, MIDDLE)
 
 
 def assert_same_weights(out: Path, expected: Path) -> None:
