@@ -22,7 +22,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state, step
 from mxtrain.train.parts import TrainingParts
 from tests.support.amp import needs_bf16
-from tests.support.training_steps import FLAGS, batches, parts_of
+from tests.support.training_steps import FLAGS, QUICK_RESNET, batches, parts_of
 
 nn = mx.gluon.nn
 
@@ -100,7 +100,7 @@ def test_an_infinite_picture_is_named(tmp_path: Path, devices: str) -> None:
 
 @pytest.mark.parametrize("extra", ["", "--remat", "--mixup 0.4", "--ema 0.9"])
 def test_a_weight_in_a_middle_layer_is_named(tmp_path: Path, extra: str) -> None:
-    parts = parts_of(FLAGS + f"--model small_resnet {extra}")
+    parts = parts_of(FLAGS + f"--model {QUICK_RESNET} {extra}")
     name = "5.body.3.weight"
     weights.named_parameters(parts.net)[name].data()[0, 0, 0, 0] = np.nan
     error, record = end(parts, numbered(16, 4), tmp_path)
@@ -144,7 +144,7 @@ def lost(parts: TrainingParts, out: Path) -> tuple[str, dict[str, Any]]:
 
 
 def test_weights_that_an_update_spoilt_are_named(tmp_path: Path) -> None:
-    parts = parts_of(FLAGS + "--model small_resnet --remat --devices cpu:0,1")
+    parts = parts_of(FLAGS + f"--model {QUICK_RESNET} --remat --devices cpu:0,1")
     named = weights.named_parameters(parts.net)
     named["5.body.3.weight"].data(mx.cpu(0))[0, 0, 0, 0] = 3e20
     line, _ = lost(parts, tmp_path)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core import machine
-from mxtrain.probe import mxnet_check
+from mxtrain.probe import mxnet_check, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mxtrain.doctor", *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [before, str(ROOT)]))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [before, str(ROOT)])), **environment},
         capture_output=True,
         text=True,
         timeout=100,
@@ -40,14 +40,17 @@ def test_table_of_a_machine_that_trains() -> None:
     assert done.stdout.splitlines()[-1].split() == ["verdict", "trainable"]
 
 
-def test_json_holds_the_same_facts() -> None:
-    done = run("--json")
+def test_json_holds_the_same_facts_and_they_tell_the_kernels_and_what_they_cost() -> None:
+    done = run("--json", DNNL_MAX_CPU_ISA="AVX2", OPENBLAS_CORETYPE="Nehalem")
     facts = json.loads(done.stdout)
     assert done.returncode == 0
     assert facts["trainable"] is True
     assert "MKLDNN" in facts["mxnet"]["features"]
     assert facts["threads"]["usable_cores"] == machine.usable_cores()
     assert facts["recommendations"]
+    said = " ".join(table.of_facts(facts).split())
+    assert "OpenBLAS Nehalem, oneDNN AVX2; --amp bf16 needs AVX-512" in said
+    assert "OPENBLAS_CORETYPE=Nehalem is set" in said and "speeds plain convolutions" not in said
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from mxtrain.runtime import mx
 from mxtrain.train import step
 from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.reference_losses import log_softmax
-from tests.support.training_steps import CLASSES, SIZE, batches
+from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches
 
 # Norms that compute as in evaluation: a sample's output depends on no other.
-LINE = f"--train t.rec --image-size {SIZE} --model small_resnet --freeze *running* --batch-size 10"
+LINE = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} --freeze *running* --batch-size 10"
 
 
 def parts_of(flags: str) -> TrainingParts:

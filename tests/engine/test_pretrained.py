@@ -12,12 +12,12 @@ import pytest
 from mxtrain.core.errors import DataError
 from mxtrain.models import initializers, pretrained, weights, zoo
 from mxtrain.runtime import gluoncv, mx
-from tests.support.training_steps import assert_equal
+from tests.support.training_steps import QUICK_RESNET, assert_equal
 
 CPU = [mx.cpu(0), mx.cpu(1)]
 
 
-def net_of(seed: int, num_classes: int = 4, name: str = "small_resnet") -> Any:
+def net_of(seed: int, num_classes: int = 4, name: str = QUICK_RESNET) -> Any:
     net = zoo.build(name, num_classes)
     initializers.initialize(net, "msra", CPU, seed)
     zoo.compile(net, name, CPU, 16, num_classes)
@@ -99,7 +99,7 @@ def test_the_log_reports_what_was_loaded_and_left_out(
     said = [record.getMessage().split("net.params: ")[1] for record in caplog.records]
     assert said == [
         f"{num_all - 3} of {num_all} parameters taken",
-        "left out, of another shape: 11.weight ((9, 128) there, (4, 128) here), 11.bias ((9,) there, (4,) here)",
+        "left out, of another shape: 8.weight ((9, 16) there, (4, 16) here), 8.bias ((9,) there, (4,) here)",
         "left out, not in the file: 0.weight",
         "left out, not in the net: old.weight",
     ]
@@ -131,7 +131,7 @@ def not_arrays(path: Path) -> None:
 
 
 def cut_short(path: Path) -> None:
-    mx.nd.save(str(path), {"0.weight": mx.nd.zeros((32, 3, 3, 3))})
+    mx.nd.save(str(path), {"0.weight": mx.nd.zeros((8, 3, 3, 3))})
     path.write_bytes(path.read_bytes()[:-100])
 
 
@@ -144,11 +144,11 @@ def of_another_net(path: Path) -> None:
 
 
 def of_other_shapes(path: Path) -> None:
-    mx.nd.save(str(path), {"0.weight": mx.nd.ones((32, 3, 5, 5))})
+    mx.nd.save(str(path), {"0.weight": mx.nd.ones((8, 3, 5, 5))})
 
 
 def not_finite(path: Path) -> None:
-    mx.nd.save(str(path), {"0.weight": mx.nd.full((32, 3, 3, 3), float("nan"))})
+    mx.nd.save(str(path), {"0.weight": mx.nd.full((8, 3, 3, 3), float("nan"))})
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def not_finite(path: Path) -> None:
         (without_names, "without names"),
         (
             of_another_net,
-            "fits nothing of this net: it has encoder.weight (3,), the net 0.weight (32, 3, 3, 3)",
+            "fits nothing of this net: it has encoder.weight (3,), the net 0.weight (8, 3, 3, 3)",
         ),
         (
             of_other_shapes,
-            "fits nothing of this net: it has 0.weight (32, 3, 5, 5), the net 0.weight (32, 3, 3, 3)",
+            "fits nothing of this net: it has 0.weight (8, 3, 5, 5), the net 0.weight (8, 3, 3, 3)",
         ),
         (not_finite, "'0.weight' holds numbers that are not finite"),
     ],

@@ -14,13 +14,22 @@ from mxtrain.models import initializers, remat, running_statistics, segments, we
 from mxtrain.runtime import mx
 from mxtrain.train import nonfinite
 from mxtrain.train.parts import TrainingParts, build_parts
-from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, batches, train
+from tests.support.training_steps import (
+    CLASSES,
+    FLAGS,
+    QUICK_RESNET,
+    SIZE,
+    arrays,
+    assert_equal,
+    batches,
+    train,
+)
 
 nn = mx.gluon.nn
 
 
 def parts_of(flags: str) -> TrainingParts:
-    line = f"--train t.rec --image-size {SIZE} --model small_resnet {FLAGS} {flags}"
+    line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 
 
@@ -29,7 +38,7 @@ def parts_of(flags: str) -> TrainingParts:
     [
         "--model small_cnn",
         "--model small_resnet",
-        "--model small_resnet --devices cpu:0,1,2",
+        "--devices cpu:0,1,2",
         "--model cifar_resnet20_v1 --freeze features.0.*,features.2.* --ema 0.9",
         "--freeze 0.*,1.*",
         "--freeze 0.*,1.*,3.* --devices cpu:0,1,2",

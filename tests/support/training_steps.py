@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.models import weights
+from mxtrain.models.small import Residual
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
@@ -35,6 +36,20 @@ def quick_net(num_classes: int) -> Any:
         for _ in range(2):
             net.add(nn.Conv2D(8, 3, padding=1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
         net.add(nn.MaxPool2D(2), nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dropout(0.2), nn.Dense(num_classes))
+    return net
+
+
+QUICK_RESNET = f"{__name__}:quick_resnet"
+
+
+def quick_resnet(num_classes: int) -> Any:
+    """Return small_resnet with half of its blocks and few channels: 0 to 2 before them, 3 to 5 they, 8 the head."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(nn.Conv2D(8, 3, 1, 1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+        net.add(Residual(8, 1), Residual(8, 1), Residual(16, 2))
+        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
     return net
 
 
