@@ -13,7 +13,7 @@ from mxtrain.runtime import mx
 from tests.support.cluster_run import FLAGS, records
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, wait_until, warm_started
 
 ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "4"]
 TWO_WORKERS = ["--num-workers", "2"]
@@ -27,7 +27,7 @@ def test_an_async_run_learns_and_resumes_after_a_server_is_killed(
 ) -> None:
     line = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(tmp_path)]
     line += [*FLAGS, *ASYNC, "--num-workers", str(num_workers), "--checkpoint-steps", str(MOMENTUM_STEPS)]
-    with started(*line) as run:
+    with warm_started(*line) as run:
         wait_until(lambda: has_step(tmp_path, 45), run)
         os.kill(roles(run.pid)["server-1"], signal.SIGKILL)
         _, said = run.communicate(timeout=150)

@@ -15,7 +15,7 @@ from tests.support import damaged_data, overflowing_loss, slow_loss
 from tests.support.cluster_run import BAR, CLUSTER, flags, losses, records, weights
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, wait_until, warm_started
 
 CLUSTERS = {
     # Of four micro-batches the first has two.
@@ -139,7 +139,7 @@ def test_twenty_runs_have_the_same_bits(digits: Path, whole: Path, tmp_path: Pat
 def test_a_job_restarts_after_a_kill_and_makes_the_same_curve_to_the_bit(
     digits: Path, whole: Path, tmp_path: Path, role: str
 ) -> None:
-    with started(*flags(digits, tmp_path, *CLUSTER, "--checkpoint-steps", "5")) as run:
+    with warm_started(*flags(digits, tmp_path, *CLUSTER, "--checkpoint-steps", "5")) as run:
         wait_until(lambda: has_step(tmp_path, 13), run)
         os.kill(roles(run.pid)[role], signal.SIGKILL)
         _, said = run.communicate(timeout=120)
@@ -164,7 +164,7 @@ def test_two_bit_gradients_learn_as_well_and_repeat_after_a_kill(
         accuracies.append(records(out, "eval")[-1]["val_accuracy"])
     assert accuracies[1] > accuracies[0] - 0.03 and accuracies[0] > 0.85
     killed = tmp_path / "killed"
-    with started(*flags(digits, killed, *CLUSTER, *longer, "--compress", "2bit")) as run:
+    with warm_started(*flags(digits, killed, *CLUSTER, *longer, "--compress", "2bit")) as run:
         wait_until(lambda: has_step(killed, 50), run)
         os.kill(roles(run.pid)["worker-1"], signal.SIGKILL)
         _, said = run.communicate(timeout=120)
@@ -175,12 +175,12 @@ def test_two_bit_gradients_learn_as_well_and_repeat_after_a_kill(
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, whole: Path, tmp_path: Path) -> None:
     line = flags(digits, tmp_path, *CLUSTER)
-    with started(*line) as run:
+    with warm_started(*line) as run:
         wait_until(lambda: has_step(tmp_path, 3), run)
         os.kill(run.pid, signal.SIGINT)
         _, said = run.communicate(timeout=60)
     assert run.returncode == 130, said
-    with started(*line) as run:
+    with warm_started(*line) as run:
         _, said = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert losses(tmp_path).tolist() == losses(whole).tolist()

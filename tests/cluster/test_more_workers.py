@@ -14,7 +14,7 @@ from tests.support import noting_loss
 from tests.support.cluster_run import BAR, FLAGS, flags, losses
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, wait_until, warm_started
 
 
 def cluster(num_workers: int) -> list[str]:
@@ -60,7 +60,7 @@ def test_a_job_restarts_after_a_kill_on_the_curve_of_one_process(
     done = command("mxtrain.fit", *flags(digits, tmp_path / "one", "--log", "none"))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "several"
-    with started(*flags(digits, out, *cluster(num_workers), "--checkpoint-steps", "5")) as run:
+    with warm_started(*flags(digits, out, *cluster(num_workers), "--checkpoint-steps", "5")) as run:
         wait_until(lambda: has_step(out, 13), run)
         os.kill(roles(run.pid)[role], signal.SIGKILL)
         _, said = run.communicate(timeout=200)

@@ -16,7 +16,7 @@ from tests.support.cluster_jobs import ended, job
 from tests.support.cluster_run import records
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, started, wait_until
+from tests.support.runs import has_step, wait_until, warm_started
 
 NUM_STEPS = 30
 FLAGS = [
@@ -66,7 +66,7 @@ def test_two_workers_make_the_curve_of_a_dense_table_also_after_a_kill(
     done = command("mxtrain.fit", *line(digits, tmp_path / "dense", "dense", *PLAIN))
     assert done.returncode == 0, done.stderr
     killed = tmp_path / "killed"
-    with started(*line(digits, killed, "sparse", *PLAIN, *SYNC, "--checkpoint-steps", "5")) as run:
+    with warm_started(*line(digits, killed, "sparse", *PLAIN, *SYNC, "--checkpoint-steps", "5")) as run:
         wait_until(lambda: has_step(killed, 13), run)
         os.kill(roles(run.pid)["server-0"], signal.SIGKILL)
         _, said = run.communicate(timeout=200)
@@ -85,7 +85,7 @@ def test_momenta_of_rows_are_those_of_one_process_also_after_a_kill(
     done = command("mxtrain.fit", *line(digits, tmp_path / "one", "sparse", *more))
     assert done.returncode == 0, done.stderr
     killed = tmp_path / "killed"
-    with started(*line(digits, killed, "sparse", *more, *SYNC, "--checkpoint-steps", "5")) as run:
+    with warm_started(*line(digits, killed, "sparse", *more, *SYNC, "--checkpoint-steps", "5")) as run:
         wait_until(lambda: has_step(killed, 13), run)
         os.kill(roles(run.pid)["worker-1"], signal.SIGKILL)
         _, said = run.communicate(timeout=200)

@@ -1,28 +1,24 @@
-"""A cluster on this machine whose workers run a function of a test in place of training.
-
-python -m tests.support.cluster_jobs FOLDER MODULE:FUNCTION      one process of it; DMLC_ROLE says which
-"""
+"""A cluster on this machine whose workers run a function of a test in place of training."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import functools
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Callable, Dict, Iterator
 
-from mxtrain import fit, runtime
+from mxtrain import fit
 from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
 from mxtrain.launch.local import free_port
 from mxtrain.train import join, node_info
+from tests.support import warm_start
 from tests.support.commands import ROOT
 
 DEADLINE_SECONDS = 100
-Processes = Dict[str, "subprocess.Popen[bytes]"]
+Processes = Dict[str, warm_start.WarmFunction]
 
 
 @contextlib.contextmanager
@@ -42,23 +38,15 @@ def job(
         },
         **{"DMLC_NUM_WORKER": str(num_workers), "DMLC_NUM_SERVER": str(num_servers)},
     }
-    line = [
-        sys.executable,
-        "-m",
-        "tests.support.cluster_jobs",
-        str(folder),
-        f"{work.__module__}:{work.__name__}",
-    ]
     processes: Processes = {}
     with contextlib.ExitStack() as stack:
         for role, count in counts.items():
             for number in range(count):
                 name = role if role == "scheduler" else f"{role}-{number}"
                 place = {"DMLC_ROLE": role, "MXTRAIN_NODE": name}
-                log = stack.enter_context((folder / f"{name}.log").open("wb"))
-                process = subprocess.Popen(
-                    line, cwd=ROOT, env={**os.environ, **shared, **place}, stdout=log, stderr=log
-                )
+                log = folder / f"{name}.log"
+                node = functools.partial(_be_node, folder, work)
+                process = warm_start.WarmFunction(node, log, **shared, **place)
                 stack.callback(process.wait)
                 stack.callback(process.kill)
                 processes[name] = process
@@ -81,18 +69,18 @@ def wait_for(path: Path, processes: Processes) -> None:
         time.sleep(0.05)
 
 
-def _node(folder: str, work: str) -> None:
-    run = Run(layout=Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS), output=Output(out=folder))
+def _be_node(folder: Path, work: Callable[..., None]) -> None:
+    os.chdir(ROOT)
+    fit._as_node(lambda: _node(folder, work))
+
+
+def _node(folder: Path, work: Callable[..., None]) -> None:
+    layout = Layout(kvstore="dist_async", start_timeout=DEADLINE_SECONDS)
+    run = Run(layout=layout, output=Output(out=str(folder)))
     node = environment.node_spec(os.environ, run)
     assert node is not None
     if node.role != "worker":
         fit.serve(run, node)
         return
-    runtime.load(threads=1)
-    module, _, function = work.partition(":")
     with join.as_worker(run, node, {"versions": node_info.versions()}) as (_, group):
-        getattr(importlib.import_module(module), function)(group, Path(folder))
-
-
-if __name__ == "__main__":
-    fit._as_node(lambda: _node(*sys.argv[1:]))
+        work(group, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from tests.support import warm_start
@@ -22,13 +23,13 @@ def children(pid: int) -> list[int]:
 
 
 def roles(pid: int) -> dict[str, int]:
-    """The process of each role, by the name that its supervisor gave it."""
+    """The process of each role, by the log that its supervisor gave it."""
     named = {}
     for child in children(pid):
         with contextlib.suppress(OSError):  # it has just ended
-            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            names = [line.split(b"=", 1)[1] for line in environment if line.startswith(b"MXTRAIN_NODE=")]
-            named.update({name.decode(): child for name in names})
+            log = Path(os.readlink(f"/proc/{child}/fd/2"))
+            if log.suffix == ".log":
+                named[log.stem] = child
     return named
 
 

@@ -1,8 +1,8 @@
 """Commands in processes that have mxnet already, forked from one that has loaded it.
 
-A start of mxnet costs two seconds of CPU time, and tests start commands by the hundred. A forked process differs from
-a user's in nothing that follows the import. Starts as a user's are what every cluster is tested with, and for each
-command at least one end of every kind: well, in a refusal, stopped, killed.
+A start of mxnet costs a second of CPU time and more, and tests start processes by the hundred. A forked process differs
+from a user's in nothing that follows the import. Starts as a user's are what faults are tested with, clusters over
+several hosts, and for each command at least one end of every kind: well, in a refusal, stopped, killed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,26 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import types
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, NoReturn, Sequence
+from unittest import mock
 
 PRELOADED = "tests.support.warm_imports"
 MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "tools.im2rec_wrapper")
+OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES")  # variables that nothing reads before mxnet is loaded
+ENVIRONMENT: dict[str, str] = {}  # before any test changed it
 
 
 @functools.lru_cache(maxsize=None)
-def _context() -> tuple[Any, dict[str, str]]:
-    """Return what starts the processes, and the environment in which the first of them has loaded mxnet."""
+def _context() -> Any:
+    """Return what starts the processes; mxnet is loaded in the environment that all tests have in common."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
-    return context, dict(os.environ)
+    with mock.patch.dict(os.environ, ENVIRONMENT, clear=True):
+        forkserver.ensure_running()
+    return context
 
 
 def helpers() -> set[int]:
@@ -41,23 +47,20 @@ def helpers() -> set[int]:
 
 def is_possible(module: str, arguments: list[str]) -> bool:
     """Return whether a process that has mxnet already does the same: none where variables of a test's own steer it."""
-    environment = {name: value for name, value in _context()[1].items() if name != "PYTEST_CURRENT_TEST"}
-    now = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    return (
-        module in MODULES
-        and now == environment
-        and not any(each.startswith("dist_") or each == "--threads" for each in arguments)
-    )
+    now = {name: value for name, value in os.environ.items() if name not in OF_TESTS}
+    threads = [value for flag, value in zip(arguments, arguments[1:]) if flag == "--threads"]
+    return module in MODULES and now == ENVIRONMENT and set(threads) <= {os.environ["OMP_NUM_THREADS"]}
 
 
-class WarmProcess:
-    """`python -m module arguments` in `folder`, under way in a forked process; to its user like a Popen."""
+class ForkedProcess:
+    """A process that calls `target` with `given`; to its user like a Popen, whose output is in `streams`."""
 
-    def __init__(self, module: str, arguments: list[str], folder: Path):
-        self.args = [module, *arguments]
-        self._outputs = tempfile.TemporaryDirectory()
-        self._streams = [Path(self._outputs.name, name) for name in ("stdout", "stderr")]
-        self._process = _context()[0].Process(target=_main, args=(module, arguments, folder, *self._streams))
+    def __init__(
+        self, context: Any, target: Callable[..., NoReturn], *given: object, streams: Sequence[Path] = ()
+    ):
+        self.args: list[str] = []
+        self._streams = streams
+        self._process = context.Process(target=target, args=given)
         self._process.start()
         self.pid: int = self._process.pid
 
@@ -86,6 +89,28 @@ class WarmProcess:
             raise subprocess.TimeoutExpired(self.args, timeout or 0, *map(_content, self._streams))
         return self.returncode
 
+
+class WarmFunction(ForkedProcess):
+    """A call of `target`, which can be pickled, in a process that has mxnet; what it prints is added to `log`.
+
+    It has this process's umask and environment, changed by `environment`.
+    """
+
+    def __init__(self, target: Callable[[], object], log: Path, **environment: str):
+        given = {**os.environ, **environment}, _umask(), log, log, target
+        super().__init__(_context(), _become, *given, streams=[log, log])
+
+
+class WarmProcess(ForkedProcess):
+    """`python -m module arguments` in `folder`, under way in a process that has mxnet."""
+
+    def __init__(self, module: str, arguments: list[str], folder: Path):
+        self._outputs = tempfile.TemporaryDirectory()
+        streams = [Path(self._outputs.name, name) for name in ("stdout", "stderr")]
+        command = functools.partial(_be_command, module, arguments, folder)
+        super().__init__(_context(), _become, dict(os.environ), _umask(), *streams, command, streams=streams)
+        self.args = [module, *arguments]
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for its end, as `wait`, and return what it has written to stdout and to stderr."""
         self.wait(timeout)
@@ -97,8 +122,28 @@ class WarmProcess:
 
     def __exit__(self, *error: object) -> None:
         self.kill()
-        self._process.join()
+        self.wait()
         self._outputs.cleanup()
+
+
+class _ForkedCommand(ForkedProcess):
+    """What starts `python -m MODULE ARGUMENTS` in the place of `subprocess.Popen` where this process has mxnet."""
+
+    def __init__(
+        self, line: Sequence[str], env: dict[str, str], stdin: Any, stdout: Any, stderr: Any, **options: bool
+    ):
+        assert options == {"start_new_session": True} and line[:2] == (sys.executable, "-m"), (line, options)
+
+        def be() -> NoReturn:
+            os.setsid()
+            for number, file in enumerate((stdin, stdout, stderr)):
+                os.dup2(file.fileno(), number)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_DFL)
+            sys.argv[1:] = line[3:]
+            _end_with(env, functools.partial(runpy.run_module, line[2], run_name="__main__", alter_sys=True))
+
+        super().__init__(multiprocessing.get_context("fork"), be)
 
 
 def run(module: str, arguments: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
@@ -112,18 +157,43 @@ def _content(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def _main(module: str, arguments: list[str], folder: Path, stdout: Path, stderr: Path) -> None:
-    """Be `python -m module`: in the child, which ends here as an interpreter ends."""
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _be_command(module: str, arguments: Sequence[str], folder: Path) -> None:
+    """Be `python -m module arguments`; the processes of a cluster that it starts are forked from this one."""
+    from mxtrain.launch import attempt
+
+    popen = types.SimpleNamespace(Popen=_ForkedCommand, TimeoutExpired=subprocess.TimeoutExpired)
+    vars(attempt)["subprocess"] = popen
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))  # as `python -m` does
+    sys.argv[1:] = arguments
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _become(
+    environment: dict[str, str], umask: int, stdout: Path, stderr: Path, target: Callable[[], object]
+) -> NoReturn:
+    """Be a process of its own that calls `target`: in the child."""
+    os.umask(umask)
     for path, number in ((stdout, 1), (stderr, 2)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)
         os.close(file)
-    os.chdir(folder)
-    sys.path.insert(0, str(folder))  # as `python -m` does
-    sys.argv[1:] = arguments
+    _end_with(environment, target)
+
+
+def _end_with(environment: dict[str, str], target: Callable[[], object]) -> NoReturn:
+    """Call `target` in this environment, and end as an interpreter ends."""
+    os.environ.clear()
+    os.environ.update(environment)
     code: Any = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        target()
     except SystemExit as end:
         code = end.code
     except BaseException:
