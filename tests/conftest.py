@@ -19,6 +19,8 @@ from tests.support.commands import ROOT, Command
 # One thread an operator, as several tests run at once; and sums come in the same order whatever the machine.
 # A command that a test starts inherits it, and its own --threads stands above it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+warm_start.ENVIRONMENT.update(os.environ)
+warm_start.ENVIRONMENT.pop("PYTEST_CURRENT_TEST", None)
 
 # How long an example takes is the machine's affair, which may be busy; pytest's own timeout ends what hangs.
 settings.register_profile("few", deadline=None, max_examples=40)
