@@ -114,31 +114,41 @@ class FaultOutcome:
 MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in FAULTS for phase in PHASES]
 
 
-def run_case(case: Case, folder: Path, data: list[str], undisturbed: tuple[object, ...]) -> FaultOutcome:
+def run_case(
+    case: Case,
+    folder: Path,
+    data: list[str],
+    undisturbed: tuple[object, ...],
+    first: Case | None = None,
+) -> FaultOutcome:
     """Inject a fault into a job over `data` and return the outcome; `undisturbed` is the result without any fault.
 
-    On a busy machine a short phase may pass unseen, so there are several tries, each with another job.
+    `first` is a fault of the same job from which it has to recover before. On a busy machine a short phase may pass
+    unseen, so there are several tries, each with another job.
     """
     for index in range(NUM_TRIES):
         flags = [*data, *cluster(case.num_workers)]
-        outcome = _inject_in_time(case, folder / f"job-{index}", flags, undisturbed)
+        outcome = _inject_in_time(first, case, folder / f"job-{index}", flags, undisturbed)
         if outcome is not None:
             return outcome
     return FaultOutcome(WRONG, 0.0, f"the phase was never seen, in {NUM_TRIES} jobs")
 
 
 def _inject_in_time(
-    case: Case, folder: Path, flags: list[str], undisturbed: tuple[object, ...]
+    first: Case | None, case: Case, folder: Path, flags: list[str], undisturbed: tuple[object, ...]
 ) -> FaultOutcome | None:
     """The outcome; None where the job was done before the phase was seen."""
     folder.mkdir(parents=True)
     with started(folder, *flags) as job:
-        is_reached = wait_for(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), PHASE_SECONDS)
-        if job.process.poll() == 0:
-            return None
-        if not is_reached or job.has_ended():
-            return FaultOutcome(WRONG, 0.0, f"the phase was never seen\n{job.output()}")
-        time.sleep(case.delay_seconds)
+        for each in [first, case] if first else [case]:
+            is_reached = _wait_for_phase(job, each)
+            if job.process.poll() == 0:
+                return None
+            if not is_reached or job.has_ended():
+                return FaultOutcome(WRONG, 0.0, f"the phase was never seen\n{job.output()}")
+            time.sleep(each.delay_seconds)
+            if each is first:
+                _strike(job, each)
         outcome = _inject(job, case)
         left_behind = job.traces.left_behind()
     if left_behind:
@@ -152,6 +162,17 @@ def _inject_in_time(
     ):
         return outcome.but_wrong("another curve")
     return outcome
+
+
+def _wait_for_phase(job: FaultJob, case: Case) -> bool:
+    return wait_for(lambda: PHASES[case.phase](job, case.role) or job.has_ended(), PHASE_SECONDS)
+
+
+def _strike(job: FaultJob, case: Case) -> None:
+    """Send the first signal of a fault."""
+    pid = job.pid(case.role)
+    assert pid is not None, f"{case.role} has gone\n{job.output()}"
+    os.kill(pid, FAULTS[case.fault][0][1])
 
 
 def _inject(job: FaultJob, case: Case) -> FaultOutcome:

@@ -57,7 +57,7 @@ class Traces:
             *(f"process {pid} {_name(pid)}" for pid in self.pids()),
             *(f"port {port}" for port in sorted(self._ports & _open_ports())),
             *(str(path) for path in self._scratch.rglob("*")),
-            *(str(path) for path in set(SHARED_MEMORY.iterdir()) - self._before if not _is_held(path)),
+            *(str(path) for path in set(SHARED_MEMORY.iterdir()) - self._before if _is_left(path)),
         ]
 
     def kill(self) -> None:
@@ -67,15 +67,15 @@ class Traces:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _is_held(path: Path) -> bool:
-    """True where a running process has it mapped: other programs of this machine come and go."""
-    if not path.exists():
-        return True
+def _is_left(path: Path) -> bool:
+    """True for memory that no process has mapped: other programs of this machine come and go, and make folders."""
+    if not path.is_file():
+        return False
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             if str(path) in maps.read_text():
-                return True
-    return False
+                return False
+    return True
 
 
 def _open_ports() -> set[int]:
