@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -49,6 +50,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         file = item.nodeid.partition("::")[0]
         is_of_clusters = file.startswith(CLUSTERS) and file not in WAITING
         item.add_marker(pytest.mark.xdist_group("clusters" if is_of_clusters else file))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what collection has made out of every garbage collection: that takes seconds, and it stays anyway."""
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -13,7 +13,6 @@ from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "mxtrain" / "data" / "native"
-ROUNDS = 300
 BUILD = ["-g", "-O1", "-mavx2", "-mbmi2", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -32,7 +31,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_rounds", [100, pytest.param(300, marks=pytest.mark.slow)])
+def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path, num_rounds: int) -> None:
     rng = np.random.default_rng(0)
     files = []
     for sampling in SAMPLINGS:
@@ -40,8 +40,8 @@ def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path) -> None:
             for height, width in ((33, 47), (17, 5), (90, 120)):
                 files.append(tmp_path / f"{sampling}-{interval}-{height}.jpg")
                 files[-1].write_bytes(encoded(picture(rng, height, width, 40), 80, sampling, interval))
-    num_tried, num_decoded = run(program, ROUNDS, files)
-    assert num_tried == ROUNDS * len(files) and num_decoded > num_tried // 10
+    num_tried, num_decoded = run(program, num_rounds, files)
+    assert num_tried == num_rounds * len(files) and num_decoded > num_tried // 10
 
 
 def test_reading_on_behind_the_end_stays_in_memory(program: Path, tmp_path: Path) -> None:

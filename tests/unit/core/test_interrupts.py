@@ -86,9 +86,17 @@ def as_worker(root: str, port: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)]
+    ("moment", "number", "exit_code"),
+    [
+        ("mxtrain.core.errors", signal.SIGTERM, 143),
+        ("mxtrain.core.errors", signal.SIGUSR1, 75),
+        ("mxtrain.config", signal.SIGINT, 130),
+        # Each signal and each moment is above; these are the other pairs.
+        pytest.param("mxtrain.core.errors", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("mxtrain.config", signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param("mxtrain.config", signal.SIGUSR1, 75, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("moment", ["mxtrain.core.errors", "mxtrain.config"])
 def test_a_worker_that_still_imports_reports_the_signal_to_its_job(
     tmp_path: Path, moment: str, number: signal.Signals, exit_code: int
 ) -> None:

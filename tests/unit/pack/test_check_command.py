@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import cv2
 import numpy as np
@@ -13,8 +11,7 @@ import pytest
 from mxtrain.data import recordio
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter
-
-COMMAND = [sys.executable, "-m", "tools.im2rec_wrapper"]
+from tests.support import pack_command
 
 
 @pytest.fixture
@@ -34,9 +31,7 @@ def damage(path):
 
 
 def run(*arguments):
-    return subprocess.run(
-        [*COMMAND, "check", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
-    )
+    return pack_command.in_this_process("check", *arguments)
 
 
 def test_the_command_says_all_is_well(good, tmp_path):
@@ -56,7 +51,7 @@ def test_a_forgotten_name_of_the_picture_costs_no_file(good, tmp_path):
 
 def test_the_command_ends_with_3_and_one_line(good):
     damage(good)
-    done = run(good)
+    done = pack_command.run("-m", "tools.im2rec_wrapper", "check", good)  # as a user starts it
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1
     assert str(good) in done.stderr

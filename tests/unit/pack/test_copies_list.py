@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import cv2
 import pytest
 
 from mxtrain.data.record_file import index_path
+from tests.support.pack_command import assert_one_line
+from tests.support.pack_command import in_this_process as im2rec_wrapper
 from tests.support.pictures import jpeg, picture
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
-
-
-def im2rec_wrapper(*arguments):
-    command = [sys.executable, "-m", "tools.im2rec_wrapper", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -43,11 +38,6 @@ def rec(images, tmp_path):
 
 def listed(path):
     return [line.split("\t") for line in path.read_text().splitlines()[1:]]
-
-
-def assert_one_line(done, exit_code, words):
-    assert (done.returncode, done.stderr.count("\n")) == (exit_code, 1), done.stderr
-    assert words in done.stderr
 
 
 def test_copies_are_listed_looked_at_and_accepted(rec, images, tmp_path):
