@@ -20,6 +20,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import loop, step
 from mxtrain.train.parts import build_parts
+from tests.support.training_steps import QUICK_NET
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"
@@ -37,7 +38,9 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_of(packed: Path, out: Path, flags: str) -> config.Run:
-    every = "--model small_cnn --augment flip --batch-size 16 --micro-batch 4 --lr 0.05 --epochs 2 --log none"
+    every = (
+        f"--model {QUICK_NET} --augment flip --batch-size 16 --micro-batch 4 --lr 0.05 --epochs 2 --log none"
+    )
     line = f"--train {packed} --image-size {SIZE} --out {out} {every} {flags}"
     return config.parse(line.split())
 

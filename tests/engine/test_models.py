@@ -82,7 +82,7 @@ def train_once(name: str, size: int) -> np.ndarray:
     "name", ["small_cnn", "small_resnet", "resnet18_v1b", "mobilenetv2_0.25", "cifar_resnet20_v1"]
 )
 def test_a_net_by_name_trains(name: str) -> None:
-    train_once(name, 64 if not name.startswith("cifar") else 32)
+    train_once(name, 32)
 
 
 @pytest.mark.slow
