@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks.comm import processes
 from mxtrain.kvstore.buckets import SPLIT_FACTOR, Segment, lay_out
+from tests.support.cluster_jobs import ended, job
 
-SUMMING = [sys.executable, "-m", "tests.support.summing_worker"]
 pytestmark = pytest.mark.timeout(300)
 CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
 
@@ -22,17 +22,31 @@ CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
         for cluster in CLUSTERS
     ],
 )
-def test_sums_are_exact_and_sent_early(num_workers: int, num_servers: int) -> None:
-    with processes.with_servers([*SUMMING, 50], num_workers, num_servers) as group:
-        group.end()
+def test_sums_are_exact_and_sent_early(
+    num_workers: int, num_servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLC_LOCAL", "0")  # of TCP alone the kernel counts bytes
+    sum_arrays(tmp_path, num_workers, num_servers, steps=50)
+
+
+def sum_arrays(folder: Path, num_workers: int, num_servers: int, steps: int) -> None:
+    from tests.support import summing_worker
+
+    work = functools.partial(summing_worker.sum_arrays, steps)
+    with job(folder, work, num_workers, num_servers) as processes:
+        codes = ended(processes)
+    logs = "".join((folder / f"worker-{number}.log").read_text() for number in range(num_workers))
+    assert set(codes.values()) == {0}, logs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(20))
-def test_no_first_step_takes_weights_for_gradients(attempt: int) -> None:
+def test_no_first_step_takes_weights_for_gradients(
+    attempt: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stock MXNet's race at the start: 4 of 8 jobs went wrong."""
-    with processes.with_servers([*SUMMING, 3], 2, 1 + attempt % 2) as group:
-        group.end()
+    monkeypatch.setenv("DMLC_LOCAL", "0")
+    sum_arrays(tmp_path, 2, 1 + attempt % 2, steps=3)
 
 
 @pytest.mark.parametrize("sizes", [[1], [7, 1, 5], [100], [40, 40, 40, 1], [3] * 50, [2, 100, 3]])

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mxtrain import runtime
-
-mx = runtime.load(threads=1)
-from benchmarks.comm import wire  # noqa: E402
-from mxtrain.kvstore.buckets import Buckets  # noqa: E402
+from benchmarks.comm import wire
+from mxtrain.kvstore.buckets import Buckets
+from mxtrain.kvstore.store import open_store
+from mxtrain.runtime import mx
 
 THRESHOLD = 0.5
 SHAPES = [(3,), (70, 50), (1,), (60_000,), (5, 2), (2, 3, 4, 5)]
 SMALL_MB = 0.05  # several buckets; one array lies in five of them
 
 
-def main(steps: int) -> None:
-    kv = mx.kv.create("dist_sync")
+def sum_arrays(steps: int, group: Any, folder: Path) -> None:
+    kv = open_store("dist_sync")
     everywhere_the_same_after_broadcast(kv)
     sums_are_exact(kv, steps)
     sums_travel_while_others_are_computed(kv)
@@ -142,7 +141,3 @@ def values(worker: int, step: int) -> list[Any]:
 
 def arrays_of(worker: int, step: int, context: Any = None) -> list[Any]:
     return [mx.nd.array(value, ctx=context) for value in values(worker, step)]
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
