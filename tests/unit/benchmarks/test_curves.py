@@ -74,9 +74,9 @@ def test_the_picture_has_a_column_for_each_panel(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).random(30)
     panel = Panel("a net", {"one": noise + 1, "other": noise + 1 + 1e-6}, BAR, smooth=3)
     widths = []
-    for number in (1, 3):
+    for number in (1, 2):
         curves.draw(tmp_path / "new" / f"{number}.png", [panel] * number)
         image = cv2.imread(str(tmp_path / "new" / f"{number}.png"))
         assert len(np.unique(image.reshape(-1, 3), axis=0)) > 20
         widths.append(image.shape[1])
-    assert widths[1] > 2 * widths[0]
+    assert widths[1] > 1.7 * widths[0]

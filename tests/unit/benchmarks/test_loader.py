@@ -14,29 +14,31 @@ from benchmarks.loader.contenders.reading import Payloads, random_box
 from mxtrain.data.images import decode
 from mxtrain.data.record_file import open_records
 
+NUM = 64  # pictures, over whose mean `measure` looks
+
 
 @pytest.fixture(scope="module")
 def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return images.make(tmp_path_factory.mktemp("pictures"), 64)
+    return images.make(tmp_path_factory.mktemp("pictures"), NUM)
 
 
 def test_both_packs_hold_the_same_pictures(packs: dict[str, Path]) -> None:
     restart, plain = (open_records(packs[name]) for name in ("restart", "plain"))
-    for position in range(0, 64, 9):
+    for position in range(0, NUM, 7):
         marked, unmarked = (records.read(position).payload for records in (restart, plain))
         assert b"\xff\xdd\x00\x04" in bytes(marked) and b"\xff\xdd\x00\x04" not in bytes(unmarked)
         assert np.array_equal(decode(marked), decode(unmarked))
 
 
 def test_pictures_are_the_size_of_imagenets(packs: dict[str, Path]) -> None:
-    sizes = [len(open_records(packs["plain"]).read(position).payload) for position in range(64)]
+    sizes = [len(open_records(packs["plain"]).read(position).payload) for position in range(NUM)]
     assert 65_000 < np.mean(sizes) < 85_000
 
 
 def test_the_tiny_reader_reads_what_ours_does(packs: dict[str, Path]) -> None:
     records, payloads = open_records(packs["plain"]), Payloads(str(packs["plain"]))
     assert len(records) == len(payloads)
-    for position in range(64):
+    for position in range(NUM):
         record = records.read(position)
         assert bytes(record.payload) == payloads[position]
         assert record.label == payloads.labels[position]
@@ -62,7 +64,7 @@ def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> 
     if environments.interpreter(environments.FOLDER.resolve(), environment) is None:
         pytest.skip(f"{environment} is not installed: python -m benchmarks.loader --setup")
     cell = Cell("plain", batch, workers=1)
-    outcome = contend.measure(name, packs["plain"], cell, Size(64, 64, 64), environments.FOLDER.resolve())
+    outcome = contend.measure(name, packs["plain"], cell, Size(NUM, NUM, NUM), environments.FOLDER.resolve())
     assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
 
 
@@ -70,21 +72,21 @@ def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> Non
     for name, batch in (("mxtrain", "float32"), ("mxtrain_processes", "uint8")):
         cell = Cell("restart", batch, workers=2)
         outcome = contend.measure(
-            name, packs["restart"], cell, Size(64, 64, 64), environments.FOLDER.resolve()
+            name, packs["restart"], cell, Size(NUM, NUM, NUM), environments.FOLDER.resolve()
         )
         assert isinstance(outcome, Measured), outcome
 
 
 def test_what_is_not_installed_says_so(packs: dict[str, Path], tmp_path: Path) -> None:
     cell = Cell("plain", "float32", workers=1)
-    assert contend.measure("dali", packs["plain"], cell, Size(64, 64, 64), tmp_path) == Absent(
+    assert contend.measure("dali", packs["plain"], cell, Size(NUM, NUM, NUM), tmp_path) == Absent(
         "not installed"
     )
 
 
 def test_a_contender_that_fails_is_a_row_with_the_reason(tmp_path: Path) -> None:
     cell = Cell("plain", "float32", workers=1)
-    outcome = contend.measure("decode", tmp_path / "no.rec", cell, Size(64, 64, 64), tmp_path)
+    outcome = contend.measure("decode", tmp_path / "no.rec", cell, Size(NUM, NUM, NUM), tmp_path)
     assert isinstance(outcome, Absent) and "FileNotFoundError" in outcome.reason
 
 

@@ -61,11 +61,11 @@ def test_max_steps_stand_in_for_the_data(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_the_longest_run_is_drawn_as_fast(tmp_path: Path) -> None:
+def test_the_longest_run_is_drawn_as_fast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--max-steps", 10**9, "--epochs", 1000, "--warmup-epochs", 5]
     began = time.monotonic()
-    done = draw(*arguments, "--plot-schedule", tmp_path / "rate.png")
-    assert (done.returncode, done.stderr) == (0, "") and time.monotonic() - began < 30
+    assert fit.main([*map(str, arguments), "--plot-schedule", str(tmp_path / "rate.png")]) == 0
+    assert capsys.readouterr().err == "" and time.monotonic() - began < 30
     assert pixels(tmp_path / "rate.png").size
 
 
@@ -86,16 +86,15 @@ def test_the_steps_that_are_drawn(num_steps: int, num_warmup_steps: int) -> None
     assert bend <= set(steps), "where the warm-up ends"
 
 
-def test_the_data_say_how_long_an_epoch_is(tmp_path: Path) -> None:
+def test_the_data_say_how_long_an_epoch_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with RecordWriter(tmp_path / "train.rec") as writer:
         for key in range(90):
             writer.write(key, 0.0, b"not looked at")
-    done = draw(
-        *("--train", tmp_path / "train.rec", "--batch-size", 20, "--epochs", 8),
-        *("--schedule", "step:every=3", "--plot-schedule", tmp_path / "rate.png"),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "step:every=3 over 40 steps" in done.stdout and pixels(tmp_path / "rate.png").size
+    flags = ["--batch-size", "20", "--epochs", "8", "--schedule", "step:every=3"]
+    train, picture = str(tmp_path / "train.rec"), str(tmp_path / "rate.png")
+    assert fit.main(["--train", train, *flags, "--plot-schedule", picture]) == 0
+    stdout, stderr = capsys.readouterr()
+    assert stderr == "" and "step:every=3 over 40 steps" in stdout and pixels(tmp_path / "rate.png").size
 
 
 @pytest.mark.parametrize(

@@ -331,9 +331,12 @@ def test_a_key_is_written_once(tmp_path):
             writer.write(3, 0.0, b"")
 
 
-def test_a_record_too_large_for_the_format_is_refused(tmp_path):
+def test_a_record_too_large_for_the_format_is_refused(tmp_path, monkeypatch):
+    assert recordio.MAX_DATA_BYTES == (1 << 29) - 1
+    monkeypatch.setattr(recordio, "MAX_DATA_BYTES", 9999)  # half a gigabyte takes a second
     with RecordWriter(tmp_path / "a.rec") as writer, pytest.raises(DataError, match="key 8"):
-        writer.write(8, 0.0, bytes(recordio.MAX_DATA_BYTES))
+        writer.write(7, 0.0, bytes(9000))
+        writer.write(8, 0.0, bytes(9999))
 
 
 def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path):
