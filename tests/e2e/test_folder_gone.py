@@ -11,7 +11,7 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import USAGE
-from tests.support.runs import has_step, started, wait_until, warm_started
+from tests.support.runs import has_step, wait_until, warm_started
 from tests.support.shapes_run import flags
 
 LONG = ["--epochs", "500", "--checkpoint-steps", "7", "--log", "none"]
@@ -50,7 +50,7 @@ def test_one_process_says_so_in_one_line(shapes: Path, tmp_path: Path, take: Cal
 def test_a_job_of_two_workers_does_not_begin_anew(shapes: Path, tmp_path: Path, dies: bool) -> None:
     out = tmp_path / "run"
     job = ["--kvstore", "dist_sync", "--num-workers", "2", "--devices", "cpu"]
-    with started(*flags(shapes, out), *job, *LONG) as run:
+    with warm_started(*flags(shapes, out), *job, *LONG) as run:
         wait_until(lambda: has_step(out, 8), run)
         if dies:
             pids = [int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]

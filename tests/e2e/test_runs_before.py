@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +20,9 @@ RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16
 ROUNDING = {"adam_bf16": 1e-2}
 
 
-def run(module: str, *arguments: object, cold: bool = False) -> str:
-    """Return what `python -m module` prints in the folder of the net; unless `cold`, mxnet is loaded already."""
-    words = list(map(str, arguments))
-    if cold:
-        line, environment = [sys.executable, "-m", module, *words], {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(line, capture_output=True, text=True, timeout=100, cwd=BEFORE, env=environment)
-    else:
-        done = warm_start.run(module, words, BEFORE, timeout=100)
+def run(module: str, *arguments: object) -> str:
+    """Return what `python -m module` prints in the folder of the net."""
+    done = warm_start.run(module, list(map(str, arguments)), BEFORE, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -87,7 +79,6 @@ def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
     run(
         *("mxtrain.fit", "--config", killed / "config.yaml", "--out", killed),
         *("--train", data / "train.rec", "--val", data / "val.rec"),
-        cold=killed.name.startswith("dist_"),  # a cluster's processes
     )
     tolerance = 0.0 if environment_of(killed) == same_bits else ROUNDING.get(killed.name, 1e-5)
     expected = [json.loads(line) for line in (ended / "metrics.jsonl").read_text().splitlines()]

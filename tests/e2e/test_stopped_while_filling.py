@@ -17,7 +17,7 @@ from mxtrain.data import cache, record_writer
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter, open_alone
 from tests.support.processes import roles
-from tests.support.runs import started, wait_until, warm_started
+from tests.support.runs import wait_until, warm_started
 
 NUM_PICTURES = 4000  # small files that take a ms each to decode
 SOON_SECONDS = 10
@@ -76,7 +76,7 @@ def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) ->
 @pytest.mark.timeout(120)
 def test_one_of_two_workers_ends_both(slow_to_decode: Path, tmp_path: Path) -> None:
     cluster = ("--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40", "--cache", "ram")
-    with started(*flags(slow_to_decode, tmp_path, *cluster)) as run:
+    with warm_started(*flags(slow_to_decode, tmp_path, *cluster)) as run:
         wait_until(lambda: "pictures into the cache" in log(tmp_path), run)
         processes = roles(run.pid)
         os.kill(processes["worker-1"], signal.SIGTERM)
