@@ -1,18 +1,17 @@
-"""Dies by SIGKILL before every line of a checkpoint's way to disk, one process a line, and looks at what is left.
+"""Looks at what a death by SIGKILL leaves on disk, before every line of a checkpoint's way there.
 
-`python -m tests.support.kill_points FOLDER` is a process without mxnet or threads, which may fork. Prints how many
-deaths it has looked at.
+`python -m tests.support.kill_points FOLDER` prints before how many lines that was. No process dies: whoever is killed
+leaves the files as they are at that line, so a copy of them stands for each death. tests/e2e/test_kill.py really kills.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -30,29 +29,55 @@ def snapshot(step: int, score: float | None) -> Snapshot:
     return Snapshot(step, files, {"score": score})
 
 
-def dies(action: Callable[[], None], line: int) -> bool:
-    """Whether a child that runs `action` was killed before the `line`-th line; False: it had fewer."""
-    child = os.fork()
-    if child == 0:
-        left = line
+class Deaths:
+    """The files in a folder as deaths would leave them; each state once, in a folder of its own."""
 
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            nonlocal left
-            if frame.f_code.co_filename not in TRACED:
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
+    def __init__(self, folder: Path, copies: Path):
+        self.num_lines = 0
+        self.left: list[Path] = []
+        self._folder, self._copies = folder, copies
+        self._before: list[tuple[str, int, int, int]] = []
 
-        sys.settrace(trace)
+    def during(self, action: Callable[[], None]) -> None:
+        """Run `action`, and look before every line of it."""
+        sys.settrace(self._trace)
         try:
             action()
         finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        if event == "line":
+            sys.settrace(None)  # or it would look at its own lines
+            self._look()
+            sys.settrace(self._trace)
+        return self._trace
+
+    def _look(self) -> None:
+        self.num_lines += 1
+        now = sorted(_state(self._folder))
+        if now != self._before:
+            self._before = now
+            self.left.append(self._copies / str(len(self.left)))
+            _copy(self._folder, self.left[-1])
+
+
+def _state(folder: Path) -> Iterator[tuple[str, int, int, int]]:
+    """Name, inode, size and time of change of all that is in a folder."""
+    for entry in os.scandir(folder) if folder.exists() else ():
+        found = entry.stat()
+        yield entry.path, found.st_ino, found.st_size, found.st_mtime_ns
+        if entry.is_dir():
+            yield from _state(Path(entry.path))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Make `target` a copy of `source`, which may not be there."""
+    shutil.rmtree(target, ignore_errors=True)
+    if source.exists():
+        shutil.copytree(source, target)
 
 
 def steps(folder: Path) -> tuple[int, int]:
@@ -66,45 +91,42 @@ def kill_everywhere(
     folder: Path, first: list[Snapshot], last: Snapshot, allowed: set[tuple[int, int]]
 ) -> int:
     """Deaths looked at while `last` is written after `first` with --keep-last 1 --keep-best 1."""
-    seen: set[tuple[str, ...]] = set()
-    num_deaths = 0
 
     def write() -> None:
         directory.write(folder, last)
         directory.prune(folder, keep_last=1, keep_best=1)
 
-    def start_over() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        for each in first:
-            directory.write(folder, each)
-
-    start_over()
-    write()
-    at_the_end = {path.name for path in folder.iterdir()}
-    while True:
-        start_over()
-        if not dies(write, num_deaths + 1):
-            break
-        num_deaths += 1
-        left = tuple(sorted(path.name for path in folder.iterdir()))
-        line = 0
-        while left not in seen and dies(lambda: directory.clean(folder), line + 1):
-            line += 1  # and the next process dies while it puts things right
-        seen.add(left)
+    def clean() -> None:
         directory.clean(folder)
-        assert steps(folder) in allowed, (num_deaths, left, steps(folder))
-        write()  # as the run that goes on does
-        assert {path.name for path in folder.iterdir()} == at_the_end, (num_deaths, left)
-    return num_deaths
+
+    shutil.rmtree(folder, ignore_errors=True)
+    for each in first:
+        directory.write(folder, each)
+    deaths = Deaths(folder, folder.with_name("deaths"))
+    deaths.during(write)
+    at_the_end = {path.name for path in folder.iterdir()}
+    num_lines = deaths.num_lines
+    for left in deaths.left:
+        _copy(left, folder)
+        again = Deaths(folder, folder.with_name("deaths-again"))
+        again.during(clean)  # the next process dies while it puts things right
+        num_lines += again.num_lines
+        for left_again in (left, *again.left):
+            _copy(left_again, folder)
+            clean()
+            assert steps(folder) in allowed, (left_again, steps(folder))
+            write()  # as the run that goes on does
+            assert {path.name for path in folder.iterdir()} == at_the_end, left_again
+    return num_lines
 
 
 def main(folder: Path) -> None:
     three = [snapshot(1, 0.9), snapshot(2, 0.1)], snapshot(3, 0.2)
-    num_deaths = kill_everywhere(folder, *three, allowed={(2, 1), (3, 1)})
+    num_lines = kill_everywhere(folder, *three, allowed={(2, 1), (3, 1)})
     # The same step again, now with its score, where it is the only one.
     again = [snapshot(1, None)], snapshot(1, 0.5)
-    num_deaths += kill_everywhere(folder, *again, allowed={(1, 1)})
-    print(num_deaths)
+    num_lines += kill_everywhere(folder, *again, allowed={(1, 1)})
+    print(num_lines)
 
 
 if __name__ == "__main__":
