@@ -24,7 +24,7 @@ SETTLED_SECONDS = 3  # until a server has listed its threads twice
 
 
 def train_on(group: Any, folder: Path) -> None:
-    """A worker whose optimizer is on the servers, at work until it is ended."""
+    """A worker whose optimizer is on the servers, at work until it is ended, but for while there is FOLDER/pause."""
     from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
@@ -35,9 +35,10 @@ def train_on(group: Any, folder: Path) -> None:
     group.sum(0)
     weight = mx.nd.zeros((4,))
     while True:
-        store.push(0, mx.nd.zeros((4,)))
-        store.pull(0, out=weight)
-        weight.wait_to_read()
+        if not (folder / "pause").exists():
+            store.push(0, mx.nd.zeros((4,)))
+            store.pull(0, out=weight)
+            weight.wait_to_read()
         group.report_progress("training", 0)
         (folder / "trained").touch()
         time.sleep(0.01)
@@ -94,12 +95,18 @@ def test_a_hostile_optimizer_runs_nothing_and_ends_the_job_with_the_reason(
 def test_a_server_whose_ps_lite_a_message_has_ended_is_missed_within_seconds(
     tmp_path: Path, over_tcp: None
 ) -> None:
-    """Its ps-lite receives nothing from then on, and all others wait; --stall-timeout would end the job much later."""
+    """Its ps-lite receives nothing from then on, and all others wait; --stall-timeout would end the job much later.
+
+    The message comes in a pause of the workers: a server that has a request of theirs at hand aborts in ps-lite, and
+    is missed at once, as one that is killed.
+    """
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
         (server,) = listeners(processes["server-0"].pid)
+        (tmp_path / "pause").touch()
         time.sleep(SETTLED_SECONDS)
         send_terminate(server)
+        (tmp_path / "pause").unlink()
         codes = ended(processes, seconds=15)
     assert set(codes.values()) == {75}
     for name in codes:
