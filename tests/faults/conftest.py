@@ -6,7 +6,8 @@ import pytest
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import CLUSTER, result, started
+from tests.faults.job import CLUSTER, FLAGS, result
+from tests.support.commands import Command
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +16,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(data: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
-    with started(tmp_path_factory.mktemp("undisturbed"), *data, *CLUSTER) as job:
-        assert job.process.wait(DONE_SECONDS) == 0, job.output()
-        assert job.traces.left_behind() == []
-    return result(job.out)
+def undisturbed(
+    data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
+) -> tuple[object, ...]:
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    done = command("mxtrain.fit", "--out", out, *FLAGS, *data, *CLUSTER, timeout=DONE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return result(out)
