@@ -78,6 +78,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.steps < 2:
+        parser.error("--steps: at least 2, as the first is not timed")
     sides: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory() as folder:
         rec = make_pictures(Path(folder), options.steps * options.batch_size, options.image_size)

@@ -89,7 +89,10 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--gbit", type=float, default=10, help="of each host's network")
     parser.add_argument("--adding", type=float, default=1, help="GB a second that a server adds")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.write and not options.write.is_file():  # said before minutes of measuring, not after
+        parser.error(f"--write: {options.write} is not there")
+    return options
 
 
 if __name__ == "__main__":
