@@ -30,10 +30,10 @@ settings.load_profile("few")
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
-# processes with deadlines between them, stay in the same, so that one runs at a time. Not those that mostly wait: for
-# Slurm, and for a host that does not answer.
+# processes with deadlines between them, stay in the same, so that one runs at a time. Not those that have hosts of
+# their own and wait long in between: for Slurm, and for a host that does not answer.
 CLUSTERS = ("tests/cluster/", "tests/faults/")
-WAITING = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
+BESIDE = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
 LONG = ("tests/e2e/", "tests/unit/launch/")
 
 
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not item.nodeid.startswith(CLUSTERS), not item.nodeid.startswith(LONG)))
     for item in items:
         file = item.nodeid.partition("::")[0]
-        is_of_clusters = file.startswith(CLUSTERS) and file not in WAITING
+        is_of_clusters = file.startswith(CLUSTERS) and file not in BESIDE
         item.add_marker(pytest.mark.xdist_group("clusters" if is_of_clusters else file))
 
 
