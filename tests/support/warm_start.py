@@ -26,8 +26,9 @@ from unittest import mock
 
 PRELOADED = "tests.support.warm_imports"
 MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "tools.im2rec_wrapper")
-# Variables that nothing reads before mxnet is loaded; the last one is set by its import, also in this process.
-OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES", "KMP_DUPLICATE_LIB_OK")
+# Variables that no command reads before mxnet is loaded: of tests, and of packages that set them when imported.
+OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES")
+OF_PACKAGES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE")
 ENVIRONMENT: dict[str, str] = {}  # before any test changed it
 
 
@@ -49,7 +50,7 @@ def helpers() -> set[int]:
 
 def is_possible(module: str, arguments: list[str]) -> bool:
     """Return whether a process that has mxnet already does the same: none where variables of a test's own steer it."""
-    now = {name: value for name, value in os.environ.items() if name not in OF_TESTS}
+    now = {name: value for name, value in os.environ.items() if name not in (*OF_TESTS, *OF_PACKAGES)}
     threads = [value for flag, value in zip(arguments, arguments[1:]) if flag == "--threads"]
     return module in MODULES and now == ENVIRONMENT and set(threads) <= {os.environ["OMP_NUM_THREADS"]}
 
