@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 native = Extension(
     "mxtrain.data.native._built",
     sources=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.c")),
-    depends=["mxtrain/data/native/crop.h"],
+    depends=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.h")),
     extra_compile_args=["-O3", "-mavx2", "-mbmi2", "-ffp-contract=off", "-Wall", "-Wextra"],
     optional=True,
 )

@@ -73,10 +73,14 @@ class Bar(NamedTuple):
     most: float  # our whole command's CPU time over theirs
 
 
+PLAIN = ("--no-restart-intervals",)
 RESIZE = ("--resize", 256, "--quality", 95)
 SIDES = {
-    "structure": Side("**mxtrain**, as they are, `--verify structure`", ("--verify", "structure"), True),
-    "decoded": Side("**mxtrain**, as they are, each decoded to check it", (), True),
+    "structure": Side(
+        "**mxtrain**, as they are, `--verify structure`", ("--verify", "structure", *PLAIN), True
+    ),
+    "decoded": Side("**mxtrain**, as they are, each decoded to check it", PLAIN, True),
+    "default": Side("**mxtrain**, by default: each read to its end, and restart markers put in", (), True),
     "as_is": Side("im2rec.py `--pass-through`", ("--pass-through",), False),
     "as_is_threads": Side(
         f"im2rec.py `--pass-through`, {THREADS} threads", ("--pass-through", "--num-thread", THREADS), False

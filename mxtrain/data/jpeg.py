@@ -43,6 +43,11 @@ def is_jpeg(payload: Payload) -> bool:
     return bytes(payload[:2]) == START
 
 
+def check_header(payload: Payload) -> None:
+    """Raise BadPicture where the decoder does not know this kind, or it announces too many pixels."""
+    _header(payload)
+
+
 def decode(payload: Payload, scale: int = 1) -> Pixels:
     """Return all pixels, at 1/`scale`."""
     height, width, colorspace = _header(payload)

@@ -1,5 +1,5 @@
-/* Damages JPEGs, but not in the last round, and has boxes of them decoded; built with sanitizers, which end it where
-   memory is misused.
+/* Damages JPEGs, but not in the last round, has boxes of them decoded and all of them rewritten, and what was written
+   damaged again and compared; built with sanitizers, which end it where memory is misused.
 
    boxes ROUNDS FILE... */
 
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coefficients.h"
 #include "crop.h"
 
 static size_t random_below(size_t limit) { return (size_t)rand() % limit; }
@@ -36,9 +37,35 @@ static int is_decoded(const uint8_t *bytes, size_t num_bytes) {
     return !failed;
 }
 
+static int is_rewritten(const uint8_t *bytes, size_t num_bytes) {
+    uint8_t *written;
+    size_t num_written;
+    return !rewrite(bytes, num_bytes, 1 + (int)random_below(5), &written, &num_written) && (free(written), 1);
+}
+
+/* Whether the comparison after rewriting notices a changed byte of the coded data; -1: it was not rewritten. */
+static int is_noticed(const uint8_t *bytes, size_t num_bytes) {
+    Coefficients picture, again;
+    uint8_t *written = NULL;
+    size_t num_written;
+    int noticed = -1;
+    if (!read_coefficients(bytes, num_bytes, NULL, &picture) &&
+        !write_coefficients(&picture, 1 + (int)random_below(5), &written, &num_written)) {
+        size_t scan = num_written;
+        while (!(written[scan - 2] == 0xFF && written[scan - 1] == SCAN)) scan--;
+        size_t at = scan + 12 + random_below(num_written - scan - 14);
+        written[at] ^= (uint8_t)(1 + random_below(255));
+        noticed = read_coefficients(written, num_written, &picture, &again) != NULL;
+        release(&again);
+    }
+    free(written);
+    release(&picture);
+    return noticed;
+}
+
 int main(int num_arguments, char **arguments) {
     static uint8_t file[1 << 20];
-    long num_tried = 0, num_decoded = 0;
+    long num_tried = 0, num_decoded = 0, num_rewritten = 0, num_changed = 0, num_noticed = 0;
     for (int round = atoi(arguments[1]); round; round--) {
         for (int place = 2; place < num_arguments; place++, num_tried++) {
             FILE *opened = fopen(arguments[place], "rb");
@@ -48,9 +75,14 @@ int main(int num_arguments, char **arguments) {
             uint8_t *exact = malloc(num_bytes); /* a byte past its end is noticed */
             memcpy(exact, file, num_bytes);
             num_decoded += is_decoded(exact, num_bytes);
+            if (round % 3 == 1) {
+                num_rewritten += is_rewritten(exact, num_bytes);
+                int noticed = is_noticed(exact, num_bytes);
+                num_changed += noticed >= 0, num_noticed += noticed > 0;
+            }
             free(exact);
         }
     }
-    printf("%ld %ld\n", num_tried, num_decoded);
+    printf("%ld %ld %ld %ld %ld\n", num_tried, num_decoded, num_rewritten, num_changed, num_noticed);
     return 0;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -40,19 +41,35 @@ def test_damaged_jpegs_misuse_no_memory(program: Path, tmp_path: Path, num_round
             for height, width in ((33, 47), (17, 5), (90, 120)):
                 files.append(tmp_path / f"{sampling}-{interval}-{height}.jpg")
                 files[-1].write_bytes(encoded(picture(rng, height, width, 40), 80, sampling, interval))
-    num_tried, num_decoded = run(program, num_rounds, files)
-    assert num_tried == num_rounds * len(files) and num_decoded > num_tried // 10
+    for height, width in ((1, 1), (50, 71)):
+        for sampling in SAMPLINGS:
+            files.append(tmp_path / f"progressive-{sampling}-{height}.jpg")
+            files[-1].write_bytes(encoded(picture(rng, height, width, 40), 80, sampling, progressive=True))
+    done = run(program, num_rounds, files)
+    assert done.tried == num_rounds * len(files) and done.decoded > done.tried // 10
+    assert done.rewritten > done.tried // 30
+    # What fills up the last byte of a stretch says nothing.
+    assert 0.95 * done.changed < done.noticed < done.changed
 
 
 def test_reading_on_behind_the_end_stays_in_memory(program: Path, tmp_path: Path) -> None:
     """Zeros, also those behind the end, are the longest code there is, and it takes the most bits with it."""
     longest = tmp_path / "longest.jpg"
     longest.write_bytes(assembled("0" * 16, {16: b"\x0f"}, {16: b"\x0f"}))
-    assert run(program, 1, [longest]) == (1, 0)
+    done = run(program, 1, [longest])
+    assert (done.tried, done.decoded, done.rewritten) == (1, 0, 0)
 
 
-def run(program: Path, num_rounds: int, files: list[Path]) -> tuple[int, int]:
-    """Return how many damaged files it tried, and how many of these it decoded."""
+class Outcome(NamedTuple):
+    tried: int  # damaged files
+    decoded: int
+    rewritten: int
+    changed: int  # rewritten, and then damaged again
+    noticed: int  # of these
+
+
+def run(program: Path, num_rounds: int, files: list[Path]) -> Outcome:
+    """Return what became of the damaged files."""
     done = subprocess.run(
         [program, str(num_rounds), *files],
         env={"ASAN_OPTIONS": "malloc_fill_byte=0"},
@@ -61,5 +78,4 @@ def run(program: Path, num_rounds: int, files: list[Path]) -> tuple[int, int]:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    num_tried, num_decoded = map(int, done.stdout.split())
-    return num_tried, num_decoded
+    return Outcome(*map(int, done.stdout.split()))

@@ -1,4 +1,5 @@
-"""The preparation of one image file: packed as it is, or re-encoded by request or where readers would disagree.
+"""The preparation of one image file: packed as the same picture to the bit, which in a JPEG gets restart markers, or
+re-encoded by request or where readers would disagree.
 
 Does not own the inspection of a file (`image_info.py`), nor decoding (`mxtrain.data.images`).
 """
@@ -9,13 +10,15 @@ from typing import NamedTuple
 
 import cv2
 
-from mxtrain.data import images
+from mxtrain.data import images, jpeg
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 from tools.im2rec_wrapper import restart_intervals
 from tools.im2rec_wrapper.image_info import ImageInfo, inspect
+from tools.im2rec_wrapper.restart_intervals import NONE, NotInserted
 
 DEFAULT_QUALITY = 95
-PROGRESSIVE = "left progressive, which decode 3 times as slowly (--restart-intervals mends that)"
+PROGRESSIVE = "left progressive, which decode 3 times as slowly"
+PLAIN = "left without restart intervals: "  # and why
 
 
 class ImageOptions(NamedTuple):
@@ -24,7 +27,7 @@ class ImageOptions(NamedTuple):
     short_side: int | None = None  # larger images shrink to it
     quality: int | None = None  # all are re-encoded as JPEG
     decodes_all: bool = True  # else of JPEG and PNG that go in as they are, only the structure is checked
-    restart_intervals: bool = False  # in JPEGs that go in as they are; re-encoded ones have them anyway
+    restarts: str = NONE  # the way to put restart markers into JPEGs; re-encoded ones have them anyway
 
 
 class PackedItem(NamedTuple):
@@ -38,21 +41,29 @@ def prepare(data: bytes, options: ImageOptions) -> PackedItem:
     """Return the payload for a file with these bytes; BadPicture if it is damaged, or of a kind that is refused."""
     info = inspect(data)
     if not options.short_side and not options.quality and not info.conversions:
-        if options.decodes_all or not info.is_checked:
-            images.decode(data)
-        return _as_it_is(data, info, options)
+        return _not_encoded(data, info, options, options.decodes_all or not info.is_checked)
     pixels, shrinks = _pixels(data, options.short_side)
     if not shrinks and not options.quality and not info.conversions:
-        return _as_it_is(data, info, options)
+        return _not_encoded(data, info, options, must_decode=False)
     if shrinks or options.quality or info.kind == "JPEG":
         return PackedItem(_as_jpeg(pixels, options.quality or DEFAULT_QUALITY), info.conversions)
     return PackedItem(_encode(".png", pixels, []), info.conversions)
 
 
-def _as_it_is(data: bytes, info: ImageInfo, options: ImageOptions) -> PackedItem:
-    if info.kind == "JPEG" and options.restart_intervals:
-        return PackedItem(restart_intervals.insert(data, info.num_unit_columns))
-    return PackedItem(data, (PROGRESSIVE,) if info.is_progressive else ())
+def _not_encoded(data: bytes, info: ImageInfo, options: ImageOptions, must_decode: bool) -> PackedItem:
+    """Return the same picture to the bit: with restart markers, or as it is."""
+    notes = (PROGRESSIVE,) if info.is_progressive else ()
+    if info.kind == "JPEG" and options.restarts != NONE:
+        try:
+            payload = restart_intervals.insert(data, info.num_unit_columns, options.restarts)
+        except NotInserted as reason:
+            notes = (f"{PLAIN}{reason}", *notes)
+        else:
+            jpeg.check_header(payload)  # all else that decoding would find, inserting has found
+            return PackedItem(payload)
+    if must_decode:
+        images.decode(data)
+    return PackedItem(data, notes)
 
 
 def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:

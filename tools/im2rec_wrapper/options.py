@@ -23,15 +23,15 @@ class Options:
     seed: int = 0
     short_side: int | None = None
     quality: int | None = None
-    restart_intervals: bool = False
+    restart_intervals: bool | None = None  # None: where they can be made
     verify: str = "decode"
     tokenizer: str = "bytes"
     skip_bad: bool = False
     num_workers: int | None = None
 
 
-# Options that change none of the bytes written, or only through the items.
-_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label")
+# Options that change none of the bytes written, or only through the items or the way of restart intervals.
+_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "restart_intervals")
 
 
 def affecting_bytes(options: Options) -> dict[str, Any]:
@@ -49,6 +49,7 @@ def check(options: Options, source: Source) -> None:
         ("--resize", options.short_side),
         ("--quality", options.quality),
         ("--restart-intervals", options.restart_intervals),
+        ("--no-restart-intervals", options.restart_intervals is False),
     ]:
         if is_given:
             raise UsageError(f"{flag} is for images, and the source holds text: leave it out")

@@ -31,6 +31,7 @@ from tools.im2rec_wrapper.pack_run import PackRun
 from tools.im2rec_wrapper.plan import all_outputs, beside, plan_outputs
 from tools.im2rec_wrapper.preparation import PreparedItem, prepare_items
 from tools.im2rec_wrapper.progress import with_progress
+from tools.im2rec_wrapper.restart_intervals import NONE
 from tools.im2rec_wrapper.sources.item import Source
 from tools.im2rec_wrapper.sources.kinds import open_source
 from tools.im2rec_wrapper.tokens import Tokenizer
@@ -46,14 +47,17 @@ def pack(source: Path, out: Path, options: Options) -> None:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
     pack_options.check(options, found)
     tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
-    prepare = _preparation(options, tokenizer)
+    restarts = NONE
+    if not tokenizer:
+        restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
+    prepare = _preparation(options, tokenizer, restarts)
     splits = plan_outputs(found.items, out, options)
     overlap.refuse(source, found, all_outputs(splits, out))
     folder = splits[0].paths[0].parent
     with _folder(folder), _journal(
         beside(out, ".journal")
     ) as journal, contextlib.ExitStack() as whole_files, _resumable_when_full():
-        description = resume.description(splits, found, options, journal.path.parent)
+        description = resume.description(splits, found, options, restarts, journal.path.parent)
         run = resume.start_or_resume(journal, description, splits, found, whole_files)
         prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
         _write(run, journal, prepared, _kind(found))
@@ -98,13 +102,12 @@ def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kin
             last_checkpoint = time.monotonic()
 
 
-def _preparation(options: Options, tokenizer: Tokenizer | None) -> Callable[[bytes], PackedItem]:
+def _preparation(
+    options: Options, tokenizer: Tokenizer | None, restarts: str
+) -> Callable[[bytes], PackedItem]:
     if tokenizer:
         return functools.partial(tokens.prepare, by=tokenizer)
-    if options.restart_intervals:
-        restart_intervals.require_jpegtran()
-    decodes_all = options.verify == "decode"
-    of_images = ImageOptions(options.short_side, options.quality, decodes_all, options.restart_intervals)
+    of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
     return functools.partial(images.prepare, options=of_images)
 
 

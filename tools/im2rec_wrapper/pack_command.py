@@ -19,8 +19,8 @@ def add(commands: Any) -> None:
         help="pack images or text from a folder, a list, a database or an archive",
         description="Pack SOURCE into OUT/data.rec, with --split into OUT/train.rec and OUT/val.rec; beside each its "
         ".idx and .classes.tsv (line k: name of class k, number of its images) or, for text, .tokens.json. Images go "
-        "in as they are, in a shuffled order that depends on seed and names alone; each is decoded once to check it, "
-        "and bad ones are listed in OUT.bad.tsv. The same command resumes an interrupted run.",
+        "in without loss, in a shuffled order that depends on seed and names alone; each is read to its end to check "
+        "it, and bad ones are listed in OUT.bad.tsv. The same command resumes an interrupted run.",
     )
     pack.add_argument("source", metavar="SOURCE", type=Path, help="see docs/packing.md for what it may be")
     pack.add_argument(
@@ -103,15 +103,23 @@ def _add_images(pack: Any) -> None:
     )
     pack.add_argument(
         "--restart-intervals",
-        action="store_true",
-        help="also put restart markers into JPEGs that go in as they are, with jpegtran and without loss; "
-        "re-encoded ones have them",
+        action="store_const",
+        const=True,
+        help="end with exit code 2 where restart markers cannot be put into JPEGs, losing nothing (default: do "
+        "it where this machine can)",
+    )
+    pack.add_argument(
+        "--no-restart-intervals",
+        dest="restart_intervals",
+        action="store_const",
+        const=False,
+        help="leave JPEGs that need no other change as they are, byte for byte",
     )
     pack.add_argument(
         "--verify",
         choices=("decode", "structure"),
         default="decode",
-        help="decode every image once, or only follow the structure of JPEG and PNG files (default: decode)",
+        help="read every image to its end, or of JPEG and PNG files only follow the structure (default: decode)",
     )
 
 

@@ -1,7 +1,7 @@
-"""The C extension: decoding a box of a JPEG, and writing pixels as planes, with the results of the code it replaces.
+"""The C extension: boxes of JPEGs, planes of pixels, and JPEGs with restart markers.
 
-Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it both functions
-are None, and their callers do the same in more time.
+Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
+are None: their callers do the same in more time, or leave restart markers out.
 """
 
 from __future__ import annotations
@@ -21,3 +21,5 @@ Function = Callable[..., Any]
 crop: Function | None = getattr(_built, "crop", None)
 # planes(image, out, scale, offset)
 planes: Function | None = getattr(_built, "planes", None)
+# rewrite_jpeg(payload, interval) -> the same coefficients with restart markers in bytes, or text: why there are none
+rewrite_jpeg: Function | None = getattr(_built, "rewrite_jpeg", None)

@@ -9,34 +9,9 @@
 #ifndef MXTRAIN_CROP_H
 #define MXTRAIN_CROP_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-enum { OK = 0, NOT_OURS = 1, NO_MEMORY = 2 };
+#include "jpeg.h"
 
 #define NUM_COMPONENTS 3
-
-#if !defined(__x86_64__) || !defined(__GNUC__)
-#error "written for x86-64, with GCC or clang; elsewhere libjpeg-turbo decodes"
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
-/* What is read past the end of a stretch before that is noticed: a unit of 6 blocks of 64 numbers of 31 bits, and a word.
-   It is all zeros. */
-#define PADDING 1536
-
-/* Of each of the zigzag's 64 places, its place in natural order, row by row. */
-extern const uint8_t NATURAL[];
-
-/* `LOOKED_UP` bits find a code, and mostly the number behind it, in one step. */
-#define LOOKED_UP 10
-
-typedef struct {
-    uint32_t lookup[1 << LOOKED_UP]; /* see huffman.c; 0: a longer code */
-    int32_t last_code[17];           /* the greatest code of each length; -1: none */
-    int32_t to_symbol[17];           /* what to add to a code of that length to get its place in `symbols` */
-    uint8_t symbols[256];
-} Codes;
 
 typedef struct {
     const uint8_t *scan; /* the coded data, up to the end of the file */
@@ -45,7 +20,7 @@ typedef struct {
     int horizontal, vertical; /* luma samples to one of chroma, each way: a unit (MCU) has 8 times as many */
     int interval;             /* units from one restart marker to the next; 0: none */
     int16_t quantizers[NUM_COMPONENTS][64]; /* in natural order */
-    const uint8_t *codes[2][2]; /* [is_ac][table]: 16 counts, one for each length, and the symbols; NULL: not there */
+    const uint8_t *codes[2][2]; /* [is_ac][table], as in Tables */
     uint8_t table[2][NUM_COMPONENTS]; /* [is_ac][component]: which of them */
 } Jpeg;
 

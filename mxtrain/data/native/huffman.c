@@ -3,15 +3,7 @@
    Without restart markers every unit up to the last one needed is read, but only the needed ones are computed. With
    them, the stretches between two markers that hold no needed unit are stepped over. */
 
-#include <string.h>
-
 #include "crop.h"
-
-enum { RESTART_0 = 0xD0, END = 0xD9 };
-
-/* A `lookup` entry: how many bits to step on (6 bits), whether the number behind the code is in it too (bit 6), then 8
-   bits: how many zeros come before (with the number) or the symbol (without), and the number in the upper half. */
-enum { LENGTH = 63, IS_RESOLVED = 64, BEHIND_BLOCK = 96 /* zeros of an end-of-block: past any run */ };
 
 /* What runs over the end goes to place 64. */
 const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
@@ -22,32 +14,6 @@ const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
-
-/* The next `count` bits are the topmost of `bits`; at least 56 after `refill`. */
-typedef struct {
-    uint64_t bits;
-    int count;
-    const uint8_t *next;
-} Bits;
-
-INLINE void refill(Bits *from) {
-    uint64_t word;
-    memcpy(&word, from->next, 8);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    from->bits |= word >> from->count;
-    from->next += (63 - from->count) >> 3;
-    from->count |= 56;
-}
-
-INLINE void step_on(Bits *from, unsigned length) {
-    from->bits <<= length;
-    from->count -= (int)length;
-}
-
-/* A number of `size` bits; with its first bit 0 it is negative. */
-INLINE int extended(uint32_t raw, int size) { return raw >> (size - 1) ? (int)raw : (int)raw - (1 << size) + 1; }
 
 /* The entry of a code of `length` bits whose next bits, up to LOOKED_UP in all, are `following`. */
 static uint32_t entry(int symbol, int length, uint32_t following, int is_ac) {
@@ -62,7 +28,7 @@ static uint32_t entry(int symbol, int length, uint32_t following, int is_ac) {
     return zeros < 0 ? unresolved : (uint32_t)zeros << 8 | IS_RESOLVED | (uint32_t)length;
 }
 
-static int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
+int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
     const uint8_t *symbols = counts + 16;
     int place = 0;
     int32_t code = 0;
@@ -83,68 +49,6 @@ static int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
     return OK;
 }
 
-/* The symbol of the next code, which is stepped over; -1: there is no such code. */
-static int next_symbol(const Codes *codes, uint32_t found, Bits *from) {
-    if (found) {
-        step_on(from, found & LENGTH);
-        return found >> 8 & 255;
-    }
-    for (int length = LOOKED_UP + 1; length <= 16; length++) {
-        int32_t code = (int32_t)(from->bits >> (64 - length));
-        if (code <= codes->last_code[length]) {
-            step_on(from, (unsigned)length);
-            return codes->symbols[code + codes->to_symbol[length]];
-        }
-    }
-    return -1;
-}
-
-INLINE int next_number(Bits *from, int size) {
-    int number = extended((uint32_t)(from->bits >> (64 - size)), size);
-    step_on(from, (unsigned)size);
-    return number;
-}
-
-INLINE uint32_t look_up(const Codes *codes, const Bits *from) { return codes->lookup[from->bits >> (64 - LOOKED_UP)]; }
-
-INLINE int read_dc(const Codes *codes, Bits *from, int *difference) {
-    refill(from);
-    uint32_t found = look_up(codes, from);
-    if (found & IS_RESOLVED) {
-        *difference = (int16_t)(found >> 16);
-        step_on(from, found & LENGTH);
-        return OK;
-    }
-    int size = next_symbol(codes, found, from);
-    if (size < 0) return NOT_OURS;
-    *difference = size ? next_number(from, size) : 0;
-    return OK;
-}
-
-/* Into 65 coefficients that are zero. After a refill, five numbers can be looked up. */
-INLINE int read_ac(const Codes *codes, Bits *from, int16_t *coefficients) {
-    for (unsigned place = 1; place < 64;) {
-        refill(from);
-        uint32_t found = 0;
-        for (int number = 0; number < 5; number++) {
-            found = look_up(codes, from);
-            if (!(found & IS_RESOLVED)) break;
-            place += found >> 8 & 255;
-            coefficients[NATURAL[place++]] = (int16_t)(found >> 16);
-            step_on(from, found & LENGTH);
-            if (place >= 64) return place == 64 || place > BEHIND_BLOCK ? OK : NOT_OURS;
-        }
-        if (found & IS_RESOLVED) continue;
-        refill(from);
-        int symbol = next_symbol(codes, found, from), size = symbol & 15;
-        if (symbol == 0) return OK;
-        place += (unsigned)symbol >> 4;
-        if (symbol < 0 || place > 63 || (!size && symbol != 0xF0)) return NOT_OURS;
-        coefficients[NATURAL[place++]] = size ? (int16_t)next_number(from, size) : 0;
-    }
-    return OK;
-}
-
 /* One unit's blocks, to samples where it is needed. */
 INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes, int row, int column, Bits *from,
                        int predictions[NUM_COMPONENTS]) {
@@ -156,7 +60,7 @@ INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes
         for (int block = 0; block < high * wide; block++) {
             int difference;
             if (is_needed) memset(coefficients, 0, sizeof coefficients);
-            if (read_dc(dc, from, &difference) || read_ac(ac, from, coefficients)) return NOT_OURS;
+            if (read_dc(dc, from, &difference) || read_ac(ac, from, coefficients, 0)) return NOT_OURS;
             if (__builtin_add_overflow(predictions[component], difference, &predictions[component])) return NOT_OURS;
             if (!is_needed) continue;
             size_t top = (size_t)((row - planes->first_row) * high + block / wide) * 8;
@@ -180,9 +84,7 @@ static int needed_until(const Planes *planes, int num_columns, int start, int en
     return start;
 }
 
-/* The coded data up to the next marker, which is left at `*at`; into `unstuffed` without the zeros behind each 0xff,
-   unless that is NULL. Its number of bytes; -1 where no marker follows. */
-static ptrdiff_t next_stretch(const uint8_t **at, const uint8_t *end, uint8_t *unstuffed) {
+ptrdiff_t next_stretch(const uint8_t **at, const uint8_t *end, uint8_t *unstuffed) {
     uint8_t *to = unstuffed;
     for (const uint8_t *escape; (escape = memchr(*at, 0xFF, (size_t)(end - *at))) && escape + 1 < end;
          *at = escape + 2) {

@@ -2,7 +2,9 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdlib.h>
 
+#include "coefficients.h"
 #include "crop.h"
 
 PyDoc_STRVAR(
@@ -76,16 +78,45 @@ static PyObject *planes(PyObject *module, PyObject *arguments) {
     return NULL;
 }
 
+PyDoc_STRVAR(rewrite_doc,
+             "rewrite_jpeg(payload, interval)\n\n"
+             "A baseline JPEG of the same coefficients, with a restart marker every `interval` units, in bytes; where\n"
+             "it cannot be made, the reason, as text.");
+
+static PyObject *rewrite_jpeg(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer bytes;
+    int interval;
+    uint8_t *written = NULL;
+    size_t num_bytes = 0;
+    if (!PyArg_ParseTuple(arguments, "y*i", &bytes, &interval)) return NULL;
+    PyObject *result = NULL;
+    if (interval < 1 || interval > 65535) {
+        PyErr_SetString(PyExc_ValueError, "an interval is 1 to 65535 units");
+    } else {
+        PyThreadState *lock = PyEval_SaveThread();
+        const char *reason = rewrite(bytes.buf, (size_t)bytes.len, interval, &written, &num_bytes);
+        PyEval_RestoreThread(lock);
+        if (reason == NO_MORE_MEMORY) PyErr_NoMemory();
+        else if (reason) result = PyUnicode_FromString(reason);
+        else result = PyBytes_FromStringAndSize((const char *)written, (Py_ssize_t)num_bytes);
+        free(written);
+    }
+    PyBuffer_Release(&bytes);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"crop", crop, METH_VARARGS, crop_doc},
     {"planes", planes, METH_VARARGS, planes_doc},
+    {"rewrite_jpeg", rewrite_jpeg, METH_VARARGS, rewrite_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
-    "Boxes of JPEGs, and planes of pixels.",
+    "Boxes of JPEGs, planes of pixels, and JPEGs with restart markers.",
     -1,
     methods,
     NULL,

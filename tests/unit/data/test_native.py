@@ -15,7 +15,7 @@ import simplejpeg
 from PIL import Image
 
 from mxtrain.data import augment, native, order, pixels
-from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
+from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture, segment
 
 needs_native = pytest.mark.skipif(native.crop is None, reason="mxtrain was installed without a C compiler")
 SIZES = [(375, 500), (64, 64), (33, 47), (16, 16), (17, 5), (8, 9), (1, 31), (200, 18)]
@@ -97,13 +97,37 @@ def test_other_jpegs_are_left_to_libjpeg() -> None:
         plain[:-2],
         plain[:-40],
         plain + b"behind",
-        plain.replace(b"JFIF", b"JFOF"),
+        with_adobe(plain, b"JFOF", transform=0),
+        with_adobe(plain, b"JFOF", transform=2),
         b"",
         b"\xff\xd8",
         b"\xff\xd8\xff\xd9",
         b"not a picture at all",
     ):
         assert native.crop(payload, 0, 0, 8, 8) is None  # type: ignore[misc]
+
+
+def with_adobe(payload: bytes, jfif: bytes, transform: int) -> bytes:
+    marker = segment(0xEE, b"Adobe\0\x64\0\0\0\0" + bytes([transform]))
+    return (payload[:2] + marker + payload[2:]).replace(b"JFIF", jfif)
+
+
+@needs_native
+def test_without_a_jfif_marker_colours_are_those_that_libjpeg_guesses() -> None:
+    """As in photographs of cameras, which begin with Exif."""
+    plain = encoded(picture(np.random.default_rng(14), 40, 40, 10), 90, "420")
+    named = bytearray(plain.replace(b"JFIF", b"JFOF"))
+    for place, identifier in zip((10, 13, 16), b"YUV"):
+        for marker in (b"\xff\xc0", b"\xff\xda"):
+            at = named.index(marker)
+            named[at + (place if marker == b"\xff\xc0" else 5 + 2 * (place - 10) // 3)] = identifier
+    for payload in (
+        plain.replace(b"JFIF", b"JFOF"),
+        bytes(named),
+        with_adobe(plain, b"JFOF", transform=1),
+        with_adobe(plain, b"JFIF", transform=0),
+    ):
+        np.testing.assert_array_equal(cropped(payload, (0, 0, 40, 40)), simplejpeg.decode_jpeg(payload))
 
 
 GRAY = ("00" * 6, {1: b"\0"}, {1: b"\0"})  # differences of 0, and blocks that end at once

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import zlib
 
@@ -12,12 +11,15 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.data import images as reader
-from mxtrain.data import restart
+from mxtrain.data import native, restart
 from mxtrain.data.jpeg import BadPicture
 from tools.im2rec_wrapper import image_info, restart_intervals
-from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PROGRESSIVE, ImageOptions, prepare
+from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
 
 ASIS = ImageOptions()
+needs_native = pytest.mark.skipif(
+    native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"
+)
 SUFFIXES = [".jpg", ".png", ".bmp", ".webp"]
 
 
@@ -228,12 +230,18 @@ def test_re_encoded_jpegs_can_be_cut_and_are_the_same_picture(width):
     np.testing.assert_array_equal(rgb(payload), rgb(plain))
 
 
-@pytest.mark.system
+WAYS = [
+    pytest.param(restart_intervals.NATIVE, marks=needs_native),
+    pytest.param(restart_intervals.JPEGTRAN, marks=pytest.mark.system),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("progressive", [0, 1])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("sampling", ["411", "444"])
-def test_jpegtran_inserts_them_without_loss(progressive, channels, sampling):
-    assert shutil.which("jpegtran"), "install libjpeg-turbo-progs"
+@pytest.mark.parametrize("decodes_all", [True, False])
+def test_they_are_inserted_without_loss(way, progressive, channels, sampling, decodes_all):
     pixels = photo(120, 250, 3) if channels == 3 else photo(120, 250, 3)[:, :, 0]
     factor = getattr(cv2, f"IMWRITE_JPEG_SAMPLING_FACTOR_{sampling}")
     data = encoded(
@@ -241,14 +249,50 @@ def test_jpegtran_inserts_them_without_loss(progressive, channels, sampling):
         pixels,
         *(cv2.IMWRITE_JPEG_PROGRESSIVE, progressive, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor),
     )
-    payload, notes = prepare(data, ImageOptions(restart_intervals=True))
+    payload, notes = prepare(data, ImageOptions(decodes_all=decodes_all, restarts=way))
     assert notes == ()
     assert restart.parse_header(data) is None
     assert restart.parse_header(payload) is not None
     np.testing.assert_array_equal(rgb(payload), rgb(data))
+    assert prepare(data, ImageOptions(short_side=120, restarts=way)).payload == payload
 
 
-def test_without_jpegtran_the_package_is_named(monkeypatch, tmp_path):
+@pytest.mark.parametrize("way", WAYS)
+def test_damaged_ones_whose_structure_is_whole_go_in_as_they_are_and_are_counted(way):
+    data = encoded(".jpg", photo(), cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
+    first_scan = data.index(b"\xff\xda") + 14
+    damaged = data[: first_scan + 20] + data[first_scan + 60 :]
+    options = ImageOptions(decodes_all=False, restarts=way)
+    payload, notes = prepare(damaged, options)
+    why = "damaged coded data" if way == restart_intervals.NATIVE else "refused by jpegtran"
+    assert payload == damaged and notes == (f"{PLAIN}{why}", PROGRESSIVE)
+    with pytest.raises(BadPicture):
+        prepare(damaged, options._replace(decodes_all=True))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_no_reader_here_decodes_is_bad_with_them_too(way):
+    data = bytearray(encoded(".jpg", photo()))
+    frame = data.index(b"\xff\xc0")
+    data[frame + 11], data[frame + 14] = 0x14, 0x11  # 4:4:1, with too few units: every code is read in vain
+    for decodes_all in (True, False):
+        with pytest.raises(BadPicture):
+            prepare(bytes(data), ImageOptions(decodes_all=decodes_all, restarts=way))
+
+
+def test_the_ways_are_taken_in_order_and_none_is_told(monkeypatch, tmp_path, capsys):
+    choose = restart_intervals.choose_way
+    assert choose(False, True) == restart_intervals.NONE
+    monkeypatch.setattr(native, "rewrite_jpeg", lambda payload, units: b"")
+    assert choose(None, True) == choose(True, True) == restart_intervals.NATIVE
+    monkeypatch.setattr(native, "rewrite_jpeg", None)
+    (tmp_path / "jpegtran").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    assert choose(None, True) == choose(True, True) == restart_intervals.JPEGTRAN
+    (tmp_path / "jpegtran").unlink()
+    assert choose(None, False) == restart_intervals.NONE
+    assert capsys.readouterr().err == ""
+    assert choose(None, True) == restart_intervals.NONE
+    assert "load more slowly" in capsys.readouterr().err
     with pytest.raises(UsageError, match="libjpeg-turbo-progs"):
-        restart_intervals.require_jpegtran()
+        choose(True, False)
