@@ -127,8 +127,9 @@ static const char *read_scan_header(const uint8_t *data, int length, Coefficient
 
 static int read_block(Scan *scan, int place, Bits *from, int16_t *block, int is_compared) {
     if (scan->is_progressive) return read_progressive(scan, place, from, block);
-    int16_t coefficients[72] __attribute__((aligned(16))) = {0};
+    int16_t coefficients[80] __attribute__((aligned(32)));
     int difference;
+    clear(coefficients);
     Bits near = *from; /* in registers */
     if (read_dc(scan->dc[place], &near, &difference)) return NOT_OURS;
     if (read_ac(scan->ac[place], &near, coefficients, 1)) return NOT_OURS;

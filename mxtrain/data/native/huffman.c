@@ -53,13 +53,13 @@ int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
 INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes, int row, int column, Bits *from,
                        int predictions[NUM_COMPONENTS]) {
     int is_needed = row >= planes->first_row && column >= planes->first_column && column < planes->end_column;
-    int16_t coefficients[72] __attribute__((aligned(16)));
+    int16_t coefficients[80] __attribute__((aligned(32)));
     for (int component = 0; component < NUM_COMPONENTS; component++) {
         int high = component ? 1 : jpeg->vertical, wide = component ? 1 : jpeg->horizontal;
         const Codes *dc = &codes[0][jpeg->table[0][component]], *ac = &codes[1][jpeg->table[1][component]];
         for (int block = 0; block < high * wide; block++) {
             int difference;
-            if (is_needed) memset(coefficients, 0, sizeof coefficients);
+            if (is_needed) clear(coefficients);
             if (read_dc(dc, from, &difference) || read_ac(ac, from, coefficients, 0)) return NOT_OURS;
             if (__builtin_add_overflow(predictions[component], difference, &predictions[component])) return NOT_OURS;
             if (!is_needed) continue;

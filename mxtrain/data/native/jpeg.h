@@ -3,6 +3,7 @@
 #ifndef MXTRAIN_JPEG_H
 #define MXTRAIN_JPEG_H
 
+#include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -147,6 +148,12 @@ INLINE int read_dc(const Codes *codes, Bits *from, int *difference) {
     if (size < 0) return NOT_OURS;
     *difference = size ? next_number(from, size) : 0;
     return OK;
+}
+
+/* 80 coefficients; the compiler's own way to clear them takes a tenth of the time to read them. */
+INLINE void clear(int16_t *coefficients) {
+    for (int part = 0; part < 5; part++)
+        _mm256_store_si256((__m256i *)(void *)(coefficients + 16 * part), _mm256_setzero_si256());
 }
 
 INLINE unsigned at_place(unsigned place, int in_zigzag) {
