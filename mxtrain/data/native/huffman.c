@@ -15,17 +15,26 @@ const uint8_t NATURAL[64 + BEHIND_BLOCK] = {
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
 
-/* The entry of a code of `length` bits whose next bits, up to LOOKED_UP in all, are `following`. */
-static uint32_t entry(int symbol, int length, uint32_t following, int is_ac) {
-    int zeros = is_ac ? symbol >> 4 : 0, size = is_ac ? symbol & 15 : symbol, left = LOOKED_UP - length - size;
-    uint32_t unresolved = (uint32_t)symbol << 8 | (uint32_t)length;
-    if (size) {
-        if (left < 0) return unresolved;
-        uint32_t number = (uint16_t)extended(following >> left & ((1u << size) - 1), size);
-        return number << 16 | (uint32_t)zeros << 8 | IS_RESOLVED | (uint32_t)(length + size);
+static uint32_t *fill(uint32_t *to, uint32_t entry, size_t count) {
+    for (size_t place = 0; place < count; place++) to[place] = entry;
+    return to + count;
+}
+
+/* The entries of a code of `length` bits: one for each of the numbers behind it, where they fit. */
+static void define(uint32_t symbol, uint32_t length, int is_ac, uint32_t *to) {
+    uint32_t zeros = is_ac ? symbol >> 4 : 0, size = is_ac ? symbol & 15 : symbol, left = LOOKED_UP - length;
+    int is_run = is_ac && !size && zeros != 0 && zeros != 15;
+    if (is_ac && symbol == 0) zeros = BEHIND_BLOCK;
+    if (size > left || is_run) {
+        fill(to, symbol << 8 | length, (size_t)1 << left);
+        return;
     }
-    if (is_ac && zeros != 15) zeros = zeros ? -1 : BEHIND_BLOCK;
-    return zeros < 0 ? unresolved : (uint32_t)zeros << 8 | IS_RESOLVED | (uint32_t)length;
+    uint32_t common = zeros << 8 | IS_RESOLVED | (length + size), half = size ? 1u << (size - 1) : 0;
+    if (!size) fill(to, common, (size_t)1 << left);
+    for (uint32_t number = 2 * half; number > half; number--)
+        to = fill(to, (uint32_t)(uint16_t)(1 - number) << 16 | common, (size_t)1 << (left - size));
+    for (uint32_t number = half; number < 2 * half; number++)
+        to = fill(to, number << 16 | common, (size_t)1 << (left - size));
 }
 
 int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
@@ -39,10 +48,8 @@ int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
         for (int of_length = 0; of_length < counts[length - 1]; of_length++, place++, code++) {
             if (!is_ac && symbols[place] > 15) return NOT_OURS;
             codes->symbols[place] = symbols[place];
-            uint32_t num_following = length <= LOOKED_UP ? 1u << (LOOKED_UP - length) : 0;
-            for (uint32_t following = 0; following < num_following; following++)
-                codes->lookup[(uint32_t)code * num_following + following] =
-                    entry(symbols[place], length, following, is_ac);
+            if (length <= LOOKED_UP)
+                define(symbols[place], (uint32_t)length, is_ac, codes->lookup + ((size_t)code << (LOOKED_UP - length)));
         }
         codes->last_code[length] = counts[length - 1] ? code - 1 : -1;
     }
