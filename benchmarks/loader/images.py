@@ -17,53 +17,49 @@ import cv2
 import numpy as np
 
 from mxtrain.data.record_writer import RecordWriter
+from tools.im2rec_wrapper.images import ImageOptions, prepare
+from tools.im2rec_wrapper.restart_intervals import choose_way
 
 WIDTH, HEIGHT = 500, 375
 QUALITY = 90
 NUM_CLASSES = 10
-# Units (of 16 pixels) between restart markers; it divides the 32 and 24 units in a row of these pictures.
-RESTART_INTERVAL = 4
 FOLDER = Path("runs/benchmarks/images")
-PACKS = {"restart": "with restart intervals", "plain": "without restart intervals"}
+PACKS = {"restart": "with restart intervals", "plain": "without restart intervals"}  # the first is `pack`'s default
+FILES = "files"
 
 
 def make(folder: Path, num_images: int) -> dict[str, Path]:
-    """Return a .rec for each of PACKS, made once; their images are in `folder/NAME`, for packing."""
+    """Return a .rec for each of PACKS, made once of the same files, which hold the same coefficients."""
     folder = folder / f"{num_images}-images"
     packs = {name: folder / f"{name}.rec" for name in PACKS}
     if not all(pack.exists() for pack in packs.values()):
         shutil.rmtree(folder, ignore_errors=True)
-        for name in PACKS:
-            for label in range(NUM_CLASSES):
-                (folder / name / f"class{label}").mkdir(parents=True)
+        for label in range(NUM_CLASSES):
+            (folder / FILES / f"class{label}").mkdir(parents=True)
         with Pool(os.cpu_count()) as pool:
-            pool.map(functools.partial(_write, folder), range(num_images), chunksize=16)
+            pool.map(functools.partial(_write, folder / FILES), range(num_images), chunksize=16)
         for name, pack in packs.items():
-            _pack(folder / name, pack)
+            _pack(folder / FILES, pack, ImageOptions(restarts=choose_way(name == "restart", False)))
     return packs
 
 
 def folder_of(pack: Path) -> Path:
     """Return the image folder that a pack was made of."""
-    return pack.with_suffix("")
+    return pack.with_name(FILES)
 
 
-def _pack(folder: Path, pack: Path) -> None:
+def _pack(folder: Path, pack: Path, options: ImageOptions) -> None:
     with RecordWriter(pack) as writer:
         for path in sorted(folder.rglob("*.jpg"), key=lambda path: path.name):
             number = int(path.stem)
-            writer.write(number, number % NUM_CLASSES, path.read_bytes())
+            writer.write(number, number % NUM_CLASSES, prepare(path.read_bytes(), options).payload)
 
 
 def _write(folder: Path, number: int) -> None:
-    """Write one picture with restart markers and without: the same pixels and coefficients."""
+    """Write one picture, as an encoder does by default."""
     cv2.setNumThreads(0)
-    image = picture(number)
     name = Path(f"class{number % NUM_CLASSES}") / f"{number:05}.jpg"
-    common = [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
-    cv2.imwrite(str(folder / "plain" / name), image, common)
-    interval = [cv2.IMWRITE_JPEG_RST_INTERVAL, RESTART_INTERVAL]
-    cv2.imwrite(str(folder / "restart" / name), image, common + interval)
+    cv2.imwrite(str(folder / name), picture(number), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
 
 
 def picture(number: int) -> np.ndarray:
