@@ -280,10 +280,10 @@ MUTANTS = (
     Mutant(
         "pack-damaged",
         "docs/packing.md",
-        "a picture is decoded once before it is packed, so damage is found",
+        "a picture is read to its end before it is packed, so damage is found",
         "tools/im2rec_wrapper/images.py",
-        "if options.decodes_all or not info.is_checked:",
-        "if not options.decodes_all or not info.is_checked:",
+        "    if must_decode:",
+        "    if not must_decode:",
         ("tests/unit/pack/test_images.py",),
     ),
     # Several processes.
