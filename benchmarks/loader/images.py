@@ -24,7 +24,10 @@ WIDTH, HEIGHT = 500, 375
 QUALITY = 90
 NUM_CLASSES = 10
 FOLDER = Path("runs/benchmarks/images")
-PACKS = {"restart": "with restart intervals", "plain": "without restart intervals"}  # the first is `pack`'s default
+PACKS = {
+    "restart": "with restart intervals",
+    "plain": "without restart intervals",
+}  # the first is `pack`'s default
 FILES = "files"
 
 
