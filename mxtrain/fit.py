@@ -156,6 +156,7 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
 def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None) -> None:
     """Train `run`, as the worker `node` of a cluster if it is not None; a signal adds to `stop_requests`."""
     from mxtrain.checkpoint import resume, run_folder
+    from mxtrain.core import kernels
     from mxtrain.data import cache, sample_requests
     from mxtrain.train import join, node_info
 
@@ -173,6 +174,7 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
         run_start = run_folder.RunStart(run, resume_point, group)
         for line in plan_lines(assigned, inputs):
             logger.info("%s", line)
+        logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
         cached = functools.partial(
             cache.with_cache, run.data, out=out, on_progress=signals.progress_callback(group, stop_requests)
         )

@@ -131,7 +131,11 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         kernels.load_openblas()
         with import_shims.unused_packages_left_out(), _operator_code_kept(wheel):
             execute()
-    mxnet = sys.modules["mxnet"]
+        mxnet = sys.modules["mxnet"]
+        # oneDNN reads its variable at its first operation, and no more.
+        with kernels.onednn_asked() as is_needed:
+            if is_needed:
+                mxnet.nd.Activation(mxnet.nd.ones((1,)), act_type="relu").wait_to_read()
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
         _require_opencv()

@@ -16,6 +16,7 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, catalogue
 from mxtrain.config.names import is_async
+from mxtrain.core import kernels
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
 from mxtrain.optim import early_stop, schedules
@@ -59,6 +60,7 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)
+    _warn_of_other_kernels(found)
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
         step = found.state["step"]
@@ -162,6 +164,15 @@ def _warn_of_unknown_training_set(found: Checkpoint, saved: InputIdentity, ident
             "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
             "names nothing tells whether --train is still the same one",
             found.path,
+        )
+
+
+def _warn_of_other_kernels(found: Checkpoint) -> None:
+    saved, now = found.state.get("kernels"), kernels.used()
+    if saved and saved != now:
+        logger.warning(
+            "%s: was computed with %s, here it is %s: the curve goes on, to other last bits",
+            *(found.path, kernels.in_words(saved), kernels.in_words(now)),
         )
 
 

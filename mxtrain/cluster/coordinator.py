@@ -160,6 +160,9 @@ class Coordinator:
                 if missing:
                     logger.warning("continuing without %s", " and ".join(missing))
                 self._leave_out(choice)
+                unlike = rendezvous.unlike_kernels(self._infos())
+                if unlike:
+                    logger.warning("%s", unlike)
                 self._assign(choice.step)
                 return
             verdict = Verdict(USAGE, choice)

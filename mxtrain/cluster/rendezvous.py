@@ -13,6 +13,7 @@ from typing import Any, Iterable, Sequence
 
 from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
+from mxtrain.core import kernels
 from mxtrain.core.errors import RESTART_ME, USAGE
 
 CURES = {
@@ -41,6 +42,7 @@ class NodeInfo:
     checkpoints: tuple[int, ...] = ()  # steps of the complete ones
     savers: tuple[str, ...] = ()  # the job that wrote each of them
     threads: int = 0
+    kernels: dict[str, str] = dataclasses.field(default_factory=dict)  # of a worker's CPU
     socket_namespace: str = ""  # equal for processes that can use the same unix sockets
     failed: tuple[Any, ...] = ()  # exit code and reason, if it joins only to report its failure
 
@@ -181,6 +183,16 @@ def disagreement(infos: Sequence[NodeInfo]) -> str | None:
                 name = key if what == "versions" else "--" + key.replace("_", "-")
                 return f"{info} has {name} {mine.get(key)}, but {first} has {firsts.get(key)}; {cure}"
     return None
+
+
+def unlike_kernels(infos: Iterable[NodeInfo]) -> str | None:
+    """Return the first two workers whose CPUs get other kernels, as a sentence; None if all get the same."""
+    workers = [info for info in workers_in_order(infos) if info.kernels]
+    unlike = next((info for info in workers if info.kernels != workers[0].kernels), None)
+    if unlike is None:
+        return None
+    found = [f"{info} computes with {kernels.in_words(info.kernels)}" for info in (unlike, workers[0])]
+    return f"{' and '.join(found)}: last bits differ from those of like hosts"
 
 
 def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:

@@ -1,25 +1,29 @@
 """The kernels that MXNet's two libraries use on this CPU: OpenBLAS (products of matrices, norms) and oneDNN.
 
-Owns asking both libraries, choosing for OpenBLAS where it does not know the CPU, and whether bfloat16 has kernels.
+Owns asking both libraries, choosing for OpenBLAS where it does not know the CPU, asking for AMX's matrix units, and
+whether bfloat16 has kernels.
 Needs no mxnet, so that a run can be checked and described before it is loaded.
 """
 
 from __future__ import annotations
 
 import _ctypes
+import contextlib
 import ctypes
+import functools
 import importlib.util
 import logging
 import os
 import tempfile
 from pathlib import Path
-from typing import Mapping, NamedTuple
+from typing import Iterator, Mapping, NamedTuple
 
 from mxtrain.core import machine, wheels
 
 logger = logging.getLogger(__name__)
 
 CORETYPE, MAX_CPU_ISA = VARIABLES = "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA"
+AMX_SWITCH = "MXTRAIN_AMX"  # 0 turns the matrix units off
 UNKNOWN = "unknown"
 
 # What OpenBLAS takes on an Intel or AMD that is younger than itself: kernels of 2004 and 2007. It goes by the model,
@@ -29,7 +33,7 @@ FALLBACKS = ("Prescott", "Barcelona")
 BY_INSTRUCTIONS = (("Haswell", {"avx2", "fma"}), ("Sandybridge", {"avx"}))
 
 # oneDNN's, each with those before it: the name that DNNL_MAX_CPU_ISA gives them, and the instructions they add.
-AVX512 = "AVX512_CORE"
+AVX512, AMX = "AVX512_CORE", "AVX512_CORE_AMX"
 ONEDNN = (
     ("SSE41", {"sse4_1"}),
     ("AVX", {"avx"}),
@@ -37,10 +41,12 @@ ONEDNN = (
     (AVX512, {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
     ("AVX512_CORE_VNNI", {"avx512_vnni"}),
     ("AVX512_CORE_BF16", {"avx512_bf16"}),
-    ("AVX512_CORE_AMX", {"amx_tile", "amx_int8", "amx_bf16"}),
+    (AMX, {"amx_tile", "amx_int8", "amx_bf16"}),
 )
 ONEDNN_NAMES = [name for name, _ in ONEDNN]
-MOST_UNASKED = "AVX512_CORE_BF16"  # tiles are used only where the variable names them
+MOST_UNASKED = "AVX512_CORE_BF16"  # oneDNN 2.4.4 uses tiles only where the variable names them
+# Linux 5.16 and newer: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), by its number on x86-64.
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 OF_OTHER_LINES = {"AVX2_VNNI": "AVX2", "AVX512_MIC": "AVX2", "AVX512_MIC_4OPS": "AVX2"}
 
 
@@ -54,6 +60,11 @@ class OpenBlas(NamedTuple):
 def used() -> dict[str, str]:
     """Return the kernels of both libraries, by their own names."""
     return {"openblas": openblas().used, "onednn": onednn()}
+
+
+def in_words(found: Mapping[str, str]) -> str:
+    """Return what `used()` of some machine has found, for a message."""
+    return f"OpenBLAS {found['openblas']}, oneDNN {found['onednn']}"
 
 
 def openblas() -> OpenBlas:
@@ -121,16 +132,57 @@ def load_quadmath() -> None:
 
 
 def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the best of oneDNN's kernels that the CPU has instructions for and DNNL_MAX_CPU_ISA allows."""
+    """Return the best of oneDNN's kernels that the CPU, Linux and the environment allow, as the door starts it."""
     flags = machine.cpu_flags() if flags is None else flags
-    asked = environ.get(MAX_CPU_ISA, "")
-    most = OF_OTHER_LINES.get(asked, asked if asked in ONEDNN_NAMES else MOST_UNASKED)
     found = UNKNOWN
-    for name, needed in ONEDNN[: ONEDNN_NAMES.index(most) + 1]:
-        if not needed <= flags:
+    for name, needed in ONEDNN[: ONEDNN_NAMES.index(_cap(environ)) + 1]:
+        if not needed <= flags or (name == AMX and not tiles_are_granted()):
             break
         found = name
     return found
+
+
+def _cap(environ: Mapping[str, str]) -> str:
+    """Return the most that the environment allows oneDNN. A DNNL_MAX_CPU_ISA that it does not know caps nothing."""
+    asked = environ.get(MAX_CPU_ISA, "")
+    if asked:
+        return OF_OTHER_LINES.get(asked, asked if asked in ONEDNN_NAMES else MOST_UNASKED)
+    return MOST_UNASKED if environ.get(AMX_SWITCH) == "0" else AMX
+
+
+@functools.lru_cache(maxsize=None)
+def tiles_are_granted() -> bool:
+    """Ask Linux for AMX's tiles, for this process and those it forks; False where they are not to be had.
+
+    A process that uses them without asking dies of SIGILL. A program that is executed has to ask again.
+    """
+    try:
+        ask = ctypes.CDLL(None, use_errno=True).syscall
+    except (AttributeError, OSError):
+        return False
+    granted: int = ask(*(ctypes.c_long(number) for number in (_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)))
+    if granted != 0:
+        logger.debug("Linux grants no AMX tiles: %s", os.strerror(ctypes.get_errno()))
+    return granted == 0
+
+
+@contextlib.contextmanager
+def onednn_asked() -> Iterator[bool]:
+    """A block in which oneDNN's variable says what `onednn()` does; yields whether oneDNN has to read it there.
+
+    A program that this process starts must not inherit it: without asking Linux for the tiles it would die.
+    """
+    before, wanted = os.environ.get(MAX_CPU_ISA), onednn()
+    if AMX not in (before, wanted):
+        yield False
+        return
+    os.environ[MAX_CPU_ISA] = wanted
+    try:
+        yield True
+    finally:
+        del os.environ[MAX_CPU_ISA]
+        if before is not None:
+            os.environ[MAX_CPU_ISA] = before
 
 
 def bf16_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -142,6 +194,18 @@ def bf16_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.
         cap = f"{MAX_CPU_ISA}={environ[MAX_CPU_ISA]}"
         return f"needs AVX-512, which {cap} keeps MXNet from using: unset that, or leave --amp out"
     return "needs AVX-512 (avx512f, avx512bw, avx512dq and avx512vl), which this CPU lacks: leave --amp out"
+
+
+def amx_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return why the matrix units that this CPU has are not used; None where they are, or where it has none."""
+    flags = machine.cpu_flags() if flags is None else flags
+    if not set().union(*(needed for _, needed in ONEDNN)) <= flags or onednn(flags, environ) == AMX:
+        return None
+    if environ.get(MAX_CPU_ISA):
+        return f"{MAX_CPU_ISA}={environ[MAX_CPU_ISA]} keeps it from AMX"
+    if environ.get(AMX_SWITCH) == "0":
+        return f"{AMX_SWITCH}=0 keeps it from AMX"
+    return "Linux grants no AMX tiles (5.16 or newer does)"
 
 
 def _has_avx512(name: str) -> bool:

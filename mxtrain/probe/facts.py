@@ -50,6 +50,7 @@ def kernel_facts() -> dict[str, Any]:
         **kernels.used(),
         "openblas_by_itself": kernels.openblas().own,
         "bf16_problem": kernels.bf16_problem(),
+        "no_amx": kernels.amx_problem(),
         "variables": {name: os.environ[name] for name in kernels.VARIABLES if os.environ.get(name)},
     }
 

@@ -64,4 +64,5 @@ def _kernels_line(found: dict[str, Any]) -> str:
     by_itself = "" if used == own else f" (it does not know this CPU and would take {own})"
     problem = found["bf16_problem"]
     no_bf16 = f"; --amp bf16 {problem}" if problem else ""
-    return f"OpenBLAS {used}{by_itself}, oneDNN {found['onednn']}{no_bf16}"
+    tiles = f"; {found['no_amx']}" if found["no_amx"] else ""
+    return f"OpenBLAS {used}{by_itself}, oneDNN {found['onednn']}{tiles}{no_bf16}"

@@ -16,7 +16,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run
-from mxtrain.core import durable, wheels
+from mxtrain.core import durable, kernels, wheels
 from mxtrain.core.errors import Stop
 from mxtrain.data import fingerprint
 from mxtrain.data.records import Dataset
@@ -49,6 +49,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
         "folder": _folder_id(out),
         "checkpoints": list(checkpoints),
         "savers": list(checkpoints.values()),
+        "kernels": kernels.used(),
     }
 
 

@@ -18,6 +18,7 @@ from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoin
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run
+from mxtrain.core import kernels
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import early_stop, precision
@@ -104,6 +105,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
+        "kernels": kernels.used(),
         "job": parts.group.job,
         **identity.to_dict(),
     }

@@ -70,6 +70,8 @@ WORDS = {
     "AVX512_CORE": "Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions",
     "AVX512_CORE_VNNI": "Intel AVX-512 with Intel DL Boost",
     "AVX512_CORE_BF16": "Intel AVX-512 with Intel DL Boost and bfloat16 support",
+    "AVX512_CORE_AMX": "Intel AVX-512 with Intel DL Boost and bfloat16 support and Intel AMX with bfloat16 and 8-bit "
+    "integer support",
 }
 
 
@@ -96,13 +98,31 @@ for asked in {names}:
 
 def test_onednn_says_the_same_of_itself() -> None:
     names = ["", "ALL", "AVX", "AVX2", "AVX512_CORE", "AVX512_CORE_VNNI", "avx2"]
-    said = answer(ONEDNN.format(names=names))
+    # With the matrix units the door itself starts oneDNN.
+    said = answer(ONEDNN.format(names=names), MXTRAIN_AMX="0")
     assert list(said) == names
     for asked in names:
         words = next(line for line in said[asked].splitlines() if "info,cpu,isa:" in line).split("isa:")[1]
-        taken = kernels.onednn(environ={"DNNL_MAX_CPU_ISA": asked} if asked else {})
+        taken = kernels.onednn(environ={"DNNL_MAX_CPU_ISA": asked, "MXTRAIN_AMX": "0"})
         # Where AVX2 has a DL Boost of its own, that is in the words and in no other name.
         assert words.replace("AVX2 with Intel DL Boost", "AVX2") == WORDS[taken], asked
+
+
+@pytest.mark.parametrize("asked", ["", "AVX512_CORE_AMX"])
+def test_the_door_starts_onednn_with_the_matrix_units_where_they_are_granted(asked: str) -> None:
+    """The second one kills a process whose Linux grants no tiles, unless the door takes it away."""
+    code = (
+        "import os\n"
+        "from mxtrain.runtime import mx\n"
+        "data, weight = mx.nd.ones((2, 32)), mx.nd.ones((64, 32))\n"
+        "mx.nd.FullyConnected(data, weight, num_hidden=64, no_bias=True).wait_to_read()\n"
+        "print('left:', os.environ.get('DNNL_MAX_CPU_ISA'))"
+    )
+    environment = {"DNNL_VERBOSE": "1", **({"DNNL_MAX_CPU_ISA": asked} if asked else {})}
+    lines = run(code, **environment).stdout.splitlines()
+    words = next(line for line in lines if "info,cpu,isa:" in line).split("isa:")[1]
+    assert words.replace("AVX2 with Intel DL Boost", "AVX2") == WORDS[kernels.onednn(environ=environment)]
+    assert f"left: {asked or None}" in lines
 
 
 CAPS = ("AVX2", "AVX512_CORE", "")

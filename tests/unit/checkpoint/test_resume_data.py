@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.core import kernels
 from mxtrain.core.errors import UsageError
 from mxtrain.data.record_sets import open_set
 from tests.support.packed_samples import packed, samples
@@ -77,3 +78,16 @@ def test_validation_sets_are_compared_by_content(
     now = packed(tmp_path / ("v.rec" if warned else "w.rec"), samples(seed))
     assert resume.find(run(tmp_path / "run", train, "--val", now), identity(train, now)) is not None
     assert [record.message[:21] for record in caplog.records] == ["scores up to step 5 a"] * warned
+
+
+def test_a_checkpoint_of_another_cpu_resumes_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = packed(tmp_path / "a.rec", samples())
+    data = identity(here).to_dict()
+    save(run(tmp_path / "like", here), {**data, "kernels": kernels.used()})
+    assert resume.find(run(tmp_path / "like", here), identity(here)) and caplog.messages == []
+    save(run(tmp_path / "other", here), {**data, "kernels": {"openblas": "Z80", "onednn": "SSE41"}})
+    assert resume.find(run(tmp_path / "other", here), identity(here))
+    (said,) = caplog.messages
+    assert "was computed with OpenBLAS Z80, oneDNN SSE41, here it is " in said and "\n" not in said

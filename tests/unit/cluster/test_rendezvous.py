@@ -124,6 +124,16 @@ def test_a_server_needs_the_same_versions_of_what_it_has() -> None:
     assert found is not None and "server-0 (a, pid 1) has mxnet 1.9.0" in found
 
 
+def test_hosts_with_other_kernels_are_told_and_not_refused() -> None:
+    amx, zen = ({"openblas": "Haswell", "onednn": "AVX512_CORE_AMX"}, {"openblas": "Zen", "onednn": "AVX2"})
+    infos = [*SERVERS, node_info("worker-1", kernels=zen), node_info("worker-0", kernels=amx)]
+    said = rendezvous.unlike_kernels(infos)
+    assert said and said.startswith("worker-1 ") and "OpenBLAS Zen, oneDNN AVX2 and worker-0 " in said
+    assert rendezvous.disagreement(infos) is None
+    assert rendezvous.unlike_kernels([*infos[:2], node_info("worker-0", kernels=zen)]) is None
+    assert rendezvous.unlike_kernels(SERVERS) is None
+
+
 def test_a_node_info_survives_its_message() -> None:
     whole = node_info(
         "worker-0",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mxtrain.core import kernels, machine
@@ -41,7 +43,7 @@ def test_only_a_fallback_is_bettered(own: str, asked: str, flags: set[str], take
         (AVX2, "", "AVX2"),
         (XEON_PHI, "", "AVX2"),
         (SKYLAKE_X, "", "AVX512_CORE"),
-        (SAPPHIRE_RAPIDS, "", "AVX512_CORE_BF16"),
+        (SAPPHIRE_RAPIDS, "", "AVX512_CORE_AMX"),
         (SAPPHIRE_RAPIDS, "ALL", "AVX512_CORE_BF16"),
         (SAPPHIRE_RAPIDS, "AVX512_CORE_AMX", "AVX512_CORE_AMX"),
         (SAPPHIRE_RAPIDS, "AVX512_CORE", "AVX512_CORE"),
@@ -52,13 +54,62 @@ def test_only_a_fallback_is_bettered(own: str, asked: str, flags: set[str], take
         (AVX2, "AVX512_CORE", "AVX2"),
     ],
 )
-def test_onednn_takes_the_best_that_is_there_and_allowed(flags: set[str], asked: str, taken: str) -> None:
+def test_onednn_takes_the_best_that_is_there_and_allowed(
+    flags: set[str], asked: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "tiles_are_granted", lambda: True)
     assert kernels.onednn(flags, {"DNNL_MAX_CPU_ISA": asked}) == taken
     problem = kernels.bf16_problem(flags, {"DNNL_MAX_CPU_ISA": asked})
     assert (problem is None) == taken.startswith("AVX512_CORE")
     if problem:
         assert "AVX-512" in problem and "leave --amp out" in problem
         assert ("DNNL_MAX_CPU_ISA=" in problem) == (flags >= SKYLAKE_X)
+
+
+@pytest.mark.parametrize(
+    ("environ", "granted", "taken", "said"),
+    [
+        ({}, True, "AVX512_CORE_AMX", None),
+        ({"MXTRAIN_AMX": "1"}, True, "AVX512_CORE_AMX", None),
+        ({"MXTRAIN_AMX": "0"}, True, "AVX512_CORE_BF16", "MXTRAIN_AMX=0 keeps"),
+        ({}, False, "AVX512_CORE_BF16", "Linux grants no"),
+        (
+            {"DNNL_MAX_CPU_ISA": "AVX512_CORE_AMX"},
+            False,
+            "AVX512_CORE_BF16",
+            "DNNL_MAX_CPU_ISA=AVX512_CORE_AMX",
+        ),
+        ({"DNNL_MAX_CPU_ISA": "AVX512_CORE_AMX", "MXTRAIN_AMX": "0"}, True, "AVX512_CORE_AMX", None),
+        ({"DNNL_MAX_CPU_ISA": "AVX2"}, True, "AVX2", "DNNL_MAX_CPU_ISA=AVX2 keeps"),
+    ],
+)
+def test_the_matrix_units_are_used_where_linux_and_the_user_let(
+    environ: dict[str, str], granted: bool, taken: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "tiles_are_granted", lambda: granted)
+    assert kernels.onednn(SAPPHIRE_RAPIDS, environ) == taken
+    found = kernels.amx_problem(SAPPHIRE_RAPIDS, environ)
+    assert (said or "") in (found or "") and (found is None) == (said is None)
+    assert kernels.amx_problem(SKYLAKE_X, environ) is None
+
+
+@pytest.mark.parametrize("before", [None, "AVX512_CORE_AMX"])
+@pytest.mark.parametrize("granted", [True, False])
+def test_the_variable_stands_while_onednn_starts_and_no_longer(
+    before: str | None, granted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the variable and without the permission a process dies: so it goes where Linux refuses."""
+    monkeypatch.delenv("MXTRAIN_AMX", raising=False)
+    monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
+    if before:
+        monkeypatch.setenv("DNNL_MAX_CPU_ISA", before)
+    monkeypatch.setattr(kernels, "tiles_are_granted", lambda: granted)
+    monkeypatch.setattr(kernels.machine, "cpu_flags", lambda: SAPPHIRE_RAPIDS)
+    with kernels.onednn_asked() as is_needed:
+        within = os.environ.get("DNNL_MAX_CPU_ISA")
+    assert is_needed == (granted or before is not None)
+    assert within == (("AVX512_CORE_AMX" if granted else "AVX512_CORE_BF16") if is_needed else None)
+    assert os.environ.get("DNNL_MAX_CPU_ISA") == before
 
 
 def test_where_there_is_no_openblas_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ FACTS: dict[str, Any] = {
         "onednn": "AVX512_CORE_BF16",
         "openblas_by_itself": "Haswell",
         "bf16_problem": None,
+        "no_amx": None,
         "variables": {},
     },
     "threads": {
