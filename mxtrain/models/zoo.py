@@ -13,17 +13,18 @@ from typing import Any, Sequence
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import operator_patches, small
+from mxtrain.models import clips, concats, graph_rewrites, prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
+REWRITES = (concats.with_trainable_concats, clips.with_fast_clips)
 
 
 def build(name: str, num_classes: int) -> Any:
     """Return the net called `name` with `num_classes` outputs, not initialised yet."""
-    operator_patches.patch_prelu()
+    prelu.patch()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:
@@ -86,7 +87,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
         return
-    operator_patches.patch_concat()
+    graph_rewrites.rewrite_graphs(REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
     try:
         net(picture).wait_to_read()

@@ -130,7 +130,8 @@ CORES = ("Haswell", "Prescott")
 # The promises about numbers; what else is tested here is the same on every CPU.
 OF_NUMBERS = [
     *(
-        "test_operator_patches",
+        "test_concats",
+        "test_clips",
         "test_ema",
         "test_to_device",
         "test_initializers",

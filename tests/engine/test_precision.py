@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mxtrain.checkpoint import directory
-from mxtrain.models import operator_patches
+from mxtrain.models import prelu
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state
@@ -157,7 +157,7 @@ def outcome(net: Any, is_compiled: bool) -> dict[str, Any]:
 
 def errors_in_bfloat16() -> dict[str, dict[str, float]]:
     """For each net, how far it is from itself in float32; run in a process of its own, which stays patched."""
-    operator_patches.patch_prelu()
+    prelu.patch()
     ways = [(name, is_compiled) for name in NETS for is_compiled in (False, True)]
     expected = [outcome(NETS[name](), is_compiled) for name, is_compiled in ways]
     precision.enable_amp("bf16")
@@ -211,7 +211,7 @@ def test_every_operator_takes_one_type_in_float16() -> None:
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_the_slope_of_prelu_learns_at_full_rate(is_compiled: bool) -> None:
     """Against the difference quotient; MXNet's own is a quarter of it once compiled."""
-    operator_patches.patch_prelu()
+    prelu.patch()
     net = nn.HybridSequential()
     net.add(nn.Conv2D(8, 3, padding=1), nn.PReLU(), nn.BatchNorm(), nn.HybridLambda("exp"))
     gradient = outcome(net, is_compiled)["1.alpha"]

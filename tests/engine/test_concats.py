@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models import operator_patches, zoo
+from mxtrain.models import concats, zoo
 from mxtrain.runtime import mx
 from tests.support.commands import ROOT
 
@@ -63,7 +63,7 @@ def test_inputs_of_a_concat_may_have_hidden_outputs() -> None:
     halves = mx.sym.SliceChannel(normed, num_outputs=2, name="halves")
     joined = mx.sym.concat(halves[1], normed, dim=1, name="joined")
     _, shapes = shapes_of(joined, [], x=(2, 24, 5, 5))
-    assert len(operator_patches.unaligned_concats(json.loads(joined.tojson()), shapes)) == 1
+    assert len(concats.unaligned_concats(json.loads(joined.tojson()), shapes)) == 1
 
 
 def check(*parts: int, dim: int = 1) -> None:
@@ -125,7 +125,7 @@ def test_only_concats_of_channels_that_are_no_whole_blocks_are_replaced(
     symbol = graph_of(channels, dim)
     _, shapes = shapes_of(symbol, channels, ndim)
     graph = json.loads(symbol.tojson())
-    found = operator_patches.unaligned_concats(graph, shapes)
+    found = concats.unaligned_concats(graph, shapes)
     assert [graph["nodes"][place]["name"] for place in found] == ["joined"] * breaks
 
 
@@ -134,11 +134,7 @@ def test_the_new_graph_computes_the_same_under_the_same_names() -> None:
     symbol = graph_of(channels)
     shapes, of_outputs = shapes_of(symbol, channels)
     graph = json.loads(symbol.tojson())
-    new = mx.sym.load_json(
-        json.dumps(
-            operator_patches.with_new_axis(graph, operator_patches.unaligned_concats(graph, of_outputs))
-        )
-    )
+    new = mx.sym.load_json(json.dumps(concats.with_trainable_concats(graph, of_outputs)))
     assert new.list_arguments() == symbol.list_arguments()
     values = {name: mx.nd.random.normal(shape=shape) for name, shape in shapes.items()}
     (ours,), (right,) = (each.bind(mx.cpu(), values).forward() for each in (new, symbol))

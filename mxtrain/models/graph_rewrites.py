@@ -1,0 +1,78 @@
+"""Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
+
+Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s and
+`clips.py`'s. A rewritten graph has the same parameters, values and names of outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+from mxtrain.runtime import mx
+
+Graph = Mapping[str, Any]
+Shape = Sequence[int]
+Shapes = Mapping[str, Shape]  # of the nodes' outputs, by their names
+Inputs = List[List[int]]  # of a node: each the position of a node, and the number of its output
+AddNode = Callable[[Dict[str, Any]], int]
+Rewrite = Callable[[Graph, Shapes], Graph]
+
+
+def rewrite_graphs(rewrites: Sequence[Rewrite]) -> None:
+    """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs."""
+    build = getattr(mx.gluon.HybridBlock._get_graph, "__wrapped__", mx.gluon.HybridBlock._get_graph)
+
+    @functools.wraps(build)
+    def get_graph(self: Any, *args: Any) -> Any:
+        is_new = not self._cached_graph
+        inputs, output = build(self, *args)
+        if is_new and all(
+            isinstance(arg, mx.nd.NDArray) and arg.context.device_type == "cpu" for arg in args
+        ):
+            shapes = {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
+            self._cached_graph = inputs, rewritten(output, shapes, rewrites)
+        return self._cached_graph
+
+    mx.gluon.HybridBlock._get_graph = get_graph
+
+
+def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:
+    """Return a Symbol that computes what `output` does."""
+    for rewrite in rewrites:
+        internals = output.get_internals()
+        _, shapes, _ = internals.infer_shape_partial(**input_shapes)
+        before = json.loads(output.tojson())
+        after = rewrite(before, dict(zip(internals.list_outputs(), shapes or [])))
+        output = output if after is before else mx.sym.load_json(json.dumps(after))
+    return output
+
+
+def with_replaced(
+    graph: Graph, positions: Sequence[int], replace: Callable[[Mapping[str, Any], Inputs, AddNode], int]
+) -> Graph:
+    """Return the graph with other nodes for those at `positions`; the same one where there are none.
+
+    `replace` takes such a node and its inputs in the new graph, adds nodes, and returns the position of the one with
+    the output.
+    """
+    if not positions:
+        return graph
+    nodes: list[dict[str, Any]] = []
+    new_positions: list[int] = []  # of the node that has each old node's output
+
+    def add(node: dict[str, Any]) -> int:
+        nodes.append(node)
+        return len(nodes) - 1
+
+    for position, node in enumerate(graph["nodes"]):
+        inputs = [[new_positions[source], *rest] for source, *rest in node["inputs"]]
+        is_replaced = position in positions
+        new_positions.append(replace(node, inputs, add) if is_replaced else add({**node, "inputs": inputs}))
+    return {
+        "nodes": nodes,
+        "arg_nodes": [new_positions[position] for position in graph["arg_nodes"]],
+        "heads": [[new_positions[position], *rest] for position, *rest in graph["heads"]],
+        "attrs": graph["attrs"],
+    }
