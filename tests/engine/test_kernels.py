@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core import kernels, machine
-from tests.support.fresh_python import answer
+from tests.support.fresh_python import answer, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
