@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shape, Shapes, with_replaced
+from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shape, Shapes, shape_of, with_replaced
 
 BLOCK = 16  # oneDNN's channels in a block with AVX-512; with less it is 8
 CHANNELS, NUM_AXES = 1, 4  # of a batch of pictures; a new axis comes after its last
@@ -25,18 +25,11 @@ def unaligned_concats(graph: Graph, shapes: Shapes) -> list[int]:
 
     `shapes` are those of the nodes' outputs, by name.
     """
-
-    def shape_of(source: int, output: int) -> Shape:
-        name = graph["nodes"][source]["name"]
-        # The name of a variable, of an operator's only output, of one of several outputs.
-        names = (name, f"{name}_output", f"{name}_output{output}")
-        return next((shapes[each] for each in names if each in shapes), ())
-
     return [
         position
         for position, node in enumerate(graph["nodes"])
         if node["op"] == "Concat"
-        and any(_is_unaligned(node, shape_of(*entry[:2])) for entry in node["inputs"])
+        and any(_is_unaligned(node, shape_of(graph, shapes, *entry[:2])) for entry in node["inputs"])
     ]
 
 

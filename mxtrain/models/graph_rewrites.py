@@ -1,7 +1,7 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
-Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s and
-`clips.py`'s. A rewritten graph has the same parameters, values and names of outputs.
+Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s,
+`clips.py`'s and `norms.py`'s. A rewritten graph has the same parameters, values and names of outputs.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) ->
         after = rewrite(before, dict(zip(internals.list_outputs(), shapes or [])))
         output = output if after is before else mx.sym.load_json(json.dumps(after))
     return output
+
+
+def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
+    """Return the shape of an output of the node at `source`; an empty one where it is not known."""
+    name = graph["nodes"][source]["name"]
+    # The name of a variable, of an operator's only output, of one of several outputs.
+    names = (name, f"{name}_output", f"{name}_output{output}")
+    return next((shapes[each] for each in names if each in shapes), ())
 
 
 def with_replaced(

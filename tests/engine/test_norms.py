@@ -1,0 +1,106 @@
+"""BatchNorms between convolutions of unlike blocks go back by oneDNN's fast kernels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain.core import kernels
+from mxtrain.models import graph_rewrites, norms
+from mxtrain.runtime import mx
+from tests.support.fresh_python import run
+
+HAS_BLOCKS_OF_16 = kernels.onednn().startswith(kernels.AVX512)
+
+
+def block(first: int, wide: int, last: int) -> Any:
+    """Return the graph of mobilenetv2's block: wider by a convolution, each channel by itself, narrower."""
+    x = mx.sym.var("x")
+    for number, (kernel, channels, groups) in enumerate([(1, wide, 1), (3, wide, wide), (1, last, 1)]):
+        x = mx.sym.Convolution(
+            x,
+            kernel=(kernel,) * 2,
+            pad=(kernel // 2,) * 2,
+            num_filter=channels,
+            num_group=groups,
+            no_bias=True,
+        )
+        x = mx.sym.BatchNorm(x, fix_gamma=False, name=f"norm{number}")
+        x = mx.sym.Activation(x, act_type="relu", name=f"relu{number}")
+    return mx.sym.Convolution(x, kernel=(1, 1), num_filter=32, no_bias=True, name="end")
+
+
+def rewritten(symbol: Any, channels: int, **more: Any) -> Any:
+    return graph_rewrites.rewritten(
+        symbol, {"x": (2, channels, 14, 14), **more}, [norms.with_plain_gradients]
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "found"),
+    [
+        ((24, 144, 24), ["norm0_plain", "norm1_plain"]),
+        ((16, 96, 24), ["norm1_plain"]),
+        ((16, 96, 32), []),
+        ((3, 32, 32), []),  # a first convolution reads colours as they are
+        ((24, 40, 24), []),  # blocks of 8 throughout
+    ],
+)
+def test_only_where_blocks_differ_a_node_follows(channels: tuple[int, int, int], found: list[str]) -> None:
+    symbol = block(*channels)
+    new = rewritten(symbol, channels[0])
+    names = [node["name"] for node in json.loads(new.tojson())["nodes"]]
+    assert [name for name in names if name.endswith("_plain")] == found
+    assert new.list_arguments() == symbol.list_arguments() and new.list_outputs() == symbol.list_outputs()
+    assert new.list_auxiliary_states() == symbol.list_auxiliary_states()
+
+
+def test_branches_that_meet_again_are_followed_once() -> None:
+    """As in gates of gates: the paths of forty double in number at each."""
+    x = mx.sym.BatchNorm(mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=24), name="norm")
+    for _ in range(40):
+        x = x * (x + 1)
+    new = rewritten(mx.sym.Convolution(x, kernel=(1, 1), num_filter=32), 32)
+    assert "norm_plain" not in new.get_internals().list_outputs()
+
+
+def test_gradients_are_the_same_and_not_finite_numbers_stay() -> None:
+    symbol = block(24, 48, 24)
+    shapes, _, states = symbol.infer_shape(x=(2, 24, 14, 14))
+    values = {name: mx.nd.random.normal(shape=shape) for name, shape in zip(symbol.list_arguments(), shapes)}
+
+    def gradients(graph: Any) -> list[Any]:
+        found = {name: mx.nd.zeros(value.shape) for name, value in values.items()}
+        running = [mx.nd.ones(shape) for shape in states]
+        bound = graph.bind(mx.cpu(), dict(values), args_grad=found, aux_states=running)
+        (output,) = bound.forward(is_train=True)
+        bound.backward(mx.nd.ones(output.shape))
+        return [output.asnumpy(), *(each.asnumpy() for each in found.values())]
+
+    for ours, right in zip(gradients(rewritten(symbol, 24)), gradients(symbol)):
+        np.testing.assert_allclose(ours, right, rtol=1e-4, atol=1e-5 * np.abs(right).max())
+    values["x"][0, 0, 0, 0] = np.inf
+    assert not np.isfinite(gradients(rewritten(symbol, 24))[0]).all()
+
+
+TRAINED = """
+from mxtrain.models import graph_rewrites, zoo
+from mxtrain.runtime import mx
+graph_rewrites.rewrite_graphs(zoo.REWRITES)
+net = zoo.build("mobilenetv2_1.0", 4)
+net.initialize()
+net.hybridize(static_alloc=True, static_shape=True)
+with mx.autograd.record():
+    loss = (net(mx.nd.random.normal(shape=(1, 3, 64, 64))) ** 2).sum()
+loss.backward()
+mx.nd.waitall()
+"""
+
+
+@pytest.mark.skipif(not HAS_BLOCKS_OF_16, reason="without AVX-512 all blocks have 8 channels")
+def test_no_batchnorm_of_mobilenetv2_goes_back_by_the_reference_kernel() -> None:
+    said = run(TRAINED, DNNL_VERBOSE="1").stdout
+    assert "batch_normalization,bnorm_jit" in said and "bnorm_ref" not in said
