@@ -34,8 +34,9 @@ def environment_of(run: Path) -> dict[str, Any]:
 
 
 def state_of(path: Path) -> dict[str, Any]:
-    """The values of a state.json, without those that name a place or a version."""
+    """The values of a state.json, without those that name a place, a version or the CPU's kernels."""
     state: dict[str, Any] = json.loads(path.read_text())
+    state.pop("kernels", None)  # younger than these runs
     for name in ("config", "modules", "versions", "job"):
         assert name in state
         del state[name]

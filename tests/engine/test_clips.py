@@ -65,7 +65,7 @@ def test_a_compiled_net_has_none_and_the_same_gradients() -> None:
         return np.concatenate([each.grad().asnumpy().ravel() for each in trained])
 
     try:
-        expected = gradients([])
+        expected, ours = gradients([]), gradients([clips.with_fast_clips])
     finally:
         graph_rewrites.rewrite_graphs(zoo.REWRITES)
-    assert np.linalg.norm(gradients(zoo.REWRITES) - expected) < 1e-5 * np.linalg.norm(expected)
+    assert np.linalg.norm(ours - expected) < 1e-5 * np.linalg.norm(expected)
