@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from mxtrain.cluster import ps_lite
 from mxtrain.cluster.rendezvous import Assignment
 from tests.support.control_plane import node_spec
+from tests.support.supervised_groups import until
 
 
 def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:
@@ -35,6 +37,12 @@ def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:
     assert ps_lite.environment(node, assignment, 40002) == over_unix_sockets
 
 
+def until_gone(thread: threading.Thread) -> None:
+    """Wait until the system has let go of it too, which is a moment after Python has."""
+    thread.join(timeout=10)
+    until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
+
+
 @pytest.mark.alone
 def test_only_a_lasting_thread_is_missed_and_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ps_lite, "MISSED_SECONDS", 0.1)
@@ -50,10 +58,10 @@ def test_only_a_lasting_thread_is_missed_and_not_at_once(monkeypatch: pytest.Mon
         assert not threads.have_ended()
         passing.join()
     end_earlier.set()
-    earlier.join()
+    until_gone(earlier)
     assert not any(threads.have_ended() for _ in range(5)), "it was here before"
     end.set()
-    lasting.join()
+    until_gone(lasting)
     assert not any(threads.have_ended() for _ in range(5)), "the process may be about to end"
     time.sleep(0.1)
     assert threads.have_ended()
