@@ -40,7 +40,7 @@ def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:
 def until_gone(thread: threading.Thread) -> None:
     """Wait until the system has let go of it too, which is a moment after Python has."""
     thread.join(timeout=10)
-    until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
+    until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), "the thread is still there")
 
 
 @pytest.mark.alone
