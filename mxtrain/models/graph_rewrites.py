@@ -1,7 +1,7 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
 Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s,
-`clips.py`'s and `norms.py`'s. A rewritten graph has the same parameters, values and names of outputs.
+`clips.py`'s and `plain_arrays.py`'s. A rewritten graph has the same parameters, values and names of outputs.
 """
 
 from __future__ import annotations

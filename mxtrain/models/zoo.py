@@ -13,13 +13,13 @@ from typing import Any, Sequence
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import clips, concats, graph_rewrites, norms, prelu, small
+from mxtrain.models import clips, concats, graph_rewrites, plain_arrays, prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
-REWRITES = (concats.with_trainable_concats, clips.with_fast_clips, norms.with_plain_gradients)
+REWRITES = (concats.with_trainable_concats, clips.with_fast_clips, plain_arrays.with_plain_arrays)
 
 
 def build(name: str, num_classes: int) -> Any:

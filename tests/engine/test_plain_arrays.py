@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core import kernels
-from mxtrain.models import graph_rewrites, norms
+from mxtrain.models import graph_rewrites, plain_arrays
 from mxtrain.runtime import mx
 from tests.support.fresh_python import run
 
@@ -35,7 +35,7 @@ def block(first: int, wide: int, last: int) -> Any:
 
 def rewritten(symbol: Any, channels: int, **more: Any) -> Any:
     return graph_rewrites.rewritten(
-        symbol, {"x": (2, channels, 14, 14), **more}, [norms.with_plain_gradients]
+        symbol, {"x": (2, channels, 14, 14), **more}, [plain_arrays.with_plain_arrays]
     )
 
 
@@ -56,6 +56,16 @@ def test_only_where_blocks_differ_a_node_follows(channels: tuple[int, int, int],
     assert [name for name in names if name.endswith("_plain")] == found
     assert new.list_arguments() == symbol.list_arguments() and new.list_outputs() == symbol.list_outputs()
     assert new.list_auxiliary_states() == symbol.list_auxiliary_states()
+
+
+@pytest.mark.parametrize(("channels", "found"), [(72, ["gate_plain"]), (96, [])])
+def test_a_global_pooling_of_part_blocks_reads_a_plain_array(channels: int, found: list[str]) -> None:
+    """As squeeze and excitation do."""
+    x = mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=channels, no_bias=True)
+    pooled = mx.sym.Pooling(x, global_pool=True, pool_type="avg", kernel=(1, 1), name="gate")
+    new = rewritten(mx.sym.broadcast_mul(x, pooled, name="end"), 24)
+    names = [node["name"] for node in json.loads(new.tojson())["nodes"]]
+    assert [name for name in names if name.endswith("_plain")] == found
 
 
 def test_branches_that_meet_again_are_followed_once() -> None:
@@ -100,7 +110,7 @@ TRAINED = """
 from mxtrain.models import graph_rewrites, zoo
 from mxtrain.runtime import mx
 graph_rewrites.rewrite_graphs(zoo.REWRITES)
-net = zoo.build("mobilenetv2_1.0", 4)
+net = zoo.build("{name}", 4)
 net.initialize()
 net.hybridize(static_alloc=True, static_shape=True)
 with mx.autograd.record():
@@ -111,6 +121,10 @@ mx.nd.waitall()
 
 
 @pytest.mark.skipif(not HAS_BLOCKS_OF_16, reason="without AVX-512 all blocks have 8 channels")
-def test_no_batchnorm_of_mobilenetv2_goes_back_by_the_reference_kernel() -> None:
-    said = run(TRAINED, DNNL_VERBOSE="1").stdout
-    assert "batch_normalization,bnorm_jit" in said and "bnorm_ref" not in said
+@pytest.mark.parametrize("name", ["mobilenetv2_1.0", "mobilenetv3_small"])
+def test_no_backward_pass_takes_a_reference_kernel(name: str) -> None:
+    said = run(TRAINED.format(name=name), DNNL_VERBOSE="1").stdout.splitlines()
+    kernels_of = [line.split(",")[3:6] for line in said if line.startswith("dnnl_verbose,exec")]
+    backward = [(operator, kernel) for operator, kernel, direction in kernels_of if "backward" in direction]
+    assert ("batch_normalization", "bnorm_jit:avx512_common") in backward
+    assert [each for each in backward if "ref" in each[1]] == []
