@@ -15,7 +15,7 @@ from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shapes, with_r
 def with_fast_clips(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with two operators in place of each clip."""
     clips = [position for position, node in enumerate(graph["nodes"]) if node["op"] == "clip"]
-    return with_replaced(graph, clips, _as_minimum_and_maximum)
+    return with_replaced(graph, dict.fromkeys(clips, _as_minimum_and_maximum))
 
 
 def _as_minimum_and_maximum(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:

@@ -17,7 +17,7 @@ CHANNELS, NUM_AXES = 1, 4  # of a batch of pictures; a new axis comes after its 
 
 def with_trainable_concats(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with concats that MXNet can go back through; `shapes` are those of the nodes' outputs."""
-    return with_replaced(graph, unaligned_concats(graph, shapes), _with_new_axis)
+    return with_replaced(graph, dict.fromkeys(unaligned_concats(graph, shapes), _with_new_axis))
 
 
 def unaligned_concats(graph: Graph, shapes: Shapes) -> list[int]:

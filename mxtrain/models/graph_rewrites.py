@@ -18,6 +18,8 @@ Shapes = Mapping[str, Shape]  # of the nodes' outputs, by their names
 Inputs = List[List[int]]  # of a node: each the position of a node, and the number of its output
 AddNode = Callable[[Dict[str, Any]], int]
 Rewrite = Callable[[Graph, Shapes], Graph]
+# Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
+Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 
 
 def rewrite_graphs(rewrites: Sequence[Rewrite]) -> None:
@@ -57,15 +59,9 @@ def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
     return next((shapes[each] for each in names if each in shapes), ())
 
 
-def with_replaced(
-    graph: Graph, positions: Sequence[int], replace: Callable[[Mapping[str, Any], Inputs, AddNode], int]
-) -> Graph:
-    """Return the graph with other nodes for those at `positions`; the same one where there are none.
-
-    `replace` takes such a node and its inputs in the new graph, adds nodes, and returns the position of the one with
-    the output.
-    """
-    if not positions:
+def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:
+    """Return the graph with what `replacements` make of the nodes at their positions; the same one without any."""
+    if not any(replacements.values()):
         return graph
     nodes: list[dict[str, Any]] = []
     new_positions: list[int] = []  # of the node that has each old node's output
@@ -76,8 +72,8 @@ def with_replaced(
 
     for position, node in enumerate(graph["nodes"]):
         inputs = [[new_positions[source], *rest] for source, *rest in node["inputs"]]
-        is_replaced = position in positions
-        new_positions.append(replace(node, inputs, add) if is_replaced else add({**node, "inputs": inputs}))
+        replace = replacements.get(position)
+        new_positions.append(replace(node, inputs, add) if replace else add({**node, "inputs": inputs}))
     return {
         "nodes": nodes,
         "arg_nodes": [new_positions[position] for position in graph["arg_nodes"]],

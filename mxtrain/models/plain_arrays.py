@@ -1,20 +1,21 @@
-"""Plain arrays for operators that would get theirs in two forms, for which oneDNN has slow kernels only.
+"""Plain arrays for operators for which oneDNN has only slow kernels otherwise.
 
-With AVX-512 a convolution keeps arrays in blocks of 16 channels, and one that reads or writes other than whole blocks,
-such as 24 channels, in blocks of 8. A BatchNorm between two that differ gets its input in one form and the gradient of
-its output in the other; so does a global pooling of such channels. For that oneDNN 2.4.4 has only its reference
-kernels, which took 20 times as long as all else of a mobilenetv2's BatchNorms together. An array in plain order MXNet
-puts into the form of the other by itself. So a node is put beside such an operator that computes nothing, but takes and
-gives plain arrays: a clip without limits. It is no other, because most that would do give the gradient on in place.
+With AVX-512 a convolution keeps arrays in blocks of 16 channels; in blocks of 8, where it reads or writes other than
+whole ones, such as 24 channels; and one in groups of 4 channels in blocks of 4. A BatchNorm between two that differ
+gets its input in one form and the gradient of its output in the other; a global pooling of part blocks does too. For
+that, and for all BatchNorms of blocks of 4, oneDNN 2.4.4 has only its reference kernels, which took 20 times as long as
+all else of a mobilenetv2's BatchNorms together. An array in plain order MXNet puts into the other's form by itself. So
+a node is put beside such an operator that computes nothing, but takes and gives plain arrays: a clip without limits. It
+is no other, because most that would do give the gradient on in place.
 """
 
 from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shape, Shapes, shape_of, with_replaced
+from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Replacement, Shapes, shape_of, with_replaced
 
-BLOCK = 16
+BLOCKS = (16, 8, 4)  # the first of them that channels fill is taken
 CHANNELS, OF_PICTURES = 1, 4
 MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of their own
 # What passes on the form of the arrays that it gets.
@@ -25,39 +26,48 @@ THROUGH = {
 
 
 def with_plain_arrays(graph: Graph, shapes: Shapes) -> Graph:
-    """Return the graph with a plain node behind each BatchNorm between convolutions of unlike blocks, and before each
-    global pooling of channels that are no whole blocks.
+    """Return the graph with a plain node beside each operator whose arrays would come in such forms.
 
     `shapes` are those of the nodes' outputs.
     """
-    graph = with_replaced(graph, _norms_between_unlike(graph, shapes), _with_plain_output)
-    pools = [
-        position
-        for position, node in enumerate(graph["nodes"])
-        if node["op"] == "Pooling"
-        and node["attrs"].get("global_pool") == "True"
-        and _is_of_part_blocks(shape_of(graph, shapes, *node["inputs"][0][:2]))
-    ]
-    return with_replaced(graph, pools, _with_plain_input)
-
-
-def _norms_between_unlike(graph: Graph, shapes: Shapes) -> list[int]:
-    nodes = graph["nodes"]
     users: dict[int, list[int]] = {}
-    for position, node in enumerate(nodes):
+    for position, node in enumerate(graph["nodes"]):
         for source, *_ in node["inputs"]:
             users.setdefault(source, []).append(position)
+    plain = {place: _plain_node(graph, shapes, users, place) for place in range(len(graph["nodes"]))}
+    return with_replaced(graph, plain)
 
-    def is_between_unlike(position: int) -> bool:
-        source = nodes[position]["inputs"][0][0]
-        if nodes[source]["op"] != "Convolution":
-            return False
-        before = _has_whole_blocks(graph, shapes, source)
-        after = _convolutions_after(nodes, users, position)
-        return any(_has_whole_blocks(graph, shapes, each) != before for each in after)
 
-    norms = [position for position, node in enumerate(nodes) if node["op"] == "BatchNorm"]
-    return [norm for norm in norms if is_between_unlike(norm)]
+def _plain_node(
+    graph: Graph, shapes: Shapes, users: Mapping[int, list[int]], position: int
+) -> Replacement | None:
+    """Return where the operator at `position` needs a plain node; None where it needs none."""
+    node = graph["nodes"][position]
+    if node["op"] == "Pooling" and node["attrs"].get("global_pool") == "True":
+        data = shape_of(graph, shapes, *node["inputs"][0][:2])
+        return _with_plain_input if len(data) == OF_PICTURES and data[CHANNELS] % BLOCKS[0] else None
+    if node["op"] != "BatchNorm":
+        return None
+    before = _block(graph, shapes, node["inputs"][0][0])
+    if before == BLOCKS[-1]:
+        return _with_plain_input
+    after = {_block(graph, shapes, each) for each in _convolutions_after(graph["nodes"], users, position)}
+    return _with_plain_output if before and after - {before, 0} else None
+
+
+def _block(graph: Graph, shapes: Shapes, position: int) -> int:
+    """Return the channels in a block of what the convolution at `position` reads and writes; 0 of any other node."""
+    node = graph["nodes"][position]
+    if node["op"] != "Convolution":
+        return 0
+    data, output = shape_of(graph, shapes, *node["inputs"][0][:2]), int(node["attrs"]["num_filter"])
+    if len(data) != OF_PICTURES:
+        return 0
+    channels, groups = data[CHANNELS], int(node["attrs"].get("num_group", 1))
+    if groups > 1 and not channels == groups == output:  # each channel by itself is no bar to blocks
+        channels, output = channels // groups, output // groups
+    read = [] if channels <= MOST_COLOURS and groups == 1 else [channels]
+    return next((block for block in BLOCKS if all(each % block == 0 for each in [*read, output])), 1)
 
 
 def _convolutions_after(
@@ -73,24 +83,13 @@ def _convolutions_after(
     return found
 
 
-def _has_whole_blocks(graph: Graph, shapes: Shapes, position: int) -> bool:
-    node = graph["nodes"][position]
-    data, output = shape_of(graph, shapes, *node["inputs"][0][:2]), int(node["attrs"]["num_filter"])
-    if len(data) != OF_PICTURES:
-        return True
-    return output % BLOCK == 0 and (data[CHANNELS] % BLOCK == 0 or data[CHANNELS] <= MOST_COLOURS)
-
-
-def _is_of_part_blocks(shape: Shape) -> bool:
-    return len(shape) == OF_PICTURES and shape[CHANNELS] % BLOCK != 0
-
-
 def _with_plain_output(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
     return add(_plain(node["name"], [add({**node, "inputs": inputs}), 0, 0]))
 
 
 def _with_plain_input(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    return add({**node, "inputs": [[add(_plain(node["name"], inputs[0])), 0, 0]]})
+    first, *others = inputs
+    return add({**node, "inputs": [[add(_plain(node["name"], first)), 0, 0], *others]})
 
 
 def _plain(name: str, entry: list[int]) -> dict[str, Any]:
