@@ -45,7 +45,9 @@ def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) ->
     for rewrite in rewrites:
         internals = output.get_internals()
         _, shapes, _ = internals.infer_shape_partial(**input_shapes)
-        before = json.loads(output.tojson())
+        before = json.loads(
+            output.tojson(remove_amp_cast=False)
+        )  # else a net for bfloat16 becomes one in float32
         after = rewrite(before, dict(zip(internals.list_outputs(), shapes or [])))
         output = output if after is before else mx.sym.load_json(json.dumps(after))
     return output

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.models import concats, zoo
+from mxtrain.models import concats, graph_rewrites, zoo
 from mxtrain.runtime import mx
 from tests.support.commands import ROOT
 
@@ -140,3 +140,11 @@ def test_the_new_graph_computes_the_same_under_the_same_names() -> None:
     (ours,), (right,) = (each.bind(mx.cpu(), values).forward() for each in (new, symbol))
     assert (ours.asnumpy() == right.asnumpy()).all()
     assert new.get_internals()["joined_output"].infer_shape(**shapes)[1] == [(2, 13, 5, 5)]
+
+
+def test_casts_of_mixed_precision_stay_in_a_rewritten_graph() -> None:
+    """Symbol.tojson leaves them out by itself, and the net would compute in float32."""
+    narrow = mx.sym.amp_cast(graph_of((24, 24)), dtype="bfloat16", name="cast")
+    new = graph_rewrites.rewritten(narrow, shapes_of(narrow, (24, 24))[0], [concats.with_trainable_concats])
+    operators = [node["op"] for node in json.loads(new.tojson(remove_amp_cast=False))["nodes"]]
+    assert "amp_cast" in operators and "squeeze" in operators

@@ -89,6 +89,11 @@ def test_groups_of_few_channels_have_blocks_of_their_own(width: int, groups: int
     assert [name for name in names if name.endswith("_plain")] == found
 
 
+def test_mixed_precision_stays_as_it_is() -> None:
+    symbol = mx.sym.amp_cast(block(24, 144, 24), dtype="float32")
+    assert rewritten(symbol, 24) is symbol
+
+
 def test_branches_that_meet_again_are_followed_once() -> None:
     """As in gates of gates: the paths of forty double in number at each."""
     x = mx.sym.BatchNorm(mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=24), name="norm")
