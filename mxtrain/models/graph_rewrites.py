@@ -42,15 +42,16 @@ def rewrite_graphs(rewrites: Sequence[Rewrite]) -> None:
 
 def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:
     """Return a Symbol that computes what `output` does."""
-    for rewrite in rewrites:
-        internals = output.get_internals()
-        _, shapes, _ = internals.infer_shape_partial(**input_shapes)
-        before = json.loads(
-            output.tojson(remove_amp_cast=False)
-        )  # else a net for bfloat16 becomes one in float32
-        after = rewrite(before, dict(zip(internals.list_outputs(), shapes or [])))
-        output = output if after is before else mx.sym.load_json(json.dumps(after))
-    return output
+    internals = output.get_internals()
+    _, shapes, _ = internals.infer_shape_partial(**input_shapes)
+    by_name = dict(
+        zip(internals.list_outputs(), shapes or [])
+    )  # a rewrite keeps the names of what it replaces
+    before = json.loads(
+        output.tojson(remove_amp_cast=False)
+    )  # else a net for bfloat16 becomes one in float32
+    after = functools.reduce(lambda graph, rewrite: rewrite(graph, by_name), rewrites, before)
+    return output if after is before else mx.sym.load_json(json.dumps(after))
 
 
 def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
