@@ -33,8 +33,17 @@ from mxtrain.core.errors import UsageError
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
 
-# They compile the functions of the operators.
-OPERATOR_MODULES = ("mxnet.ndarray.register", "mxnet.symbol.register")
+# Of mxnet's folder: what the functions of its operators are made from.
+MAKERS_OF_OPERATORS = (
+    *(
+        "libmxnet.so",
+        "base.py",
+        "ndarray_doc.py",
+        "symbol_doc.py",
+        "ndarray/register.py",
+        "symbol/register.py",
+    ),
+)
 
 _operator_code: list[operator_code.OperatorCode] = []  # one, while mxnet is imported
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
@@ -73,6 +82,16 @@ def set_shares(local_workers: int = 1, threads: int | None = None) -> None:
 def load_gluoncv() -> types.ModuleType:
     """Import gluoncv once and return it; mxnet comes first."""
     return _imported("gluoncv")
+
+
+def load_gluoncv_module(name: str) -> types.ModuleType:
+    """Import one module of gluoncv and return it, without the hundreds that gluoncv imports with itself.
+
+    An `import gluoncv` that comes later finds it there.
+    """
+    load()
+    with import_shims.unused_packages_left_out(), import_shims.bare_packages(name), _quietly():
+        return _imported(name)
 
 
 def _imported(name: str) -> types.ModuleType:
@@ -129,7 +148,9 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     )
     with _explaining(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
-        with import_shims.unused_packages_left_out(), _operator_code_kept(wheel):
+        with import_shims.unused_packages_left_out(), import_shims.without_collections(), _operator_code_kept(
+            wheel
+        ):
             execute()
         mxnet = sys.modules["mxnet"]
         # oneDNN reads its variable at its first operation, and no more.
@@ -144,32 +165,46 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _operator_code_kept(wheel: str) -> Iterator[None]:
-    """A block in which the modules that compile operators find, as `exec`, one that compiles each once a machine."""
-    code = operator_code.OperatorCode(operator_code.default_path(wheel))
+    """A block in which the functions of mxnet's operators are made once a machine, and found in a file after that."""
+    folder = Path(getattr(importlib.util.find_spec("mxnet"), "origin", None) or "/").parent
+    makers = [folder / name for name in MAKERS_OF_OPERATORS]
+    code = operator_code.OperatorCode(operator_code.default_path(wheel), makers)
     _operator_code.append(code)
     try:
         yield
         code.save()
     finally:
         _operator_code.clear()
-        for name in OPERATOR_MODULES:
-            if name in sys.modules:
-                vars(sys.modules[name]).pop("exec", None)
 
 
-def _import_operators(name: str, execute: Callable[[], None]) -> None:
-    """Execute a module that compiles operators, in its body and later when other modules of mxnet ask it to."""
-    for code in _operator_code:
-        own = vars(sys.modules[name])
-        own["exec"] = functools.partial(code.execute, own)
+def _import_base(execute: Callable[[], None]) -> None:
+    """Execute the module whose functions make all operators of a namespace, given the function that makes one."""
     execute()
+    own = vars(sys.modules["mxnet.base"])
+    for name in ("_init_op_module", "_init_np_op_module"):
+        own[name] = _with_kept_code(own[name])
+
+
+def _with_kept_code(make_all: Callable[..., None]) -> Callable[..., None]:
+    """Return `make_all` with kept functions while mxnet is imported; operators of a later library are made."""
+
+    @functools.wraps(make_all)
+    def make_all_or_take(*given: Any, **named: Any) -> None:
+        for code in _operator_code:
+            given = tuple(code.maker(each) if callable(each) else each for each in given)
+            named = {name: code.maker(each) if callable(each) else each for name, each in named.items()}
+        make_all(*given, **named)
+
+    return make_all_or_take
 
 
 def _import_gluoncv(execute: Callable[[], None]) -> None:
     """Execute gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
     with _explaining(), _quietly():
         importlib.import_module("mxnet")
-        execute()
+        with import_shims.unused_packages_left_out(), import_shims.without_collections():
+            execute()
+    import_shims.complete_package("gluoncv")
 
 
 @contextlib.contextmanager
@@ -299,8 +334,9 @@ sys.meta_path.insert(
     0,
     _ImportHook(
         {
-            **{name: functools.partial(_import_operators, name) for name in OPERATOR_MODULES},
-            **{"mxnet": _import_mxnet, "gluoncv": _import_gluoncv},
+            "mxnet": _import_mxnet,
+            "mxnet.base": _import_base,
+            "gluoncv": _import_gluoncv,
         }
     ),
 )

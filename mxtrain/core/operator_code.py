@@ -1,70 +1,100 @@
-"""The compiled code of mxnet's operators, kept in a file between processes, as Python keeps a .pyc of a module.
+"""The functions of mxnet's operators, kept in a file between processes, as Python keeps a .pyc of a module.
 
-Importing mxnet compiles the source of some 2,560 functions. Each holds the address of its operator, another in every
-process: the code is kept with MARK in its place. The file is marshal's bytes, and those are code: who writes them can
-do anything as the user who reads them. A file or folder of another user, or that others may write to, is ignored.
+Importing mxnet asks its library about each of some 2,560 operators, writes a function's source from the answer and
+compiles that. Each function holds the address of its operator, another in every process: its code is kept with MARK in
+its place. The file is marshal's bytes, and those are code: who writes them can do anything as the user who reads them.
+A file or folder of another user, or that others may write to, is ignored, and so is one made from other files than
+those of today's mxnet.
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import hashlib
 import marshal
 import os
-import re
 import sys
 import tempfile
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, NamedTuple, Sequence
 
 MARK = int.from_bytes(b"operator", "big")
-_ADDRESS = re.compile(r"\n    return _(?:imperative_invoke|symbol_creator)\((\d+), [^\n]*\Z")
+
+
+class Kept(NamedTuple):
+    """A function without the address and the globals of a process."""
+
+    code: types.CodeType
+    are_null: tuple[bool, ...]  # of its defaults: whether each is mxnet's _Null, not None
+    doc: str
 
 
 def default_path(wheel: str) -> Path:
     """Return the file for a wheel of mxnet and this Python (-O leaves asserts out); no file can be under /dev/null."""
     folders = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"), os.devnull)
     python = f"{sys.implementation.cache_tag}{'.opt-1' if sys.flags.optimize else ''}"
-    return Path(next(filter(os.path.isabs, folders)), "mxtrain", f"operators-{wheel}-{python}.bin")
+    return Path(next(filter(os.path.isabs, folders)), "mxtrain", f"operator-functions-{wheel}-{python}.bin")
 
 
 class OperatorCode:
-    """The code in the file at `path`, if that can be trusted, and what this process adds."""
+    """The functions in the file at `path`, if that can be trusted, and what this process adds.
 
-    def __init__(self, path: Path):
+    They were made by the files `makers`; where one of them has changed since, nothing is kept.
+    """
+
+    def __init__(self, path: Path, makers: Sequence[Path] = ()):
         self.path = path
-        self.kept: dict[bytes, types.CodeType] = {}
-        self.used: dict[bytes, types.CodeType] = {}
+        self.kept: dict[str, Kept] = {}
+        self.added: dict[str, Kept] = {}
+        self._made_by = [[str(maker), *_size_and_time(maker)] for maker in makers]
         with contextlib.suppress(OSError):
             content = path.read_bytes() if _only_ours(path.parent) and _only_ours(path) else b""
             if hashlib.sha256(content[32:]).digest() == content[:32]:
-                self.kept = marshal.loads(content[32:])
+                made_by, functions = marshal.loads(content[32:])
+                self.kept = functions if made_by == self._made_by else {}
 
-    def execute(self, own: dict[str, Any], source: Any, globals_: Any = None, locals_: Any = None) -> None:
-        """Do what exec does in a module whose globals are `own`, without compiling an operator's source twice."""
-        if globals_ is None and locals_ is None:
-            locals_ = sys._getframe(1).f_locals
-        code = self.compiled(source) if isinstance(source, str) else source
-        builtins.exec(code, own if globals_ is None else globals_, locals_)
+    def maker(self, make: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str], Any]:
+        """Return what does the same as mxnet's `make`, which makes an operator's function, without the work."""
+        own = make.__globals__
+        null = own["_Null"]
 
-    def compiled(self, source: str) -> types.CodeType:
-        """Return the code of a source, with the address that is in it."""
-        found = _ADDRESS.match(source, max(0, source.rfind("\n    return _")))
-        text = f"{source[: found.start(1)]}{MARK}{source[found.end(1) :]}" if found else source
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        code = (
-            self.used.get(key) or self.kept.get(key) or compile(text, "<string>", "exec", dont_inherit=True)
-        )
-        self.used[key] = code
-        return _with_address(code, int(found.group(1))) if found else code
+        def made(handle: Any, name: str, function_name: str) -> Any:
+            key = f"{make.__name__} {name} {function_name}"
+            if key not in self.kept:
+                function = make(handle, name, function_name)
+                self._add(key, function, handle.value, null)
+                return function
+            code, are_null, doc = self.kept[key]
+            constants = tuple([handle.value if each == MARK else each for each in code.co_consts])
+            defaults = tuple([null if is_null else None for is_null in are_null])
+            function = types.FunctionType(code.replace(co_consts=constants), own, function_name, defaults)
+            function.__doc__ = doc
+            return function
+
+        return made
+
+    def _add(self, key: str, function: types.FunctionType, address: int, null: object) -> None:
+        """Keep a function, unless it is unlike those that `made` can make."""
+        code, defaults = function.__code__, function.__defaults__ or ()
+        if function.__kwdefaults__ or any(each is not null and each is not None for each in defaults):
+            return
+        # The text in the source is replaced by another, and no other constant has a line break.
+        constants = ["" if isinstance(each, str) and "\n" in each else each for each in code.co_consts]
+        constants = [MARK if each == address and type(each) is int else each for each in constants]
+        are_null = tuple(each is null for each in defaults)
+        self.added[key] = Kept(code.replace(co_consts=tuple(constants)), are_null, function.__doc__ or "")
 
     def save(self) -> None:
-        """Write the code that this process used, if any was missing; a file that cannot be written is none."""
-        if self.used.keys() <= self.kept.keys():
+        """Write the functions, if any was missing; a file that cannot be written is none."""
+        if not self.added:
             return
-        content = marshal.dumps(self.used)
+        texts: dict[str, str] = {}  # marshal writes the same object once, and many operators share a text
+        functions = {
+            key: (code, are_null, texts.setdefault(doc, doc))
+            for key, (code, are_null, doc) in {**self.kept, **self.added}.items()
+        }
+        content = marshal.dumps((self._made_by, functions))
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _only_ours(self.path.parent):
@@ -77,13 +107,14 @@ class OperatorCode:
                     Path(aside).unlink(missing_ok=True)
 
 
+def _size_and_time(path: Path) -> list[int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
 def _only_ours(path: Path) -> bool:
     status = path.stat()
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
-
-
-def _with_address(code: types.CodeType, address: int) -> types.CodeType:
-    """Return the code with the address in place of MARK, also in the function that it defines."""
-    constants: list[Any] = [address if each == MARK else each for each in code.co_consts]
-    inner = [_with_address(each, address) if isinstance(each, types.CodeType) else each for each in constants]
-    return code.replace(co_consts=tuple(inner))

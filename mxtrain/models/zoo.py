@@ -10,6 +10,7 @@ import logging
 import math
 from typing import Any, Sequence
 
+from mxtrain import runtime
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
@@ -43,14 +44,13 @@ def build(name: str, num_classes: int) -> Any:
 
 def _gluoncv_net(name: str, num_classes: int) -> Any:
     """Return GluonCV's net; its families take the number of classes in different ways."""
-    from mxtrain.runtime import gluoncv
-
     keywords = {"classes": num_classes}
     if name.startswith("hrnet"):
         keywords = {"num_classes": num_classes}
     elif name.startswith("nasnet"):
         keywords["use_aux"] = False  # it would return a second output
-    net = gluoncv.model_zoo.get_model(name, pretrained=False, **keywords)
+    module, function = gluoncv_names.function_of(name)
+    net = getattr(runtime.load_gluoncv_module(module), function)(pretrained=False, **keywords)
     if name in gluoncv_names.PRUNED:  # their shapes come from a file made for 1000 classes
         with net.name_scope():
             net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import subprocess
 import sys
@@ -60,6 +61,13 @@ def test_names_are_gluoncvs_classifiers() -> None:
         if module in CLASSIFYING and "int8" not in name and (module != "hrnet" or name.endswith("_c")):
             found.add(name)
     assert found == set(gluoncv_names.GLUONCV_CLASSIFIERS)
+
+
+def test_a_name_leads_to_the_function_that_gluoncv_calls() -> None:
+    for name in gluoncv_names.GLUONCV_CLASSIFIERS:
+        module, function = gluoncv_names.function_of(name)
+        found = getattr(importlib.import_module(module), function)
+        assert found is gluoncv.model_zoo.model_zoo._models[name], name
 
 
 def train_once(name: str, size: int) -> np.ndarray:

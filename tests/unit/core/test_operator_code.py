@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import types
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,39 @@ import pytest
 from mxtrain.core.operator_code import MARK, OperatorCode, default_path
 
 SOURCE = '''
-def add(data=None, out=None):
-    r"""Adds."""
+def add(data=None, axis=_Null, out=None):
+    r"""Adds.
+
+    And more.
+    """
     assert data is not None
-    return _imperative_invoke({address}, data, out, False)'''
+    return _imperative_invoke({address}, data, axis, "x", out, False)'''
 FIRST, SECOND = 94_000_000_000_001, 94_000_000_000_002
+_Null = type("Null", (), {})()
+made: list[int] = []
 
 
-def result(code: OperatorCode, address: int = FIRST) -> Any:
+def _imperative_invoke(*given: object) -> tuple[object, ...]:
+    return given
+
+
+def make(handle: Any, name: str, function_name: str) -> Any:
+    """What mxnet has: it compiles an operator's source."""
+    made.append(handle.value)
+    local: dict[str, Any] = {}
+    exec(SOURCE.format(address=handle.value), globals(), local)
+    function = local["add"]
+    function.__doc__ = f"{name} as {function_name}"
+    return function
+
+
+def result(code: OperatorCode, address: int = FIRST, maker: Any = make) -> Any:
     """What the operator passes on when it is called."""
-    own: dict[str, Any] = {"_imperative_invoke": lambda *given: given}
-    made: dict[str, Any] = {}
-    code.execute(own, SOURCE.format(address=address), None, made)
-    assert set(own) == {"_imperative_invoke", "__builtins__"}
-    assert made["add"].__doc__ == "Adds."
-    return made["add"](1)
+    function = code.maker(maker)(types.SimpleNamespace(value=address), "_add", "add")
+    assert (function.__doc__, function.__name__, function.__qualname__) == ("_add as add", "add", "add")
+    assert str(inspect.signature(function)).startswith("(data=None, axis=<")
+    assert function.__globals__ is globals()
+    return function(1)
 
 
 @pytest.fixture
@@ -33,8 +53,9 @@ def path(tmp_path: Path) -> Path:
     """A file with the code of one operator, and its folder."""
     path = tmp_path / "home" / "mxtrain" / "operators.bin"
     code = OperatorCode(path)
-    assert result(code) == (FIRST, 1, None, False)
+    assert result(code) == (FIRST, 1, _Null, "x", None, False)
     code.save()
+    made.clear()
     return path
 
 
@@ -45,35 +66,44 @@ def test_only_the_user_has_the_file_and_its_folder(path: Path) -> None:
 
 def test_kept_code_gets_the_address_of_this_process(path: Path) -> None:
     code, written = OperatorCode(path), path.stat().st_ino
-    assert result(code, SECOND) == (SECOND, 1, None, False)
-    assert result(code, FIRST) == (FIRST, 1, None, False)
-    assert len(code.kept) == 1
-    assert list(map(id, code.used.values())) == list(map(id, code.kept.values()))  # nothing was compiled
+    assert result(code, SECOND) == (SECOND, 1, _Null, "x", None, False)
+    assert result(code, FIRST) == (FIRST, 1, _Null, "x", None, False)
+    assert made == [] and str(MARK) not in SOURCE
     code.save()
     assert path.stat().st_ino == written
 
 
-def test_missing_code_is_compiled_and_kept(path: Path) -> None:
-    code, made = OperatorCode(path), {}
-    code.execute({}, "other = 5", None, made)
-    assert made == {"other": 5}
-    result(code)
+def test_what_is_missing_is_made_and_kept(path: Path) -> None:
+    code = OperatorCode(path)
+    assert code.maker(make)(types.SimpleNamespace(value=FIRST), "_other", "add")(1)[0] == FIRST
+    assert made == [FIRST]
     code.save()
     assert len(OperatorCode(path).kept) == 2
 
 
-def test_the_rest_is_as_with_exec() -> None:
-    code = OperatorCode(Path("/nowhere/operators.bin"))
-    given: dict[str, Any] = {}
-    code.execute({}, "value = 1", given)
-    code.execute({}, compile("other = value + 1", "", "exec"), given)
-    assert [given["value"], given["other"]] == [1, 2]
-    here: list[int] = []
-    code.execute({}, "here.append(3)")
-    assert here == [3]
-    with pytest.raises(SyntaxError):
-        code.execute({}, "def")
-    assert str(MARK) not in SOURCE
+def test_functions_of_other_shapes_are_not_kept(tmp_path: Path) -> None:
+    code = OperatorCode(tmp_path / "operators.bin")
+
+    def make_with_number(handle: Any, name: str, function_name: str) -> Any:
+        return lambda data=5, *, out=None: data
+
+    function = code.maker(make_with_number)(types.SimpleNamespace(value=FIRST), "_add", "add")
+    assert function() == 5 and not code.added
+
+
+def test_another_mxnet_makes_its_own(path: Path, tmp_path: Path) -> None:
+    """Of the same version, but with another library, or with sources that somebody has changed."""
+    maker = tmp_path / "libmxnet.so"
+    maker.write_text("one")
+    code = OperatorCode(path, [maker])
+    assert code.kept == {}
+    result(code)
+    code.save()
+    assert len(OperatorCode(path, [maker]).kept) == 1
+    maker.write_text("another")
+    assert OperatorCode(path, [maker]).kept == {}
+    maker.unlink()
+    assert OperatorCode(path, [maker]).kept == {}
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"\0" * 100])
@@ -81,7 +111,7 @@ def test_a_damaged_file_is_none_and_is_written_anew(path: Path, damage: bytes) -
     path.write_bytes(damage)
     code = OperatorCode(path)
     assert code.kept == {}
-    assert result(code) == (FIRST, 1, None, False)
+    assert result(code) == (FIRST, 1, _Null, "x", None, False)
     code.save()
     assert len(OperatorCode(path).kept) == 1
 
@@ -113,7 +143,7 @@ def test_what_belongs_to_another_user_is_not_read(path: Path, monkeypatch: pytes
 def test_without_a_folder_to_write_to_nothing_is_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code = OperatorCode(tmp_path / "file" / "mxtrain" / "operators.bin")
-    assert result(code) == (FIRST, 1, None, False)
+    assert result(code) == (FIRST, 1, _Null, "x", None, False)
     code.save()
     assert os.listdir(tmp_path) == ["file"]
 
@@ -128,6 +158,6 @@ def test_the_folder_is_the_users_for_caches(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user of no name, in a container
     code = OperatorCode(default_path("mxnet-1.9.1"))
-    assert result(code) == (FIRST, 1, None, False)
+    assert result(code) == (FIRST, 1, _Null, "x", None, False)
     code.save()
     assert OperatorCode(code.path).kept == {}
