@@ -60,6 +60,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.threads
+	$(BIN)/python -m benchmarks.step.overhead
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.same_curve
 	$(BIN)/python -m benchmarks.learn

@@ -27,13 +27,16 @@ class Process(NamedTuple):
 
 
 class ProcessGroup:
-    """Processes with one OpenMP thread each, of which the last `num_workers` take turns; leaving it kills them."""
+    """Processes of which the last `num_workers` take turns; leaving it kills them.
 
-    def __init__(self, processes: Sequence[Process], num_workers: int):
-        inherited = {
-            name: value for name, value in os.environ.items() if name != "PORT"
-        }  # ps-lite would take it
-        self.common = {**inherited, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    Each has one OpenMP thread, or as many as it takes by itself.
+    """
+
+    def __init__(self, processes: Sequence[Process], num_workers: int, is_one_thread: bool = True):
+        left_out = {"PORT", "OMP_NUM_THREADS"}  # ps-lite would take the former
+        inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+        threads = {"OMP_NUM_THREADS": "1"} if is_one_thread else {}
+        self.common = {**inherited, "PYTHONPATH": str(ROOT), **threads}
         self.children = [self._start(process) for process in processes]
         self.workers = self.children[-num_workers:]
 

@@ -1,4 +1,4 @@
-"""Overhead of a step besides computing, as shares of its time: `python -m benchmarks.step`.
+"""Overhead of a step besides computing, as shares of its time: `python -m benchmarks.step.overhead`.
 
 Each part is timed by itself, in turns with whole steps, and compared by its fastest turn: what else the machine does
 only ever adds.
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from types import SimpleNamespace
 from typing import Any, Callable
 
-import numpy as np
-
+from benchmarks.step import mxnet_side
+from benchmarks.step.nets import CLASSES, Net
 from mxtrain import config, runtime
-
-CLASSES = 1000
 
 
 def main() -> None:
@@ -32,7 +29,8 @@ def main() -> None:
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
     parts = build_parts(config.parse(f"{flags} {size}".split()), CLASSES)
-    timed = {"a whole step": whole_step(parts, options), **pieces(parts)}
+    net = Net(options.model, options.batch_size, options.image_size, rate=1e-4)
+    timed = {"a whole step": mxnet_side.steps_of(net, parts), **pieces(parts)}
     fastest = dict.fromkeys(timed, float("inf"))
     for _ in range(options.turns):
         for name, call in timed.items():
@@ -40,19 +38,6 @@ def main() -> None:
     for name, seconds in fastest.items():
         print(f"{name:32} {seconds * 1e3:9.1f} ms {seconds / fastest['a whole step']:8.2%}")
     assert precision.all_finite([p.list_data()[0] for p in parts.trainer.parameters])
-
-
-def whole_step(parts: Any, options: argparse.Namespace) -> Callable[[], Any]:
-    from mxtrain.optim import precision
-    from mxtrain.train import step
-
-    rng = np.random.default_rng(0)
-    shape = (options.batch_size, 3, options.image_size, options.image_size)
-    data = rng.standard_normal(shape).astype(np.float32)
-    label = rng.integers(0, CLASSES, options.batch_size).astype(np.float32)
-    batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
-    scale = precision.LossScale()
-    return lambda: step.train_step(parts, [batch], lambda batch: None, 0, 1e-4, scale)
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:

@@ -1,0 +1,120 @@
+"""mxtrain's process: `mxnet_side.py NET AMP WEIGHTS.npz`, or `mxnet_side.py peak AMP`.
+
+The steps are those of `fit` (`train_step`), on one batch in memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import numpy as np
+
+from benchmarks.step import multiplications, turns
+from benchmarks.step.nets import CLASSES, FOR_TESTS, NETS, Net, batch
+from mxtrain import config
+
+
+def main() -> None:
+    name, amp, *path = sys.argv[1:]
+    if name == "peak":
+        turns.print_peak(*large_kernels(amp))
+        return
+    net = {**NETS, **FOR_TESTS}[name]
+    parts = parts_of(net, amp)
+    from mxtrain.models import weights
+
+    trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
+    np.savez(path[0], **weights.copy_of(parts.net))
+    num_parameters = sum(int(np.prod(parameter.shape)) for parameter in trained)
+    count = multiplications.of_net(parts.net, batch(net)[0])
+    turns.take_turns(steps_of(net, parts), num_parameters, count)
+
+
+def parts_of(net: Net, amp: str) -> Any:
+    """Return a run's parts as `fit` builds them."""
+    from mxtrain.train.parts import build_parts
+
+    if net.vocabulary:
+        return _parts_of_tokens(net, amp)
+    return build_parts(config.parse(_flags(net, amp, net.model, net.size)), CLASSES)
+
+
+def _flags(net: Net, amp: str, model: str, image_size: int) -> list[str]:
+    flags = (
+        f"--train none.rec --model {model} --image-size {image_size} --amp {amp} --optimizer {net.optimizer}"
+    )
+    return f"{flags} --batch-size {net.samples} --micro-batch {net.samples} --lr {net.rate}".split()
+
+
+def _parts_of_tokens(net: Net, amp: str) -> Any:
+    """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
+    from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.models import weights
+    from mxtrain.optim import optimizers
+    from mxtrain.optim.weight_decay import exempt_from_decay
+    from mxtrain.runtime import mx
+    from mxtrain.train.parts import build_parts
+
+    run = config.parse(_flags(net, amp, "small_cnn", 32))
+    parts = build_parts(run, 10)  # turns on mixed precision and rewriting of graphs, before the net is built
+    from benchmarks.step import mxnet_nets
+
+    of_tokens = mxnet_nets.of_tokens(net)
+    mx.random.seed(run.optim.seed)
+    of_tokens.initialize(mx.init.Normal(0.02))
+    of_tokens.hybridize(static_alloc=True, static_shape=True)
+    of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
+    trained = list(weights.named_parameters(of_tokens).values())
+    exempt_from_decay(trained)
+    optimizer = optimizers.build(run.optim)
+    return dataclasses.replace(
+        parts,
+        net=of_tokens,
+        optimizer=optimizer,
+        trainer=open_trainer(trained, optimizer, run.layout.kvstore),
+    )
+
+
+def steps_of(net: Net, parts: Any) -> Callable[[], float]:
+    """Return a function that makes one more step and returns its loss."""
+    from mxtrain.optim import precision
+    from mxtrain.train import step
+
+    data, label = batch(net)
+    given = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
+    number = 0
+
+    def make_step() -> float:
+        nonlocal number
+        outcome = step.train_step(parts, [given], lambda _: None, number, net.rate, precision.LossScale())
+        number += 1
+        assert outcome.applied and outcome.num_samples == net.samples
+        return outcome.loss
+
+    return make_step
+
+
+def large_kernels(amp: str) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return a product of large matrices and a large convolution."""
+    from mxtrain.runtime import amp as mxnet_amp
+    from mxtrain.runtime import mx
+
+    def typed(*shape: int) -> Any:
+        return mx.nd.random.normal(shape=shape).astype("float32" if amp == "off" else mxnet_amp.amp.bfloat16)
+
+    left, right = typed(turns.MATRIX, turns.MATRIX), typed(turns.MATRIX, turns.MATRIX)
+    images = typed(turns.IMAGES, turns.CHANNELS, turns.SIDE, turns.SIDE)
+    kernels = typed(turns.CHANNELS, turns.CHANNELS, 3, 3)
+    dense = {"num_hidden": turns.MATRIX, "no_bias": True}
+    convolution = {"num_filter": turns.CHANNELS, "kernel": (3, 3), "pad": (1, 1), "no_bias": True}
+    return (
+        lambda: mx.nd.FullyConnected(left, right, **dense).wait_to_read(),
+        lambda: mx.nd.Convolution(images, kernels, **convolution).wait_to_read(),
+    )
+
+
+if __name__ == "__main__":
+    main()

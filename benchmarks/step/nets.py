@@ -1,0 +1,69 @@
+"""The nets that are compared and the batches that they learn, the same on both sides; without any framework."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+CLASSES = 1000
+
+
+class Net(NamedTuple):
+    """A net, how much of what it is shown in a step, and how it learns."""
+
+    model: str  # for pictures, mxtrain's --model; for tokens, a net of mxnet_nets.py
+    batch_size: int
+    size: int  # the side of a picture, or the length of a sequence
+    rate: float
+    optimizer: str = "sgd"
+    vocabulary: int = 0  # of tokens; 0: it takes pictures
+
+    @property
+    def unit(self) -> str:
+        return "tokens" if self.vocabulary else "images"
+
+    @property
+    def samples(self) -> int:
+        """Images or tokens in a step."""
+        return self.batch_size * (self.size if self.vocabulary else 1)
+
+
+NETS = {
+    "resnet18": Net("resnet18_v1b", 32, 224, 0.01),
+    "resnet50": Net("resnet50_v1b", 16, 224, 0.01),
+    "mobilenetv2": Net("mobilenetv2_1.0", 32, 224, 0.02),
+    "mobilenetv3": Net("benchmarks.step.mxnet_nets:mobilenetv3", 32, 224, 0.02),
+    "densenet121": Net("densenet121", 16, 224, 0.01),
+    "gpt": Net("gpt", 8, 256, 1e-3, "adamw", vocabulary=256),
+    "lstm": Net("lstm", 32, 64, 1.0, vocabulary=10_000),
+}
+FOR_TESTS = {
+    "small": Net("small_cnn", 4, 32, 0.02),
+    "small_gpt": Net("small_gpt", 2, 8, 1e-2, "adamw", vocabulary=16),
+    "small_lstm": Net("small_lstm", 2, 8, 0.5, vocabulary=16),
+}
+
+
+class Gpt(NamedTuple):
+    """The numbers of a transformer; with 256 tokens and a length of 256 there are 10.9 million weights."""
+
+    layers: int = 6
+    heads: int = 6
+    width: int = 384
+
+
+class Lstm(NamedTuple):
+    layers: int = 2
+    width: int = 512
+
+
+def batch(net: Net) -> tuple[Any, Any]:
+    """Return a fixed batch as the loader would give it: inputs, and a class for each image or each token."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    if not net.vocabulary:
+        data = rng.standard_normal((net.batch_size, 3, net.size, net.size)).astype(np.float32)
+        return data, rng.integers(0, CLASSES, net.batch_size).astype(np.float32)
+    tokens = rng.integers(0, net.vocabulary, (net.batch_size, net.size))
+    following = (7 * tokens + 3) % net.vocabulary
+    return tokens.astype(np.float32), following.reshape(-1).astype(np.float32)
