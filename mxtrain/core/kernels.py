@@ -208,8 +208,17 @@ def amx_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.e
     return "Linux grants no AMX tiles (5.16 or newer does)"
 
 
+def multiplies_bf16(name: str) -> bool:
+    """Return whether these kernels of oneDNN's have instructions for bfloat16; those before work through float32."""
+    return _reaches(name, MOST_UNASKED)
+
+
 def _has_avx512(name: str) -> bool:
-    return name != UNKNOWN and ONEDNN_NAMES.index(name) >= ONEDNN_NAMES.index(AVX512)
+    return _reaches(name, AVX512)
+
+
+def _reaches(name: str, least: str) -> bool:
+    return name != UNKNOWN and ONEDNN_NAMES.index(name) >= ONEDNN_NAMES.index(least)
 
 
 def _path() -> Path:
