@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
+from mxtrain.data.resizing import resize
 
 
 class CachedPicture(NamedTuple):
@@ -55,15 +56,29 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
 
     A box much larger than `target` pixels a side may come at a lower scale, but never below `target`.
     """
+    return _upright_crop(payload, choose, target, may_stretch=False)
+
+
+def decode_square(payload: Payload, choose: Callable[[int, int], Box], size: int) -> Pixels:
+    """Return what `decode_crop` does for a target of `size`, stretched to `size` x `size`."""
+    return resize(_upright_crop(payload, choose, size, may_stretch=True), size, size)
+
+
+def _upright_crop(
+    payload: Payload, choose: Callable[[int, int], Box], target: int, may_stretch: bool
+) -> Pixels:
+    """Return the box; `may_stretch`: it may be `target` x `target` already."""
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
     turn = payload.orientation if isinstance(payload, CachedPicture) else orientation.of(payload)
+    if turn == orientation.UPRIGHT:
+        return _stored_crop(payload, choose, target, may_stretch)
 
     def choose_stored(height: int, width: int) -> Box:
         box = choose(*orientation.upright_size(height, width, turn))
         return orientation.stored(box, height, width, turn)
 
-    return orientation.upright(_stored_crop(payload, choose_stored, target), turn)
+    return orientation.upright(_stored_crop(payload, choose_stored, target, may_stretch=False), turn)
 
 
 def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int, list[Pixels]]:
@@ -79,14 +94,14 @@ def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int,
 
 
 def _stored_crop(
-    payload: jpeg.Payload | CachedPicture, choose: Callable[[int, int], Box], target: int
+    payload: jpeg.Payload | CachedPicture, choose: Callable[[int, int], Box], target: int, may_stretch: bool
 ) -> Pixels:
     if isinstance(payload, CachedPicture):
         box = choose(payload.height, payload.width)
         scale = min(jpeg.scale_of(box, target), payload.smallest)
         return jpeg.cut(payload.at_scale(scale), jpeg.scaled(box, scale))
     if jpeg.is_jpeg(payload):
-        return jpeg.decode_crop(payload, choose, target)
+        return jpeg.decode_crop(payload, choose, target, may_stretch)
     image = _decode_other(payload)
     return jpeg.cut(image, choose(*image.shape[:2]))
 

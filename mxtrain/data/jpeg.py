@@ -54,13 +54,16 @@ def decode(payload: Payload, scale: int = 1) -> Pixels:
     return _pixels(payload, colorspace, height, width, scale)
 
 
-def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
+def decode_crop(
+    payload: Payload, choose: Callable[[int, int], Box], target: int, may_stretch: bool = False
+) -> Pixels:
     """Return the pixels of the box that `choose(height, width)` picks.
 
     A box of at least twice `target` a side comes scaled down by 2, 4 or 8, and is still at least `target` a side:
     libjpeg skips what would be averaged away. Other scales are slower to decode than the whole. At full scale only the
     part around the box is decoded, as far as the coding allows, to the same pixels; damage elsewhere in the picture
-    then goes unnoticed.
+    then goes unnoticed. With `may_stretch` the box may also come as `resizing.resize` makes it `target` x `target`,
+    which takes less time row by row while it is decoded.
     """
     header = restart.parse_header(payload)
     if header is None:
@@ -69,9 +72,12 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
         (height, width), colorspace = _bounded(header.height, header.width), "RGB"
     box = choose(height, width)
     scale = scale_of(box, target)
-    pixels = native.crop(payload, *box) if native.crop and scale == 1 else None
-    if pixels is not None:
-        return np.frombuffer(pixels, np.uint8).reshape(box.height, box.width, 3)
+    if native.crop and scale == 1:
+        is_stretched = may_stretch and is_linear(box, target, target)
+        height_now, width_now = (target, target) if is_stretched else (box.height, box.width)
+        pixels = native.crop(payload, *box, height_now, width_now)
+        if pixels is not None:
+            return np.frombuffer(pixels, np.uint8).reshape(height_now, width_now, 3)
     part = restart.cut(payload, header, *box, scale) if header else None
     if part is None:
         return cut(_pixels(payload, colorspace, height, width, scale), scaled(box, scale))
@@ -88,6 +94,14 @@ def cut(image: Pixels, box: Box) -> Pixels:
 def scale_of(box: Box, target: int) -> int:
     """Return the largest divisor in SCALES that leaves a box at least `target` pixels a side; 1 if none does."""
     return next((scale for scale in reversed(SCALES) if min(box.height, box.width) >= scale * target), 1)
+
+
+def is_linear(box: Box, height: int, width: int) -> bool:
+    """Return whether resizing a box to this size weighs neighbours; else it averages all pixels.
+
+    Weighing skips pixels when a side shrinks by more than 2; averaging costs five times as much.
+    """
+    return box.height < 2 * height and box.width < 2 * width
 
 
 def scaled(box: Box, scale: int) -> Box:

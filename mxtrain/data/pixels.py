@@ -70,21 +70,20 @@ def write_planes(
 def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixels:
     """Scale the picture to the short side `resize` (0: `size`), and return the square of `size` in its centre."""
     resize = resize or size
-    square = images.decode_crop(payload, _centre_square, resize)
+    square = images.decode_square(payload, _centre_square, resize)
     start = (resize - size) // 2
-    return _resize(square, resize, resize)[start : start + size, start : start + size]
+    return square[start : start + size, start : start + size]
 
 
 def resized_crop(payload: Payload, rng: Rng, size: int, **limits: float) -> Pixels:
     """Return a box of random area, shape and place, stretched to `size`; `limits` are those of `random_box`."""
-    crop = images.decode_crop(payload, lambda height, width: random_box(height, width, rng, **limits), size)
-    return _resize(crop, size, size)
+    return images.decode_square(payload, lambda height, width: random_box(height, width, rng, **limits), size)
 
 
 def pad_crop(payload: Payload, rng: Rng, size: int, pad: int) -> Pixels:
     """Scale a square of the short side to `size`, add a black border of `pad` pixels, and crop it at random."""
-    square = images.decode_crop(payload, lambda height, width: _random_square(height, width, rng), size)
-    framed = cv2.copyMakeBorder(_resize(square, size, size), pad, pad, pad, pad, cv2.BORDER_CONSTANT)
+    square = images.decode_square(payload, lambda height, width: _random_square(height, width, rng), size)
+    framed = cv2.copyMakeBorder(square, pad, pad, pad, pad, cv2.BORDER_CONSTANT)
     top, left = rng.integers(0, 2 * pad + 1, size=2).tolist()
     return framed[top : top + size, left : left + size]
 
@@ -126,13 +125,3 @@ def random_box(
     # So long or so tall a picture hardly holds such a box: the largest one in the middle.
     high, wide = min(height, math.ceil(width / ratio_min)), min(width, math.ceil(height * ratio_max))
     return Box((height - high) // 2, (width - wide) // 2, high, wide)
-
-
-def _resize(image: Pixels, height: int, width: int) -> Pixels:
-    if image.shape[:2] == (height, width):
-        return image
-    # Linear skips pixels when it shrinks by more than 2; averaging them costs five times as much.
-    shrinks_much = image.shape[0] >= 2 * height or image.shape[1] >= 2 * width
-    return cv2.resize(
-        image, (width, height), interpolation=cv2.INTER_AREA if shrinks_much else cv2.INTER_LINEAR
-    )

@@ -24,6 +24,9 @@ static size_t damage(uint8_t *bytes, size_t num_bytes) {
     return num_bytes;
 }
 
+/* From a quarter of a side, which is less than can be resized to, to twice of it. */
+static int other_side(int side) { return side / 4 + 1 + (int)random_below((size_t)(2 * side)); }
+
 static int is_decoded(const uint8_t *bytes, size_t num_bytes) {
     Jpeg jpeg;
     if (parse_jpeg(bytes, num_bytes, &jpeg) || (long)jpeg.height * jpeg.width > 1 << 22) return 0;
@@ -31,10 +34,28 @@ static int is_decoded(const uint8_t *bytes, size_t num_bytes) {
                .width = 1 + (int)random_below((size_t)jpeg.width)};
     box.top = (int)random_below((size_t)(jpeg.height - box.height + 1));
     box.left = (int)random_below((size_t)(jpeg.width - box.width + 1));
-    uint8_t *rgb = malloc((size_t)box.height * (size_t)box.width * 3);
-    int failed = decode_box(&jpeg, &box, rgb);
+    int is_resized = (int)random_below(2);
+    int height = is_resized ? other_side(box.height) : box.height, width = is_resized ? other_side(box.width) : box.width;
+    uint8_t *rgb = malloc((size_t)height * (size_t)width * 3);
+    int failed = decode_box(&jpeg, &box, height, width, rgb);
     free(rgb);
     return !failed;
+}
+
+/* Pixels whose rows end where memory ends. */
+static void resize_some(void) {
+    size_t height = 1 + random_below(40), width = 1 + random_below(80);
+    uint8_t *pixels = malloc(3 * height * width);
+    memset(pixels, 1, 3 * height * width);
+    Pixels image = {pixels, height, width, (ptrdiff_t)(3 * width)};
+    Rows rows = {read_pixels, &image, (int)height, (int)width};
+    int to_height = other_side((int)height), to_width = other_side((int)width);
+    uint8_t *rgb = malloc((size_t)to_height * (size_t)to_width * 3);
+    if (!resize(&rows, to_height, to_width, rgb))
+        for (size_t byte = 0; byte < (size_t)to_height * (size_t)to_width * 3; byte++)
+            if (rgb[byte] != 1) abort();
+    free(rgb);
+    free(pixels);
 }
 
 static int is_rewritten(const uint8_t *bytes, size_t num_bytes) {
@@ -75,6 +96,7 @@ int main(int num_arguments, char **arguments) {
             uint8_t *exact = malloc(num_bytes); /* a byte past its end is noticed */
             memcpy(exact, file, num_bytes);
             num_decoded += is_decoded(exact, num_bytes);
+            resize_some();
             if (round % 3 == 1) {
                 num_rewritten += is_rewritten(exact, num_bytes);
                 int noticed = is_noticed(exact, num_bytes);

@@ -1,4 +1,4 @@
-"""The C extension: boxes of JPEGs, planes of pixels, and JPEGs with restart markers.
+"""The C extension: boxes of JPEGs, resized pixels, planes of pixels, and JPEGs with restart markers.
 
 Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
 are None: their callers do the same in more time, or leave restart markers out.
@@ -17,8 +17,11 @@ except ImportError:
 
 Function = Callable[..., Any]
 
-# crop(payload, top, left, height, width) -> RGB in a bytearray, or None for a kind of JPEG that it does not decode
+# crop(payload, top, left, height, width, to_height=height, to_width=width) -> RGB in a bytearray, or None for a kind of
+# JPEG that it does not decode, or sides that shrink to half or less
 crop: Function | None = getattr(_built, "crop", None)
+# resize(image, height, width) -> RGB in a bytearray, or None as above
+resize: Function | None = getattr(_built, "resize", None)
 # planes(image, out, scale, offset)
 planes: Function | None = getattr(_built, "planes", None)
 # rewrite_jpeg(payload, interval) -> the same coefficients with restart markers in bytes, or text: why there are none

@@ -127,7 +127,7 @@ static const char *read_scan_header(const uint8_t *data, int length, Coefficient
 
 static int read_block(Scan *scan, int place, Bits *from, int16_t *block, int is_compared) {
     if (scan->is_progressive) return read_progressive(scan, place, from, block);
-    int16_t coefficients[80] __attribute__((aligned(32)));
+    int16_t coefficients[BLOCK_ROOM] __attribute__((aligned(32)));
     int difference;
     clear(coefficients);
     Bits near = *from; /* in registers */

@@ -40,21 +40,6 @@ INLINE void spread(const uint8_t *near, const uint8_t *far, int origin, int firs
     else weigh_neighbours(sums, (size_t)count, 1, 2, 2, row);
 }
 
-/* 16 bytes of each colour to 48, red, green and blue in turn. */
-INLINE void weave(__m128i red, __m128i green, __m128i blue, uint8_t *rgb) {
-    for (int third = 0; third < 3; third++) {
-        int8_t from[3][16];
-        for (int place = 0; place < 16; place++) {
-            int at = 16 * third + place;
-            for (int colour = 0; colour < 3; colour++) from[colour][place] = (int8_t)(at % 3 == colour ? at / 3 : -1);
-        }
-        __m128i woven = _mm_shuffle_epi8(red, _mm_loadu_si128((const __m128i *)(const void *)from[0]));
-        woven = _mm_or_si128(woven, _mm_shuffle_epi8(green, _mm_loadu_si128((const __m128i *)(const void *)from[1])));
-        woven = _mm_or_si128(woven, _mm_shuffle_epi8(blue, _mm_loadu_si128((const __m128i *)(const void *)from[2])));
-        _mm_storeu_si128((__m128i *)(void *)(rgb + 16 * third), woven);
-    }
-}
-
 /* 16 bytes as 16-bit numbers. */
 INLINE __m256i widen(const uint8_t *bytes) {
     return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)bytes));
@@ -84,46 +69,41 @@ INLINE __m256i green_of(__m256i cb, __m256i cr) {
 }
 
 /* 16 pixels. */
-INLINE void to_rgb_16(const uint8_t *luma, const uint8_t *blue, const uint8_t *red, uint8_t *rgb) {
+INLINE void to_rgb_16(const uint8_t *luma, const uint8_t *blue, const uint8_t *red, uint8_t *colours, size_t stride) {
     __m256i middle = _mm256_set1_epi16(128), y = widen(luma);
     __m256i cb = _mm256_sub_epi16(widen(blue), middle), cr = _mm256_sub_epi16(widen(red), middle);
     __m256i r = _mm256_add_epi16(_mm256_add_epi16(y, cr), scaled(cr, RED));
     __m256i b = _mm256_add_epi16(_mm256_add_epi16(y, _mm256_add_epi16(cb, cb)), scaled(cb, BLUE));
-    weave(narrow(r), narrow(_mm256_add_epi16(y, green_of(cb, cr))), narrow(b), rgb);
+    _mm_storeu_si128((__m128i *)(void *)colours, narrow(r));
+    _mm_storeu_si128((__m128i *)(void *)(colours + stride), narrow(_mm256_add_epi16(y, green_of(cb, cr))));
+    _mm_storeu_si128((__m128i *)(void *)(colours + 2 * stride), narrow(b));
 }
 
-INLINE void row_to_rgb(const uint8_t *luma, const uint8_t *blue, const uint8_t *red, int width, uint8_t *rgb) {
-    int column = 0;
-    for (; column + 16 <= width; column += 16) to_rgb_16(luma + column, blue + column, red + column, rgb + 3 * column);
-    if (column == width) return;
-    uint8_t rest[3][16] = {{0}}, woven[48];
-    memcpy(rest[0], luma + column, (size_t)(width - column));
-    memcpy(rest[1], blue + column, (size_t)(width - column));
-    memcpy(rest[2], red + column, (size_t)(width - column));
-    to_rgb_16(rest[0], rest[1], rest[2], woven);
-    memcpy(rgb + 3 * column, woven, 3 * (size_t)(width - column));
-}
-
-void to_rgb(const Jpeg *jpeg, const Planes *planes, const Box *box, uint8_t *rows, uint8_t *rgb) {
+void read_decoded(const void *decoded, int row, uint8_t *colours, size_t stride) {
+    const Decoded *from = decoded;
+    const Jpeg *jpeg = from->jpeg;
+    const Planes *planes = from->planes;
+    const Box *box = from->box;
     int last_row = (jpeg->height + jpeg->vertical - 1) / jpeg->vertical - 1, first_row = planes->first_row * 8;
     int last_column = (jpeg->width + jpeg->horizontal - 1) / jpeg->horizontal - 1,
         first_column = planes->first_column * 8;
     int first = box->left / jpeg->horizontal, count = (box->left + box->width - 1) / jpeg->horizontal - first + 1;
     size_t length = (size_t)(box->width + 4);
-    uint16_t *sums = (uint16_t *)(void *)(rows + 2 * length);
-    for (int row = box->top; row < box->top + box->height; row++, rgb += 3 * (size_t)box->width) {
-        const uint8_t *chroma[2];
-        int near = row / jpeg->vertical, far = limited(row % 2 ? near + 1 : near - 1, last_row);
-        for (int component = 1; component < NUM_COMPONENTS; component++) {
-            const uint8_t *samples = planes->samples[component];
-            const uint8_t *near_row = samples + (size_t)(near - first_row) * planes->stride[component];
-            const uint8_t *far_row =
-                jpeg->vertical == 2 ? samples + (size_t)(far - first_row) * planes->stride[component] : NULL;
-            uint8_t *wide = rows + (size_t)(component - 1) * length;
-            if (jpeg->horizontal == 2) spread(near_row, far_row, first_column, first, count, last_column, sums, wide);
-            chroma[component - 1] = jpeg->horizontal == 2 ? wide + box->left % 2 : near_row + box->left - first_column;
-        }
-        const uint8_t *luma = planes->samples[0] + (size_t)(row - first_row * jpeg->vertical) * planes->stride[0];
-        row_to_rgb(luma + box->left - first_column * jpeg->horizontal, chroma[0], chroma[1], box->width, rgb);
+    uint16_t *sums = (uint16_t *)(void *)(from->rows + 2 * length);
+    row += box->top;
+    const uint8_t *chroma[2];
+    int near = row / jpeg->vertical, far = limited(row % 2 ? near + 1 : near - 1, last_row);
+    for (int component = 1; component < NUM_COMPONENTS; component++) {
+        const uint8_t *samples = planes->samples[component];
+        const uint8_t *near_row = samples + (size_t)(near - first_row) * planes->stride[component];
+        const uint8_t *far_row =
+            jpeg->vertical == 2 ? samples + (size_t)(far - first_row) * planes->stride[component] : NULL;
+        uint8_t *wide = from->rows + (size_t)(component - 1) * length;
+        if (jpeg->horizontal == 2) spread(near_row, far_row, first_column, first, count, last_column, sums, wide);
+        chroma[component - 1] = jpeg->horizontal == 2 ? wide + box->left % 2 : near_row + box->left - first_column;
     }
+    const uint8_t *luma = planes->samples[0] + (size_t)(row - first_row * jpeg->vertical) * planes->stride[0];
+    luma += box->left - first_column * jpeg->horizontal;
+    for (int column = 0; column < box->width; column += 16)
+        to_rgb_16(luma + column, chroma[0] + column, chroma[1] + column, colours + column, stride);
 }

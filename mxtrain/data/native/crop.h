@@ -4,7 +4,8 @@
    4:2:0. Whatever else a file is, or whatever is wrong with it, NOT_OURS is returned, and libjpeg-turbo decides.
 
    Reads top to bottom: parse.c (what stands before the scan), huffman.c (bits to coefficients, of the box only where
-   restart markers allow it), idct.c (coefficients to samples), colour.c (samples to RGB). */
+   restart markers allow it), idct.c (coefficients to samples), colour.c (samples to rows of RGB), resize.c (to the size
+   that is wanted), planes.c (colours side by side and apart). */
 
 #ifndef MXTRAIN_CROP_H
 #define MXTRAIN_CROP_H
@@ -39,7 +40,31 @@ int parse_jpeg(const uint8_t *bytes, size_t num_bytes, Jpeg *jpeg);
 /* `unstuffed` takes the scan's bytes and the padding. */
 int decode_units(const Jpeg *jpeg, const Planes *planes, uint8_t *unstuffed);
 void inverse_dct(const int16_t *coefficients, const int16_t *quantizers, uint8_t *samples, size_t stride);
-void to_rgb(const Jpeg *jpeg, const Planes *planes, const Box *box, uint8_t *rows, uint8_t *rgb);
+
+/* What the rows of a box are made of; `rows` is scratch, DECODED_ROWS(width) bytes. */
+typedef struct {
+    const Jpeg *jpeg;
+    const Planes *planes;
+    const Box *box;
+    uint8_t *rows;
+} Decoded;
+
+#define DECODED_ROWS(width) (4 * (size_t)(width) + 64)
+/* The part of `Rows` that reads a row of `Decoded`. */
+void read_decoded(const void *decoded, int row, uint8_t *colours, size_t stride);
+
+/* A picture, read row by row: red, green and blue apart, each `stride` bytes behind the one before, which is ROW_ROOM
+   bytes more than the width at least. What lies between them is undefined. */
+typedef struct {
+    void (*read)(const void *of, int row, uint8_t *colours, size_t stride);
+    const void *of;
+    int height, width;
+} Rows;
+
+#define ROW_ROOM 32
+
+/* `rgb` takes height x width x 3 bytes. NOT_OURS where the picture shrinks to half or less. */
+int resize(const Rows *source, int height, int width, uint8_t *rgb);
 
 /* RGB, `stride` bytes from one row to the next, which may lie before it. */
 typedef struct {
@@ -51,8 +76,11 @@ typedef struct {
 /* Three planes of height x width, one for each colour. */
 void to_floats(const Pixels *image, const float scale[3], const float offset[3], float *planes);
 void to_bytes(const Pixels *image, uint8_t *planes);
+/* The part of `Rows` that reads a row of `Pixels`, and its opposite. */
+void read_pixels(const void *pixels, int row, uint8_t *colours, size_t stride);
+void weave_row(const uint8_t *colours, size_t stride, size_t width, uint8_t *rgb);
 
-/* `rgb` takes height x width x 3 bytes. */
-int decode_box(const Jpeg *jpeg, const Box *box, uint8_t *rgb);
+/* Resized, unless that is its size. NOT_OURS also where `resize` says so. */
+int decode_box(const Jpeg *jpeg, const Box *box, int height, int width, uint8_t *rgb);
 
 #endif

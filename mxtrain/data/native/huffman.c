@@ -37,6 +37,22 @@ static void define(uint32_t symbol, uint32_t length, int is_ac, uint32_t *to) {
         to = fill(to, number << 16 | common, (size_t)1 << (left - size));
 }
 
+static Pair pair_of(const uint32_t *lookup, uint32_t bits) {
+    uint32_t first = lookup[bits], zeros = first >> 8 & 255, length = first & LENGTH;
+    if (!(first & IS_RESOLVED)) return (Pair){0};
+    if (zeros == BEHIND_BLOCK) return (Pair){.length = (uint8_t)length, .behind = BEHIND_BLOCK};
+    uint8_t next = (uint8_t)(zeros + 1);
+    Pair pair = {(uint8_t)length, (uint8_t)zeros, next, next, {(int16_t)(first >> 16), 0}};
+    uint32_t second = lookup[bits << length & ((1 << LOOKED_UP) - 1)];
+    if (!(second & IS_RESOLVED) || length + (second & LENGTH) > LOOKED_UP) return pair;
+    pair.length = (uint8_t)(length + (second & LENGTH));
+    pair.behind = (uint8_t)(next + (second >> 8 & 255));
+    if (pair.behind >= BEHIND_BLOCK) return pair;
+    pair.second = pair.behind++;
+    pair.numbers[1] = (int16_t)(second >> 16);
+    return pair;
+}
+
 int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
     const uint8_t *symbols = counts + 16;
     int place = 0;
@@ -53,6 +69,7 @@ int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
         }
         codes->last_code[length] = counts[length - 1] ? code - 1 : -1;
     }
+    for (uint32_t bits = 0; is_ac && bits < 1 << LOOKED_UP; bits++) codes->pairs[bits] = pair_of(codes->lookup, bits);
     return OK;
 }
 
@@ -60,7 +77,7 @@ int define_codes(const uint8_t counts[16], int is_ac, Codes *codes) {
 INLINE int decode_unit(const Jpeg *jpeg, Codes codes[2][2], const Planes *planes, int row, int column, Bits *from,
                        int predictions[NUM_COMPONENTS]) {
     int is_needed = row >= planes->first_row && column >= planes->first_column && column < planes->end_column;
-    int16_t coefficients[80] __attribute__((aligned(32)));
+    int16_t coefficients[BLOCK_ROOM] __attribute__((aligned(32)));
     for (int component = 0; component < NUM_COMPONENTS; component++) {
         int high = component ? 1 : jpeg->vertical, wide = component ? 1 : jpeg->horizontal;
         const Codes *dc = &codes[0][jpeg->table[0][component]], *ac = &codes[1][jpeg->table[1][component]];

@@ -69,8 +69,16 @@ extern const uint8_t NATURAL[];
 /* `LOOKED_UP` bits find a code, and mostly the number behind it, in one step. */
 #define LOOKED_UP 10
 
+/* Two numbers at once: how many bits to step on (0: not even one code with its number fits), the places of both from
+   the next one on, and how many places they take. Where the second does not fit, it is a zero behind the first. */
+typedef struct {
+    uint8_t length, first, second, behind;
+    int16_t numbers[2];
+} Pair;
+
 typedef struct {
     uint32_t lookup[1 << LOOKED_UP]; /* see huffman.c; 0: a longer code */
+    Pair pairs[1 << LOOKED_UP]; /* of AC codes */
     int32_t last_code[17];           /* the greatest code of each length; -1: none */
     int32_t to_symbol[17];           /* what to add to a code of that length to get its place in `symbols` */
     uint8_t symbols[256];
@@ -150,33 +158,48 @@ INLINE int read_dc(const Codes *codes, Bits *from, int *difference) {
     return OK;
 }
 
-/* 80 coefficients; the compiler's own way to clear them takes a tenth of the time to read them. */
+/* A block's 64 coefficients, and what a damaged one may run over the end by. */
+enum { BLOCK_ROOM = 112 };
+
+/* The compiler's own way to clear them takes a tenth of the time to read them. */
 INLINE void clear(int16_t *coefficients) {
-    for (int part = 0; part < 5; part++)
+    for (int part = 0; part < 4; part++)
         _mm256_store_si256((__m256i *)(void *)(coefficients + 16 * part), _mm256_setzero_si256());
 }
 
-INLINE unsigned at_place(unsigned place, int in_zigzag) {
-    return !in_zigzag ? NATURAL[place] : place < 64 ? place : 64;
+/* What two looked-up numbers that reach past the end leave to do: the second may belong to the next block. */
+INLINE int end_with_first(const Codes *codes, Bits *from, unsigned place) {
+    uint32_t first = look_up(codes, from);
+    step_on(from, first & LENGTH);
+    return place + (first >> 8 & 255) == 63 ? OK : NOT_OURS;
 }
 
-/* Into 65 coefficients that are zero, in zigzag or natural order; what runs over the end goes to the last. After a
-   refill, five numbers can be looked up. */
+INLINE unsigned at_place(unsigned place, int in_zigzag) { return in_zigzag ? place : NATURAL[place]; }
+
+/* Into BLOCK_ROOM coefficients of which the first 64 are zero, in zigzag or natural order; what runs over the end goes
+   behind them. After a refill, five pairs can be looked up. */
 INLINE int read_ac(const Codes *codes, Bits *from, int16_t *coefficients, int in_zigzag) {
     for (unsigned place = 1; place < 64;) {
+        const Pair *pair;
         refill(from);
-        uint32_t found = 0;
         for (int number = 0; number < 5; number++) {
-            found = look_up(codes, from);
-            if (!(found & IS_RESOLVED)) break;
-            place += found >> 8 & 255;
-            coefficients[at_place(place++, in_zigzag)] = (int16_t)(found >> 16);
-            step_on(from, found & LENGTH);
-            if (place >= 64) return place == 64 || place > BEHIND_BLOCK ? OK : NOT_OURS;
+            pair = &codes->pairs[from->bits >> (64 - LOOKED_UP)];
+            if (!pair->length) break;
+            coefficients[at_place(place + pair->first, in_zigzag)] = pair->numbers[0];
+            coefficients[at_place(place + pair->second, in_zigzag)] = pair->numbers[1];
+            unsigned behind = place + pair->behind;
+            if (behind >= 64) {
+                if (behind > 64 && (behind < BEHIND_BLOCK || behind > BEHIND_BLOCK + 63))
+                    return end_with_first(codes, from, place);
+                step_on(from, pair->length);
+                return OK;
+            }
+            place = behind;
+            step_on(from, pair->length);
         }
-        if (found & IS_RESOLVED) continue;
+        if (pair->length) continue;
         refill(from);
-        int symbol = next_symbol(codes, found, from), size = symbol & 15;
+        int symbol = next_symbol(codes, look_up(codes, from), from), size = symbol & 15;
         if (symbol == 0) return OK;
         place += (unsigned)symbol >> 4;
         if (symbol < 0 || place > 63 || (!size && symbol != 0xF0)) return NOT_OURS;

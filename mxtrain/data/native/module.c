@@ -9,8 +9,20 @@
 
 PyDoc_STRVAR(
     crop_doc,
-    "crop(payload, top, left, height, width)\n\n"
-    "The RGB pixels of a box, as libjpeg-turbo decodes them, in a bytearray; None where it has to decode them.");
+    "crop(payload, top, left, height, width, to_height=height, to_width=width)\n\n"
+    "The RGB pixels of a box, as libjpeg-turbo decodes them and OpenCV's INTER_LINEAR resizes them, in a bytearray;\n"
+    "None where these have to do it.");
+
+static int is_inside(const Box *box, const Jpeg *jpeg) {
+    return box->top >= 0 && box->left >= 0 && box->height >= 1 && box->width >= 1 &&
+           box->height <= jpeg->height - box->top && box->width <= jpeg->width - box->left;
+}
+
+static const char NOT_A_SIZE[] = "sides are 1 to 65500 pixels long";
+
+static int is_size(Py_ssize_t height, Py_ssize_t width) {
+    return height >= 1 && width >= 1 && height <= MAX_SIDE && width <= MAX_SIDE;
+}
 
 static PyObject *crop(PyObject *module, PyObject *arguments) {
     (void)module;
@@ -18,20 +30,59 @@ static PyObject *crop(PyObject *module, PyObject *arguments) {
     Box box;
     Jpeg jpeg;
     PyObject *pixels = NULL;
-    if (!PyArg_ParseTuple(arguments, "y*iiii", &bytes, &box.top, &box.left, &box.height, &box.width)) return NULL;
+    int height = 0, width = 0;
+    if (!PyArg_ParseTuple(arguments, "y*iiii|ii", &bytes, &box.top, &box.left, &box.height, &box.width, &height, &width))
+        return NULL;
+    if (PyTuple_GET_SIZE(arguments) == 5) height = box.height, width = box.width;
     int failed = parse_jpeg(bytes.buf, (size_t)bytes.len, &jpeg);
-    if (!failed && (box.top < 0 || box.left < 0 || box.height < 1 || box.width < 1 ||
-                    box.height > jpeg.height - box.top || box.width > jpeg.width - box.left)) {
+    if (!failed && !is_inside(&box, &jpeg)) {
         PyErr_SetString(PyExc_ValueError, "the box is not inside the picture");
-    } else if (!failed && (pixels = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)box.height * box.width * 3))) {
+    } else if (!failed && !is_size(height, width)) {
+        PyErr_SetString(PyExc_ValueError, NOT_A_SIZE);
+    } else if (!failed && (pixels = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)height * width * 3))) {
         uint8_t *rgb = (uint8_t *)PyByteArray_AS_STRING(pixels);
         PyThreadState *lock = PyEval_SaveThread();
-        failed = decode_box(&jpeg, &box, rgb);
+        failed = decode_box(&jpeg, &box, height, width, rgb);
         PyEval_RestoreThread(lock);
         if (failed) Py_CLEAR(pixels);
         if (failed == NO_MEMORY) PyErr_NoMemory();
     }
     PyBuffer_Release(&bytes);
+    if (pixels || PyErr_Occurred()) return pixels;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    resize_doc,
+    "resize(image, height, width)\n\n"
+    "RGB pixels, uint8 (height, width, 3), in another size, as OpenCV's INTER_LINEAR makes them, in a bytearray; None\n"
+    "where OpenCV has to do it.");
+
+static int is_image(const Py_buffer *image) {
+    return image->ndim == 3 && image->itemsize == 1 && image->shape[2] == 3 && image->strides[2] == 1 &&
+           image->strides[1] == 3;
+}
+
+static PyObject *resize_pixels(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer image;
+    PyObject *of_image, *pixels = NULL;
+    int height, width;
+    if (!PyArg_ParseTuple(arguments, "Oii", &of_image, &height, &width)) return NULL;
+    if (PyObject_GetBuffer(of_image, &image, PyBUF_STRIDED_RO)) return NULL;
+    if (!is_image(&image) || !is_size(height, width) || !is_size(image.shape[0], image.shape[1])) {
+        PyErr_SetString(PyExc_ValueError, is_image(&image) ? NOT_A_SIZE : "expected RGB pixels (height, width, 3)");
+    } else if ((pixels = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)height * width * 3))) {
+        Pixels from = {image.buf, (size_t)image.shape[0], (size_t)image.shape[1], image.strides[0]};
+        Rows rows = {read_pixels, &from, (int)from.height, (int)from.width};
+        uint8_t *rgb = (uint8_t *)PyByteArray_AS_STRING(pixels);
+        PyThreadState *lock = PyEval_SaveThread();
+        int failed = resize(&rows, height, width, rgb);
+        PyEval_RestoreThread(lock);
+        if (failed) Py_CLEAR(pixels);
+        if (failed == NO_MEMORY) PyErr_NoMemory();
+    }
+    PyBuffer_Release(&image);
     if (pixels || PyErr_Occurred()) return pixels;
     Py_RETURN_NONE;
 }
@@ -43,8 +94,7 @@ PyDoc_STRVAR(
     "colour's scale less its offset, or of uint8, as they are.");
 
 static int is_shaped(const Py_buffer *image, const Py_buffer *out) {
-    return image->ndim == 3 && image->itemsize == 1 && image->shape[2] == 3 && image->strides[2] == 1 &&
-           image->strides[1] == 3 && out->ndim == 3 && out->shape[0] == 3 &&
+    return is_image(image) && out->ndim == 3 && out->shape[0] == 3 &&
            out->shape[1] == image->shape[0] && out->shape[2] == image->shape[1] &&
            (out->itemsize == 1 || (out->itemsize == 4 && out->format[0] == 'f'));
 }
@@ -108,6 +158,7 @@ static PyObject *rewrite_jpeg(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef methods[] = {
     {"crop", crop, METH_VARARGS, crop_doc},
+    {"resize", resize_pixels, METH_VARARGS, resize_doc},
     {"planes", planes, METH_VARARGS, planes_doc},
     {"rewrite_jpeg", rewrite_jpeg, METH_VARARGS, rewrite_doc},
     {NULL, NULL, 0, NULL},
@@ -116,7 +167,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
-    "Boxes of JPEGs, planes of pixels, and JPEGs with restart markers.",
+    "Boxes of JPEGs, resized pixels, planes of pixels, and JPEGs with restart markers.",
     -1,
     methods,
     NULL,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import platform
 import shutil
 import struct
 from pathlib import Path
 from typing import Any, Iterator
 
+import cv2
 import numpy as np
 import pytest
 import simplejpeg
@@ -221,19 +223,103 @@ def test_planes_are_numpys(dtype: Any, shape: tuple[int, int], monkeypatch: pyte
     np.testing.assert_array_equal(ours, numpys)
 
 
+CROPS = ["resized_crop+flip+colour_jitter", "pad_crop:pad=4", "none"]
+
+
 @needs_native
 @pytest.mark.parametrize("interval", [0, 4])
-def test_a_sample_is_the_same_without_it(interval: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    transform = augment.train_transform("resized_crop+flip+colour_jitter", 96)
-    payload = encoded(picture(np.random.default_rng(13), 256, 384, 25), 90, "420", interval)
-    with_it, without = (np.empty((20, 3, 96, 96), np.float32) for _ in range(2))
+@pytest.mark.parametrize("spec", CROPS)
+@pytest.mark.parametrize("kind", ["upright", "turned", "png"])
+def test_a_sample_is_the_same_without_it(
+    spec: str, interval: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transform = augment.train_transform(spec, 96)
+    image = picture(np.random.default_rng(13), 256, 384, 25)
+    exif = Image.Exif()
+    exif[0x0112] = 6 if kind == "turned" else 1
+    payload = encoded(image, 90, "420", interval)
+    payload = payload[:2] + segment(0xE1, exif.tobytes()) + payload[2:]
+    if kind == "png":
+        payload = cv2.imencode(".png", image[:150, :180])[1].tobytes()
+    with_it, without = (np.empty((8, 3, 96, 96), np.float32) for _ in range(2))
     for sample, out in enumerate(with_it):
         transform(payload, order.sample_rng(0, 0, sample), out)
-    monkeypatch.setattr(native, "crop", None)
-    monkeypatch.setattr(native, "planes", None)
+    for function in ("crop", "resize", "planes"):
+        monkeypatch.setattr(native, function, None)
     for sample, out in enumerate(without):
         transform(payload, order.sample_rng(0, 0, sample), out)
     np.testing.assert_array_equal(with_it, without)
+
+
+def a_size_and_another(rng: np.random.Generator) -> tuple[int, ...]:
+    """Return sides of which each shrinks to more than half, or grows; often 1, or as long as before."""
+    sides = [int(rng.integers(1, limit)) for limit in rng.choice([2, 6, 60, 300], 2)]
+    factors = rng.choice([1.0, 1.999, *np.exp(rng.uniform(np.log(0.05), np.log(1.999), 4))], 2)
+    return (*sides, *(max(1, math.ceil(side / factor)) for side, factor in zip(sides, factors)))
+
+
+@needs_native
+def test_resized_pixels_are_opencvs() -> None:
+    rng = np.random.default_rng(15)
+    for trial in range(3000):
+        height, width, to_height, to_width = a_size_and_another(rng)
+        to_height, to_width = min(to_height, 400), min(to_width, 400)
+        if height >= 2 * to_height or width >= 2 * to_width:
+            continue
+        image = rng.integers(0, 256, (height, width + trial % 3, 3), np.uint8)[:, :width]
+        if trial % 10 == 0:
+            image[:] = 255
+        found = native.resize(image, to_height, to_width)  # type: ignore[misc]
+        assert found is not None, image.shape
+        ours = np.frombuffer(found, np.uint8).reshape(to_height, to_width, 3)
+        opencvs = cv2.resize(image, (to_width, to_height), interpolation=cv2.INTER_LINEAR)
+        np.testing.assert_array_equal(ours, opencvs, f"{image.shape} to {ours.shape}")
+
+
+@needs_native
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_long_side_is_resized_as_opencv_does_it_or_left_to_it(turned: bool) -> None:
+    """There a position has few bits for its fraction."""
+    image = np.random.default_rng(16).integers(0, 256, (3, 60000, 3), np.uint8)
+    for length in (65500, 60001, 59999, 30001):
+        image, size = (image.swapaxes(0, 1).copy(), (3, length)) if turned else (image, (length, 3))
+        found = native.resize(image, *size[::-1])  # type: ignore[misc]
+        if found is not None:
+            ours = np.frombuffer(found, np.uint8).reshape(*size[::-1], 3)
+            np.testing.assert_array_equal(ours, cv2.resize(image, size, interpolation=cv2.INTER_LINEAR))
+        image = image.swapaxes(0, 1).copy() if turned else image
+
+
+@needs_native
+def test_what_shrinks_to_less_than_half_is_left_to_opencv() -> None:
+    image = np.zeros((8, 100, 3), np.uint8)
+    assert native.resize(image, 8, 40) is None  # type: ignore[misc]
+    assert native.crop(encoded(image, 90, "420"), 0, 0, 8, 100, 8, 40) is None  # type: ignore[misc]
+
+
+@needs_native
+@pytest.mark.parametrize("size", [(0, 8), (8, 0), (-1, 8), (65501, 8)])
+def test_a_size_that_no_picture_has_is_refused(size: tuple[int, int]) -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    with pytest.raises(ValueError, match="sides are"):
+        native.resize(image, *size)  # type: ignore[misc]
+    with pytest.raises(ValueError, match="sides are"):
+        native.crop(encoded(image, 90, "420"), 0, 0, 8, 8, *size)  # type: ignore[misc]
+
+
+@needs_native
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_a_box_comes_resized_as_opencv_resizes_its_pixels(sampling: str) -> None:
+    rng = np.random.default_rng(17)
+    for height, width in SIZES:
+        payload = encoded(picture(rng, height, width, 30), 90, sampling, interval=3)
+        for box in boxes(rng, height, width, 8):
+            to_height, to_width = (int(rng.integers(side // 2 + 1, 2 * side + 2)) for side in box[2:])
+            found = native.crop(payload, *box, to_height, to_width)  # type: ignore[misc]
+            opencvs = cv2.resize(cropped(payload, box), (to_width, to_height), interpolation=cv2.INTER_LINEAR)
+            np.testing.assert_array_equal(
+                np.frombuffer(found, np.uint8).reshape(to_height, to_width, 3), opencvs
+            )
 
 
 @needs_native
