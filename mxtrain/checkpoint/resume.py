@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
@@ -60,6 +61,7 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)
+    _warn_of_another_version(found)
     _warn_of_other_kernels(found)
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
@@ -164,6 +166,16 @@ def _warn_of_unknown_training_set(found: Checkpoint, saved: InputIdentity, ident
             "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
             "names nothing tells whether --train is still the same one",
             found.path,
+        )
+
+
+def _warn_of_another_version(found: Checkpoint) -> None:
+    saved = found.state.get("versions", {}).get("mxtrain")
+    if saved and saved != mxtrain.__version__:
+        logger.warning(
+            "%s: was computed by mxtrain %s, this is %s, which may compute a net in another way: "
+            "the curve goes on, perhaps to other last bits",
+            *(found.path, saved, mxtrain.__version__),
         )
 
 

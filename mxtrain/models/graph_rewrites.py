@@ -1,7 +1,8 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
 Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s,
-`clips.py`'s and `plain_arrays.py`'s. A rewritten graph has the same parameters, values and names of outputs.
+`clips.py`'s, `plain_arrays.py`'s and `layer_norms.py`'s. A rewritten graph has the same inputs in the same order, the
+same values, and outputs of the same names.
 """
 
 from __future__ import annotations
@@ -22,22 +23,67 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 
 
-def rewrite_graphs(rewrites: Sequence[Rewrite]) -> None:
-    """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs."""
-    build = getattr(mx.gluon.HybridBlock._get_graph, "__wrapped__", mx.gluon.HybridBlock._get_graph)
+def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewrite] = ()) -> None:
+    """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs.
 
-    @functools.wraps(build)
-    def get_graph(self: Any, *args: Any) -> Any:
+    They train by what `training_rewrites` make of that: these make the backward pass faster and the forward pass slower.
+    All else, such as evaluation and export, is by the graph without them.
+    """
+    block = mx.gluon.HybridBlock
+    get_graph = getattr(block._get_graph, "__wrapped__", block._get_graph)
+    build_cache = getattr(block._build_cache, "__wrapped__", block._build_cache)
+
+    @functools.wraps(get_graph)
+    def get_rewritten_graph(self: Any, *args: Any) -> Any:
         is_new = not self._cached_graph
-        inputs, output = build(self, *args)
-        if is_new and all(
-            isinstance(arg, mx.nd.NDArray) and arg.context.device_type == "cpu" for arg in args
-        ):
-            shapes = {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
-            self._cached_graph = inputs, rewritten(output, shapes, rewrites)
+        inputs, output = get_graph(self, *args)
+        if is_new and _are_on_cpu(args):
+            self._cached_graph = inputs, rewritten(output, _shapes(inputs, args), rewrites)
         return self._cached_graph
 
-    mx.gluon.HybridBlock._get_graph = get_graph
+    @functools.wraps(build_cache)
+    def build_caches(self: Any, *args: Any) -> None:
+        build_cache(self, *args)
+        inputs, output = self._cached_graph
+        if training_rewrites and _are_on_cpu(args):
+            for_training = rewritten(output, _shapes(inputs, args), training_rewrites)
+            if for_training is not output:
+                self._cached_op = OperatorByMode(_compiled(self, for_training), self._cached_op)
+
+    block._get_graph, block._build_cache = get_rewritten_graph, build_caches
+
+
+class OperatorByMode:
+    """A net compiled twice, called as Gluon calls one that is compiled once."""
+
+    def __init__(self, training: Any, otherwise: Any):
+        self._training, self._otherwise = training, otherwise
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        chosen = self._training if mx.autograd.is_training() else self._otherwise
+        return chosen(*args, **keywords)
+
+    def _register_op_hook(self, *args: Any) -> None:
+        for each in (self._training, self._otherwise):
+            each._register_op_hook(*args)
+
+
+def _compiled(block: Any, output: Any) -> Any:
+    """Return `output` compiled as the block's own graph was, whose inputs it has in the same order."""
+    are_data = [is_data for is_data, _ in block._cached_op_args]
+    places = {
+        kind: [place for place, is_data in enumerate(are_data) if is_data == wanted]
+        for kind, wanted in (("data_indices", True), ("param_indices", False))
+    }
+    return mx.nd.CachedOp(output, [*places.items(), *block._flags])
+
+
+def _are_on_cpu(args: Sequence[Any]) -> bool:
+    return all(isinstance(arg, mx.nd.NDArray) and arg.context.device_type == "cpu" for arg in args)
+
+
+def _shapes(inputs: Sequence[Any], args: Sequence[Any]) -> Shapes:
+    return {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
 
 
 def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:

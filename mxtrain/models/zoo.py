@@ -14,13 +14,14 @@ from mxtrain import runtime
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import clips, concats, graph_rewrites, plain_arrays, prelu, small
+from mxtrain.models import clips, concats, graph_rewrites, layer_norms, plain_arrays, prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 REWRITES = (concats.with_trainable_concats, clips.with_fast_clips, plain_arrays.with_plain_arrays)
+TRAINING_REWRITES = (layer_norms.with_fast_layer_norms,)
 
 
 def build(name: str, num_classes: int) -> Any:
@@ -87,7 +88,7 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
         return
-    graph_rewrites.rewrite_graphs(REWRITES)
+    graph_rewrites.rewrite_graphs(REWRITES, TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
     try:
         net(picture).wait_to_read()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
@@ -91,3 +92,16 @@ def test_a_checkpoint_of_another_cpu_resumes_with_one_line(
     assert resume.find(run(tmp_path / "other", here), identity(here))
     (said,) = caplog.messages
     assert "was computed with OpenBLAS Z80, oneDNN SSE41, here it is " in said and "\n" not in said
+
+
+def test_a_checkpoint_of_another_version_resumes_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = packed(tmp_path / "a.rec", samples())
+    data = identity(here).to_dict()
+    save(run(tmp_path / "like", here), {**data, "versions": {"mxtrain": mxtrain.__version__}})
+    assert resume.find(run(tmp_path / "like", here), identity(here)) and caplog.messages == []
+    save(run(tmp_path / "other", here), {**data, "versions": {"mxtrain": "0.0.7"}})
+    assert resume.find(run(tmp_path / "other", here), identity(here))
+    (said,) = caplog.messages
+    assert f"was computed by mxtrain 0.0.7, this is {mxtrain.__version__}, " in said and "\n" not in said
