@@ -26,7 +26,7 @@ Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewrite] = ()) -> None:
     """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs.
 
-    They train by what `training_rewrites` make of that: these make the backward pass faster and the forward pass slower.
+    They train by what `training_rewrites` make of that: these make the backward pass faster, the forward pass slower.
     All else, such as evaluation and export, is by the graph without them.
     """
     block = mx.gluon.HybridBlock
