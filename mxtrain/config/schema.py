@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional, Sequence, get_type_hints
 
-from mxtrain.config import yaml_file
+from mxtrain.config import plain_flags, yaml_file
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -210,10 +210,16 @@ def flag_names() -> list[str]:
 
 def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.fit") -> Run:
     """Parse flags (default: those of this process) into a run; exits after --help and --print-config."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    fields = [field for section in SECTIONS.values() for field in dataclasses.fields(section)]
+    plain = plain_flags.read(arguments, {field.name: str(field.type) for field in fields})
+    return _parse_all(arguments, program) if plain is None else from_flat(plain)
+
+
+def _parse_all(arguments: Sequence[str], program: str) -> Run:
     from jsonargparse import ArgumentError
 
     parser = _parser(program)
-    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         path = file_of(arguments)
         of_file = None

@@ -17,14 +17,18 @@ from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
+ZEROS = (
+    "zeros"  # no value of --init: for weights that a file brings, as drawing them takes half a second a net
+)
+
 
 def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
-    """Initialise the net as `text`, the value of `--init`, says: from `seed`, the same on every context."""
+    """Initialise the net as `text`, the value of `--init` or ZEROS, says: from `seed`, the same on every context."""
     mx.random.seed(seed)
     with warnings.catch_warnings():
         # Gluon warns about each layer that has an initialiser of its own.
         warnings.simplefilter("ignore")
-        net.initialize(build(text), ctx=list(contexts))
+        net.initialize(mx.init.Zero() if text == ZEROS else build(text), ctx=list(contexts))
 
 
 def build(text: str) -> Any:

@@ -22,7 +22,7 @@ def contexts(devices: str) -> list[Any]:
 def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
     """Return the run's net as it is before the first step, compiled.
 
-    If it is not `is_fresh`, weights of --pretrained are left out: a checkpoint will bring its own.
+    If it is not `is_fresh`, it holds zeros and none of --pretrained: a checkpoint will bring its weights.
     """
     model = run.model
     precision.enable_amp(model.amp)
@@ -33,7 +33,7 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
-    initializers.initialize(net, model.init, places, run.optim.seed)
+    initializers.initialize(net, model.init if is_fresh else initializers.ZEROS, places, run.optim.seed)
     zoo.compile(net, model.model, places, run.data.image_size, num_classes)
     if is_fresh:
         _load_pretrained(net, model, untrained)
@@ -60,9 +60,8 @@ def load_trained(found: Checkpoint, places: Sequence[Any], like: Run | None = No
     state = found.state
     run = config.from_flat(state["config"])
     like = like or run
-    # Its initialization no longer matters, since all weights are replaced: one that fits any shape is taken.
     amp = precision.usable_amp(like.model.amp, places[0].device_type)
-    model = config.Model(model=run.model.model, amp=amp, init="uniform")
-    net = build_to_train(dataclasses.replace(like, model=model), len(state["class_names"]), places)
+    like = dataclasses.replace(like, model=config.Model(model=run.model.model, amp=amp))
+    net = build_to_train(like, len(state["class_names"]), places, is_fresh=False)
     weights.load(net, str(initial_weights.weights_of(found)))
     return net

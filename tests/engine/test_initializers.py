@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxtrain.config import Data, Model, Run
 from mxtrain.core.errors import UsageError
 from mxtrain.models import graph, initializers, zoo
+from mxtrain.models import weights as weights_module
 from mxtrain.optim import freeze
 from mxtrain.runtime import mx
+from mxtrain.train import build_net
 
 nn = mx.gluon.nn
 CPU = [mx.cpu()]
@@ -28,6 +31,16 @@ def weights(text: str, seed: int = 0) -> np.ndarray:
     np.testing.assert_array_equal(layer.bias.list_data()[0].asnumpy(), 0)
     result: np.ndarray = first
     return result
+
+
+def test_weights_that_a_checkpoint_brings_are_not_drawn() -> None:
+    run = Run(model=Model(model="small_cnn"), data=Data(image_size=16))
+    fresh, resumed = (
+        weights_module.copy_of(build_net.build_to_train(run, 3, CPU, is_fresh)) for is_fresh in (True, False)
+    )
+    assert fresh.keys() == resumed.keys()
+    name = next(name for name in fresh if name.endswith("weight"))
+    assert fresh[name].any() and not resumed[name].any()
 
 
 @pytest.mark.parametrize(
