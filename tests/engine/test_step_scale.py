@@ -90,7 +90,7 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
 @pytest.mark.parametrize("num_samples", [12, pytest.param(16, marks=pytest.mark.slow)])
 def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
     """MXNet reads the optimizer's factor and the clip's limit as decimals: no part of the scale may be in them."""
-    flags = f"--batch-size {num_samples} --micro-batch 4 {extra}"
+    flags = f"--amp {AMP} --batch-size {num_samples} --micro-batch 4 {extra}"
     plain = parts_of(flags)
     expected = [advance(plain, number, Scale(), num_samples) for number in range(2)]
     for power in (-3, 6, 10, 16):
@@ -108,8 +108,8 @@ def test_overflows_in_bfloat16() -> None:
 
 @needs_bf16
 @pytest.mark.slow  # above is the case in which most is computed
-def test_all_overflows_in_bfloat16() -> None:
-    again_in_bfloat16(__file__, "test_overflows_are_as_if")
+def test_all_overflows_and_scales_in_bfloat16() -> None:
+    again_in_bfloat16(__file__, "test_overflows_are_as_if or test_powers_of_two")
 
 
 @pytest.mark.parametrize("flags", ["", "--devices cpu:0,1", "--micro-batch 16"])
