@@ -76,6 +76,7 @@ def measure(name: str, amp: str, torch: Path, rounds: int) -> Found:
             theirs = all_theirs[form] = stack.enter_context(sides.theirs(torch, name, amp, form, weights))
             theirs.warm_up()
             theirs.measure()
+            print(f"{name}, {form}: {theirs.seconds[0]:.3f} s a step", file=sys.stderr, flush=True)
             in_turn[form] = theirs
             _leave_out_the_slow(in_turn)
         ours.measure()
