@@ -13,7 +13,7 @@ from typing import Any
 import mxtrain
 from mxtrain.core import gpus, kernels, machine, wheels
 from mxtrain.data import native
-from mxtrain.probe import machine_advice, mxnet_check
+from mxtrain.probe import kernel_speed, machine_advice, mxnet_check
 from mxtrain.probe.machine_advice import CLUSTER_VARIABLES
 
 
@@ -40,6 +40,7 @@ def examine() -> dict[str, Any]:
         "missing_libraries": wheels.missing_libraries(),
     }
     facts["trainable"] = facts["mxnet"]["error"] is None
+    facts["speed"] = kernel_speed.examine() if facts["trainable"] else None
     facts["recommendations"] = machine_advice.recommendations(facts)
     return facts
 

@@ -7,6 +7,8 @@ from typing import Any
 from mxtrain.core import gpus
 
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
+FAR_OFF = 1.2  # times as fast; a measurement of a second beside others' work is not more exact
+BOTH_TYPES = ("dense", "convolution")
 
 # Read by ps-lite from the environment of every process, whoever set them and for whatever reason.
 CLUSTER_VARIABLES = {
@@ -50,7 +52,40 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
         f"{name}={value} is set and wins over the kernels that suit this CPU"
         for name, value in facts["kernels"]["variables"].items()
     ]
-    return advice + _suitable_flags(facts)
+    return (
+        advice + _about_speed(facts["speed"], facts["kernels"]["openblas_by_itself"]) + _suitable_flags(facts)
+    )
+
+
+def _about_speed(speed: dict[str, Any] | None, openblas_by_itself: str) -> list[str]:
+    """Return what to do where kernels are far from what others reach here."""
+    if speed is None:
+        return []
+    here = speed["here"].get("gflops", {})
+    advice = [each["error"] for each in speed.values() if each is not None and each["error"]]
+    for name, reached in (speed["by_itself"] or {}).get("gflops", {}).items():
+        if reached > FAR_OFF * here.get(name, reached):
+            way_back = (
+                f"OPENBLAS_CORETYPE={openblas_by_itself}" if name.startswith("dot") else "MXTRAIN_AMX=0"
+            )
+            advice.append(
+                f"{name} reaches {here[name]:.0f} GFLOP/s with the kernels that mxtrain chooses and {reached:.0f} "
+                f"without: where doctor says so again, set {way_back}"
+            )
+    if is_bf16_slow(speed):
+        pairs = (
+            f"{each} {here[f'{each} bfloat16']:.0f} and {here[f'{each} float32']:.0f}" for each in BOTH_TYPES
+        )
+        advice.append(f"bfloat16 is slower than float32 here ({', '.join(pairs)} GFLOP/s): leave --amp out")
+    return advice
+
+
+def is_bf16_slow(speed: dict[str, Any] | None) -> bool:
+    """Return whether bfloat16 was measured, and was no faster than float32 in any operator."""
+    reached = {} if speed is None else speed["here"].get("gflops", {})
+    return f"{BOTH_TYPES[0]} bfloat16" in reached and all(
+        reached[f"{name} bfloat16"] < reached[f"{name} float32"] for name in BOTH_TYPES
+    )
 
 
 def _suitable_flags(facts: dict[str, Any]) -> list[str]:
@@ -62,6 +97,6 @@ def _suitable_flags(facts: dict[str, Any]) -> list[str]:
         return [f"train with --devices gpu:{','.join(usable_gpus)}"]
     advice = f"train with --devices cpu: one context, {facts['threads']['usable_cores']} OpenMP threads"
     has_instructions = {"avx512_bf16", "amx_bf16"} & set(facts["cpu"]["instructions"])
-    if has_instructions and not facts["kernels"]["bf16_problem"]:
+    if has_instructions and not facts["kernels"]["bf16_problem"] and not is_bf16_slow(facts["speed"]):
         advice += "; --amp bf16 speeds plain convolutions up and depthwise ones (MobileNet) down"
     return [advice]

@@ -1,4 +1,4 @@
-"""Trains one step with mxnet in a child process, so that an mxnet that hangs or crashes is a finding and no more.
+"""A child process with mxnet, which trains a step or does another thing: one that hangs or crashes is a finding.
 
 Owns the child and its deadlines.
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from subprocess import PIPE
-from typing import Any
+from typing import Any, Mapping
 
 from mxtrain.core import machine
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
@@ -22,15 +22,22 @@ DEADLINE_FACTOR = 8  # times as long, for a machine on which others have most of
 
 
 def check(seconds: float = CHECK_SECONDS) -> dict[str, Any]:
-    """Run `train_one_step` in a child process; `error` is None, or one sentence on why there is no training here.
+    """Run `train_one_step` in a child process; `error` is None, or one sentence on why there is no training here."""
+    return in_a_child(f"{__name__}.train_one_step()", "import and train one step", seconds=seconds)
+
+
+def in_a_child(
+    call: str, what: str, variables: Mapping[str, str] | None = None, seconds: float = CHECK_SECONDS
+) -> dict[str, Any]:
+    """Return what a `call` of a function of this package returns in a child process with these variables, or its error.
 
     The child counts as hanging once it has used no CPU time for `seconds`; a slow one gets DEADLINE_FACTOR times that.
+    `what` it does is said of one that does not.
     """
-    code = (
-        "import json; from mxtrain.probe import mxnet_check; print(json.dumps(mxnet_check.train_one_step()))"
-    )
+    module = call.rpartition(".")[0]
+    code = f"import json, {module}; print(json.dumps({call}))"
     code = f"from mxtrain.core.die_with_parent import die_with_parent; die_with_parent(); {code}"
-    environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
+    environment = {**os.environ, **(variables or {}), SUPERVISOR_PID: str(os.getpid())}
     line, deadline = [sys.executable, "-c", code], time.monotonic() + DEADLINE_FACTOR * seconds
     with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True, env=environment) as child:
         said = _output(child, seconds, deadline)
@@ -38,13 +45,13 @@ def check(seconds: float = CHECK_SECONDS) -> dict[str, Any]:
         late, load = time.monotonic() > deadline, os.getloadavg()[0]
         busy = f", on a machine with a load of {load:.0f}: try again when it is less busy" if late else ""
         limit = DEADLINE_FACTOR * seconds if late else seconds
-        return {"error": f"mxnet did not import and train one step within {limit:g} s{busy}"}
+        return {"error": f"mxnet did not {what} within {limit:g} s{busy}"}
     stdout, stderr = said
     if child.returncode == 0:
         found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
         return found
     last = (stderr.strip().splitlines() or ["no message"])[-1]
-    return {"error": f"importing mxnet and training one step ended with exit code {child.returncode}: {last}"}
+    return {"error": f"a process to {what} with mxnet ended with exit code {child.returncode}: {last}"}
 
 
 def _output(child: subprocess.Popen[str], seconds: float, deadline: float) -> tuple[str, str] | None:

@@ -47,6 +47,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             [f"{facts['cpu']['name']}: {' '.join(facts['cpu']['instructions']) or 'nothing beyond SSE'}"],
         ),
         ("kernels", [_kernels_line(facts["kernels"])]),
+        ("speed", _speed_lines(facts["speed"])),
         ("threads", [f"{threads['usable_cores']} usable of {threads['logical_cores']} cores{quota}"]),
         ("gpu", gpus or [f"none: {facts['gpu']['reason']}"]),
         ("/dev/shm", [f"{shm['free_bytes'] / 2**20:,.0f} MiB free of {shm['total_bytes'] / 2**20:,.0f} MiB"]),
@@ -66,3 +67,18 @@ def _kernels_line(found: dict[str, Any]) -> str:
     no_bf16 = f"; --amp bf16 {problem}" if problem else ""
     tiles = f"; {found['no_amx']}" if found["no_amx"] else ""
     return f"OpenBLAS {used}{by_itself}, oneDNN {found['onednn']}{tiles}{no_bf16}"
+
+
+def _speed_lines(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return ["not measured"]
+    lines = [_speed_line(found["here"])]
+    if found["by_itself"] is not None:
+        lines.append(f"without mxtrain's choice of kernels: {_speed_line(found['by_itself'])}")
+    return lines
+
+
+def _speed_line(measured: dict[str, Any]) -> str:
+    if measured["error"]:
+        return str(measured["error"])
+    return "GFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in measured["gflops"].items())

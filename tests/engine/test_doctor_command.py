@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mxtrain.core import machine
-from mxtrain.probe import mxnet_check, table
+from mxtrain.core import kernels, machine
+from mxtrain.probe import kernel_speed, mxnet_check, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +39,8 @@ def test_table_of_a_machine_that_trains() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "DIST_KVSTORE" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["verdict", "trainable"]
+    (speed,) = (line for line in done.stdout.splitlines() if line.startswith("speed "))
+    assert re.search(r"GFLOP/s: dot float32 \d+, dense float32 \d+", speed)
 
 
 def test_json_holds_the_same_facts_and_they_tell_the_kernels_and_what_they_cost() -> None:
@@ -48,9 +51,22 @@ def test_json_holds_the_same_facts_and_they_tell_the_kernels_and_what_they_cost(
     assert "MKLDNN" in facts["mxnet"]["features"]
     assert facts["threads"]["usable_cores"] == machine.usable_cores()
     assert facts["recommendations"]
+    reached = facts["speed"]["here"]["gflops"]
+    assert set(reached) == {"dot float32", "dense float32", "convolution float32"}, "AVX2 has no bfloat16"
+    assert all(value > 0 for value in reached.values()) and facts["speed"]["by_itself"] is None
+
     said = " ".join(table.of_facts(facts).split())
     assert "OpenBLAS Nehalem, oneDNN AVX2; --amp bf16 needs AVX-512" in said
     assert "OPENBLAS_CORETYPE=Nehalem is set" in said and "speeds plain convolutions" not in said
+
+
+def test_what_mxtrain_chooses_is_measured_against_what_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a CPU that OpenBLAS does not know, and that has AMX."""
+    monkeypatch.setattr(kernels, "openblas", lambda: kernels.OpenBlas(used="Haswell", own="Prescott"))
+    monkeypatch.setattr(kernels, "onednn", lambda: kernels.AMX)
+    monkeypatch.setattr(mxnet_check, "in_a_child", lambda call, what, variables=(): {"had": dict(variables)})
+    without = {"OPENBLAS_CORETYPE": "Prescott", "MXTRAIN_AMX": "0"}
+    assert kernel_speed.examine() == {"here": {"had": {}}, "by_itself": {"had": without}}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ import pytest
 from mxtrain.probe import facts as machine_facts
 from mxtrain.probe import machine_advice, table
 
+GFLOPS = {
+    **{"dot float32": 100.0, "dense float32": 200.0, "convolution float32": 210.0},
+    **{"dense bfloat16": 400.0, "convolution bfloat16": 390.0},
+}
 FACTS: dict[str, Any] = {
     "versions": {"mxtrain": "0.1.0", "python": "3.11.7", "mxnet": "1.9.1"},
     "mxnet": {"error": None, "import_seconds": 1.5, "features": ["MKLDNN", "OPENMP"], "num_gpus": 0},
@@ -39,6 +43,7 @@ FACTS: dict[str, Any] = {
     "wheel_conflicts": [],
     "missing_libraries": [],
     "trainable": True,
+    "speed": {"here": {"error": None, "gflops": GFLOPS}, "by_itself": None},
 }
 
 
@@ -92,12 +97,40 @@ def test_each_finding_has_its_advice(changes: dict[str, Any], sentence: str) -> 
     assert sentence in advice(**changes)
 
 
+def speed(by_itself: dict[str, float] | None = None, **changes: float) -> dict[str, Any]:
+    here = {**GFLOPS, **{name.replace("_", " "): value for name, value in changes.items()}}
+    without = None if by_itself is None else {"error": None, "gflops": {**GFLOPS, **by_itself}}
+    return {"here": {"error": None, "gflops": here}, "by_itself": without}
+
+
+def test_bfloat16_that_is_slower_is_advised_against() -> None:
+    slow = {"dense_bfloat16": 190.0, "convolution_bfloat16": 187.0}
+    said = advice(speed=speed(**slow))
+    assert "bfloat16 is slower than float32 here (dense 190 and 200, convolution 187 and 210 GFLOP/s)" in said
+    assert "--amp bf16 speeds" not in said
+    assert "slower" not in advice(speed=speed(dense_bfloat16=190.0)), "convolutions gain"
+
+
+def test_a_choice_of_kernels_that_does_not_pay_is_told_with_the_way_back() -> None:
+    assert "GFLOP/s" not in advice(speed=speed({"dot float32": 110.0}))
+    (said,) = (line for line in advice(speed=speed({"dot float32": 150.0})).splitlines() if "GFLOP/s" in line)
+    assert "reaches 100 GFLOP/s" in said and "150 without" in said and "OPENBLAS_CORETYPE=Haswell" in said
+    assert "MXTRAIN_AMX=0" in advice(speed=speed({"dense bfloat16": 900.0}))
+
+
+def test_kernels_that_crash_are_a_finding() -> None:
+    failed = {"error": "the process to measure its kernels ended with exit code -4: no message"}
+    facts = {**FACTS, "speed": {"here": failed, "by_itself": None}}
+    assert failed["error"] in machine_advice.recommendations(facts)
+    assert "exit code -4" in " ".join(table.of_facts({**facts, "recommendations": []}).split())
+
+
 def test_a_compiler_is_no_help_to_a_machine_that_cannot_run_what_it_makes() -> None:
     assert "compiler" not in advice(native_decoder=False, cpu={"instructions": []})
 
 
 def test_without_mxnet_the_reason_comes_first_and_no_flags_follow() -> None:
-    lines = advice(mxnet={"error": "no mxnet is installed"}, trainable=False).splitlines()
+    lines = advice(mxnet={"error": "no mxnet is installed"}, trainable=False, speed=None).splitlines()
     assert lines == ["no mxnet is installed"]
 
 
