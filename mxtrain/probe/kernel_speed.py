@@ -1,4 +1,4 @@
-"""How fast MXNet's kernels are here, in GFLOP/s: those that mxtrain chooses, and those that MXNet would take by itself.
+"""Speed of MXNet's kernels here, in GFLOP/s: of those that mxtrain chooses, and those that MXNet would take by itself.
 
 Owns the measurement, in child processes and in seconds; what follows from it is `machine_advice.py`'s. A large product
 or convolution reaches the most that a library does here: nets have smaller ones, and other operators between them.
