@@ -10,7 +10,7 @@ native = Extension(
     "mxtrain.data.native._built",
     sources=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.c")),
     depends=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.h")),
-    extra_compile_args=["-O3", "-mavx2", "-mbmi2", "-ffp-contract=off", "-Wall", "-Wextra"],
+    extra_compile_args=["-O3", "-mavx2", "-mbmi2", "-mpclmul", "-ffp-contract=off", "-Wall", "-Wextra"],
     optional=True,
 )
 

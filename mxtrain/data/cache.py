@@ -17,7 +17,6 @@ import os
 import shutil
 import time
 import weakref
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Callable, NamedTuple
@@ -27,7 +26,7 @@ import numpy as np
 from mxtrain import config
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import images, jpeg, pixel_index, record_writer
+from mxtrain.data import images, jpeg, native, pixel_index, record_writer
 from mxtrain.data.jpeg import BadPicture, Pixels
 from mxtrain.data.pixel_index import PixelIndex
 from mxtrain.data.record_writer import open_alone
@@ -154,7 +153,7 @@ class CachedRecords:
         is_right = os.preadv(self._descriptor, [pixels.data], offset) == pixels.nbytes
         if is_right and verify and self._is_checked:
             checksum = self._index.checksums[position, jpeg.SCALES.index(scale)]
-            is_right = zlib.crc32(pixels.data) == checksum
+            is_right = native.crc32(pixels.data) == checksum
         if not is_right:
             raise DataError(
                 f"{self.where(position)}: its pixels in --cache-dir are damaged; empty that folder"
@@ -225,7 +224,7 @@ def _decode(records: Records, position: int, image_size: int) -> DecodedRecord |
     except (DataError, BadPicture):
         return None
     scales = [np.ascontiguousarray(pixels) for pixels in scales]
-    return DecodedRecord(record.label, orientation, scales, [zlib.crc32(pixels.data) for pixels in scales])
+    return DecodedRecord(record.label, orientation, scales, [native.crc32(pixels.data) for pixels in scales])
 
 
 def _refuse_if_too_large(

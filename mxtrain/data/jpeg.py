@@ -65,19 +65,19 @@ def decode_crop(
     then goes unnoticed. With `may_stretch` the box may also come as `resizing.resize` makes it `target` x `target`,
     which takes less time row by row while it is decoded.
     """
-    header = restart.parse_header(payload)
-    if header is None:
-        height, width, colorspace = _header(payload)
-    else:
-        (height, width), colorspace = _bounded(header.height, header.width), "RGB"
+    size = native.jpeg_size(payload) if native.jpeg_size else None
+    header = None if size else restart.parse_header(payload)
+    known = (header.height, header.width) if header else size
+    height, width, colorspace = (*_bounded(*known), "RGB") if known else _header(payload)
     box = choose(height, width)
     scale = scale_of(box, target)
-    if native.crop and scale == 1:
+    if native.crop and size and scale == 1:
         is_stretched = may_stretch and is_linear(box, target, target)
         height_now, width_now = (target, target) if is_stretched else (box.height, box.width)
         pixels = native.crop(payload, *box, height_now, width_now)
         if pixels is not None:
             return np.frombuffer(pixels, np.uint8).reshape(height_now, width_now, 3)
+    header = header or restart.parse_header(payload)
     part = restart.cut(payload, header, *box, scale) if header else None
     if part is None:
         return cut(_pixels(payload, colorspace, height, width, scale), scaled(box, scale))

@@ -18,13 +18,13 @@ Files of other tools have no tags and cannot be checked.
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import NamedTuple, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core import plain_text
+from mxtrain.data import native
 
 MAGIC = 0xCED7230A
 CHECKSUM_TAG = 0x43523332  # "CR32"
@@ -117,7 +117,7 @@ def pack(key: int, label: Label, payload: Data) -> bytes:
     head = (len(labels) // 4, label if single else 0.0, key)
     checksum = 0
     for part in (HEADER.pack(*head, CHECKSUM_TAG << 32), labels, payload):
-        checksum = zlib.crc32(part, checksum)
+        checksum = native.crc32(part, checksum)
     return b"".join([HEADER.pack(*head, CHECKSUM_TAG << 32 | checksum), labels, payload])
 
 
@@ -142,7 +142,7 @@ def parse_label(data: Data, header: RecordHeader) -> Label:
 def check(data: Data, padding: Data, header: RecordHeader) -> None:
     """Raise BadRecord unless the record has a checksum and its bytes agree with it."""
     unsigned = bytes(data[:16]) + bytes(4) + bytes(data[20 : HEADER.size])
-    actual = zlib.crc32(data[HEADER.size :], zlib.crc32(unsigned))
+    actual = native.crc32(data[HEADER.size :], native.crc32(unsigned))
     if header.id2 != CHECKSUM_TAG << 32 | actual or any(padding):
         raise BadRecord("its bytes are not those that were written (the checksum differs)")
 

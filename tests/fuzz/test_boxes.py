@@ -14,7 +14,15 @@ from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "mxtrain" / "data" / "native"
-BUILD = ["-g", "-O1", "-mavx2", "-mbmi2", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+BUILD = [
+    "-g",
+    "-O1",
+    "-mavx2",
+    "-mbmi2",
+    "-mpclmul",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <stdlib.h>
 
+#include "checksum.h"
 #include "coefficients.h"
 #include "crop.h"
 
@@ -156,7 +157,38 @@ static PyObject *rewrite_jpeg(PyObject *module, PyObject *arguments) {
     return result;
 }
 
+PyDoc_STRVAR(jpeg_size_doc,
+             "jpeg_size(payload)\n\n"
+             "Height and width of a JPEG that `crop` may know; None for any other.");
+
+static PyObject *jpeg_size(PyObject *module, PyObject *payload) {
+    (void)module;
+    Py_buffer bytes;
+    Jpeg jpeg;
+    if (PyObject_GetBuffer(payload, &bytes, PyBUF_SIMPLE)) return NULL;
+    int failed = parse_jpeg(bytes.buf, (size_t)bytes.len, &jpeg);
+    PyBuffer_Release(&bytes);
+    if (failed) Py_RETURN_NONE;
+    return Py_BuildValue("ii", jpeg.height, jpeg.width);
+}
+
+PyDoc_STRVAR(crc32_doc, "crc32(data, value=0)\n\nWhat zlib.crc32 returns.");
+
+static PyObject *crc32(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer bytes;
+    unsigned value = 0;
+    if (!PyArg_ParseTuple(arguments, "y*|I", &bytes, &value)) return NULL;
+    PyThreadState *lock = PyEval_SaveThread();
+    uint32_t found = checksum(bytes.buf, (size_t)bytes.len, value);
+    PyEval_RestoreThread(lock);
+    PyBuffer_Release(&bytes);
+    return PyLong_FromUnsignedLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"crc32", crc32, METH_VARARGS, crc32_doc},
+    {"jpeg_size", jpeg_size, METH_O, jpeg_size_doc},
     {"crop", crop, METH_VARARGS, crop_doc},
     {"resize", resize_pixels, METH_VARARGS, resize_doc},
     {"planes", planes, METH_VARARGS, planes_doc},
@@ -167,7 +199,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
-    "Boxes of JPEGs, resized pixels, planes of pixels, and JPEGs with restart markers.",
+    "Boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, and checksums.",
     -1,
     methods,
     NULL,
@@ -178,8 +210,8 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__built(void);
 PyMODINIT_FUNC PyInit__built(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
-        PyErr_SetString(PyExc_ImportError, "this machine has no AVX2 or BMI2");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("pclmul")) {
+        PyErr_SetString(PyExc_ImportError, "this machine has no AVX2, BMI2 or PCLMULQDQ");
         return NULL;
     }
     return PyModule_Create(&definition);

@@ -7,6 +7,7 @@ import math
 import platform
 import shutil
 import struct
+import zlib
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -320,6 +321,16 @@ def test_a_box_comes_resized_as_opencv_resizes_its_pixels(sampling: str) -> None
             np.testing.assert_array_equal(
                 np.frombuffer(found, np.uint8).reshape(to_height, to_width, 3), opencvs
             )
+
+
+def test_checksums_are_zlibs() -> None:
+    data = np.random.default_rng(18).integers(0, 256, 3000, np.uint8).tobytes()
+    for length in (*range(300), 1000, 2999):
+        for start in (0, 1):
+            part, before = memoryview(data)[start : start + length], zlib.crc32(data[:length])
+            assert native.crc32(part) == zlib.crc32(part)
+            assert native.crc32(part, before) == zlib.crc32(part, before)
+    assert native.crc32(bytes(1 << 20), 2**32 - 1) == zlib.crc32(bytes(1 << 20), 2**32 - 1)
 
 
 @needs_native
