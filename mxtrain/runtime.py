@@ -168,7 +168,7 @@ def _operator_code_kept(wheel: str) -> Iterator[None]:
     """A block in which the functions of mxnet's operators are made once a machine, and found in a file after that."""
     folder = Path(getattr(importlib.util.find_spec("mxnet"), "origin", None) or "/").parent
     makers = [folder / name for name in MAKERS_OF_OPERATORS]
-    code = operator_code.OperatorCode(operator_code.default_path(wheel), makers)
+    code = operator_code.OperatorCode(operator_code.default_path(wheel, folder), makers)
     _operator_code.append(code)
     try:
         yield

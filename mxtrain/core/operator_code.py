@@ -30,11 +30,15 @@ class Kept(NamedTuple):
     doc: str
 
 
-def default_path(wheel: str) -> Path:
-    """Return the file for a wheel of mxnet and this Python (-O leaves asserts out); no file can be under /dev/null."""
+def default_path(wheel: str, folder: Path) -> Path:
+    """Return the file for a wheel of mxnet in `folder` and this Python; no file can be under /dev/null.
+
+    Environments share no file: those of one would be older than the files of the other. Python -O leaves asserts out.
+    """
     folders = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"), os.devnull)
     python = f"{sys.implementation.cache_tag}{'.opt-1' if sys.flags.optimize else ''}"
-    return Path(next(filter(os.path.isabs, folders)), "mxtrain", f"operator-functions-{wheel}-{python}.bin")
+    place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    return Path(next(filter(os.path.isabs, folders)), "mxtrain", f"operators-{wheel}-{python}-{place}.bin")
 
 
 class OperatorCode:
@@ -47,7 +51,7 @@ class OperatorCode:
         self.path = path
         self.kept: dict[str, Kept] = {}
         self.added: dict[str, Kept] = {}
-        self._made_by = [[str(maker), *_size_and_time(maker)] for maker in makers]
+        self._made_by = [_size_and_time(maker) for maker in makers]
         with contextlib.suppress(OSError):
             content = path.read_bytes() if _only_ours(path.parent) and _only_ours(path) else b""
             if hashlib.sha256(content[32:]).digest() == content[:32]:

@@ -151,13 +151,14 @@ def test_without_a_folder_to_write_to_nothing_is_kept(tmp_path: Path) -> None:
 def test_the_folder_is_the_users_for_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert default_path("mxnet-1.9.1").parent == Path("/caches/mxtrain")
+    assert default_path("mxnet-1.9.1", Path("/one/mxnet")).parent == Path("/caches/mxtrain")
     for unusable in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", unusable)
-        assert default_path("mxnet-1.9.1").parent == Path("/home/ada/.cache/mxtrain")
+        assert default_path("mxnet-1.9.1", Path("/one/mxnet")).parent == Path("/home/ada/.cache/mxtrain")
+    assert default_path("mxnet-1.9.1", Path("/one")) != default_path("mxnet-1.9.1", Path("/two"))
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user of no name, in a container
-    code = OperatorCode(default_path("mxnet-1.9.1"))
+    code = OperatorCode(default_path("mxnet-1.9.1", Path("/one/mxnet")))
     assert result(code) == (FIRST, 1, _Null, "x", None, False)
     code.save()
     assert OperatorCode(code.path).kept == {}
