@@ -1,8 +1,8 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
 Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s,
-`clips.py`'s, `plain_arrays.py`'s and `layer_norms.py`'s. A rewritten graph has the same inputs in the same order, the
-same values, and outputs of the same names.
+`clips.py`'s, `plain_arrays.py`'s, `norm_relus.py`'s and `layer_norms.py`'s. A rewritten graph has the same inputs in
+the same order, the same values, and outputs of the same names.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ AddNode = Callable[[Dict[str, Any]], int]
 Rewrite = Callable[[Graph, Shapes], Graph]
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
+
+
+FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 
 
 def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewrite] = ()) -> None:
@@ -106,6 +109,12 @@ def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
     # The name of a variable, of an operator's only output, of one of several outputs.
     names = (name, f"{name}_output", f"{name}_output{output}")
     return next((shapes[each] for each in names if each in shapes), ())
+
+
+def are_float32(weights: Mapping[str, Any]) -> bool:
+    """Return whether the node of these weights, a variable or the cast of one, is float32."""
+    attributes = weights.get("attrs", {})
+    return attributes.get("dtype" if weights["op"] == "amp_cast" else "__dtype__", "0") in FLOAT32
 
 
 def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:

@@ -12,10 +12,18 @@ import functools
 import math
 from typing import Any, Mapping
 
-from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Replacement, Shapes, shape_of, with_replaced
+from mxtrain.models.graph_rewrites import (
+    AddNode,
+    Graph,
+    Inputs,
+    Replacement,
+    Shapes,
+    are_float32,
+    shape_of,
+    with_replaced,
+)
 
 FEWEST = 256  # numbers in what the graph is compiled for, a batch of one: with less, more operators cost more
-FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 
 
 def with_fast_layer_norms(graph: Graph, shapes: Shapes) -> Graph:
@@ -37,16 +45,10 @@ def _replacement(graph: Graph, shapes: Shapes, position: int) -> Replacement | N
         or int(attributes.get("axis", -1)) not in (-1, len(shape) - 1)
         or attributes.get("output_mean_var", "False") != "False"
         or math.prod(shape) < FEWEST
-        or not _is_float32(graph["nodes"][gamma[0]])
+        or not are_float32(graph["nodes"][gamma[0]])  # LayerNorm takes data of the type of its weights only
     ):
         return None
     return functools.partial(_as_products, width=shape[-1])
-
-
-def _is_float32(weights: Mapping[str, Any]) -> bool:
-    """Return whether these are float32: LayerNorm takes data of the type of its weights only."""
-    attributes = weights.get("attrs", {})
-    return attributes.get("dtype" if weights["op"] == "amp_cast" else "__dtype__", "0") in FLOAT32
 
 
 def _as_products(node: Mapping[str, Any], inputs: Inputs, add: AddNode, width: int) -> int:

@@ -14,13 +14,18 @@ from mxtrain import runtime
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import clips, concats, graph_rewrites, layer_norms, plain_arrays, prelu, small
+from mxtrain.models import clips, concats, graph_rewrites, layer_norms, norm_relus, plain_arrays, prelu, small
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
-REWRITES = (concats.with_trainable_concats, clips.with_fast_clips, plain_arrays.with_plain_arrays)
+REWRITES = (
+    concats.with_trainable_concats,
+    clips.with_fast_clips,
+    plain_arrays.with_plain_arrays,
+    norm_relus.with_joined_relus,
+)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms,)
 
 

@@ -1,0 +1,79 @@
+"""A BatchNorm and the ReLU after it as one operator, which goes over the arrays once.
+
+To the bit as two. MXNet has it for CPUs only, with oneDNN, and for arrays of pictures.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, Mapping
+
+from mxtrain.models.graph_rewrites import (
+    AddNode,
+    Graph,
+    Inputs,
+    Replacement,
+    Shapes,
+    are_float32,
+    shape_of,
+    with_replaced,
+)
+from mxtrain.runtime import mx
+
+OF_PICTURES = 4
+GAMMA = 1  # of its inputs
+
+
+def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
+    """Return the graph with one operator for each BatchNorm that only a ReLU follows; `shapes` are of its nodes.
+
+    A net in mixed precision stays as it is: what its BatchNorms take is not float32 everywhere.
+    """
+    nodes = graph["nodes"]
+    if not _has_onednn() or any(node["op"].startswith("amp_") for node in nodes):
+        return graph
+    users: dict[int, list[int]] = {}
+    for position, node in enumerate(nodes):
+        for source, *_ in node["inputs"]:
+            users.setdefault(source, []).append(position)
+    outputs = {position for position, *_ in graph["heads"]}
+    replacements: dict[int, Replacement | None] = {}
+    for norm, (user, *others) in users.items():
+        if not others and norm not in outputs and _is_relu(nodes[user]) and _fits(graph, shapes, norm):
+            replacements[norm] = functools.partial(_joined, name=nodes[user]["name"])
+            replacements[user] = _nothing
+    return with_replaced(graph, replacements)
+
+
+@functools.lru_cache(maxsize=None)
+def _has_onednn() -> bool:
+    is_on = os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"
+    return is_on and bool(mx.runtime.Features().is_enabled("MKLDNN"))
+
+
+def _is_relu(node: Mapping[str, Any]) -> bool:
+    is_activation = node["op"] == "Activation" and node["attrs"].get("act_type") == "relu"
+    return is_activation or node["op"] == "relu"
+
+
+def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
+    """Return whether this is a BatchNorm of the channels of pictures, whose statistics are not asked for."""
+    node = graph["nodes"][position]
+    attributes = node.get("attrs", {})
+    return (
+        node["op"] == "BatchNorm"
+        and are_float32(graph["nodes"][node["inputs"][GAMMA][0]])
+        and attributes.get("output_mean_var", "False") == "False"
+        and attributes.get("axis", "1") == "1"
+        and len(shape_of(graph, shapes, *node["inputs"][0][:2])) == OF_PICTURES
+    )
+
+
+def _joined(node: Mapping[str, Any], inputs: Inputs, add: AddNode, name: str) -> int:
+    return add({**node, "op": "_contrib_BatchNormWithReLU", "name": name, "inputs": inputs})
+
+
+def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    """Return the operator that computes the ReLU already."""
+    return inputs[0][0]

@@ -1,0 +1,114 @@
+"""A BatchNorm and its ReLU as one operator compute what the two do, to the bit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.models import graph_rewrites, norm_relus, zoo
+from mxtrain.runtime import mx
+from mxtrain.train.parts import TrainingParts, build_parts
+from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arrays, assert_equal, train
+
+JOINED = "_contrib_BatchNormWithReLU"
+SHAPE = (2, 24, 7, 5)
+
+
+def rewritten(symbol: Any, shape: tuple[int, ...] = SHAPE) -> Any:
+    return graph_rewrites.rewritten(symbol, {"x": shape}, [norm_relus.with_joined_relus])
+
+
+def operators(symbol: Any) -> list[str]:
+    return [node["op"] for node in json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]]
+
+
+def norm(data: Any = None, **attributes: Any) -> Any:
+    return mx.sym.BatchNorm(mx.sym.var("x") if data is None else data, name="norm", **attributes)
+
+
+def relu(data: Any) -> Any:
+    return mx.sym.Activation(data, act_type="relu", name="relu")
+
+
+def all_computed(symbol: Any, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    """Return the outputs in training and after it, all gradients, and the running statistics."""
+    draw = np.random.RandomState(1)
+    shapes, _, states = symbol.infer_shape(x=shape)
+    values = {
+        name: mx.nd.array(draw.normal(size=each)) for name, each in zip(symbol.list_arguments(), shapes)
+    }
+    gradients = {name: mx.nd.zeros(value.shape) for name, value in values.items()}
+    running = [mx.nd.array(draw.uniform(0.5, 2, each)) for each in states]
+    bound = symbol.bind(mx.cpu(), values, args_grad=gradients, aux_states=running)
+    (trained,) = bound.forward(is_train=True)
+    first = trained.asnumpy()
+    bound.backward(mx.nd.array(draw.normal(size=first.shape)))
+    mx.nd.waitall()
+    (after,) = bound.forward(is_train=False)
+    return [first, after.asnumpy(), *(each.asnumpy() for each in [*gradients.values(), *running])]
+
+
+@pytest.mark.parametrize("fix_gamma", [False, True])
+@pytest.mark.parametrize("use_global_stats", [False, True])
+@pytest.mark.parametrize("channels", [16, 24, 5])
+def test_everything_is_the_same_to_the_bit(fix_gamma: bool, use_global_stats: bool, channels: int) -> None:
+    x = mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=channels, name="first")
+    x = relu(norm(x, fix_gamma=fix_gamma, use_global_stats=use_global_stats, eps=1e-4, momentum=0.8))
+    symbol = mx.sym.Convolution(x, kernel=(3, 3), num_filter=8, name="second")
+    joined = rewritten(symbol)
+    assert JOINED in operators(joined) and not {"BatchNorm", "Activation"} & {*operators(joined)}
+    assert joined.list_inputs() == symbol.list_inputs()
+    assert joined.list_auxiliary_states() == symbol.list_auxiliary_states()
+    for ours, right in zip(all_computed(joined, SHAPE), all_computed(symbol, SHAPE)):
+        np.testing.assert_array_equal(ours, right)
+
+
+def test_outputs_keep_their_names() -> None:
+    for end in (relu(norm()), mx.sym.relu(norm(), name="relu")):
+        joined = rewritten(end)
+        assert joined.list_outputs() == end.list_outputs() == ["relu_output"] and JOINED in operators(joined)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shape"),
+    [
+        (mx.sym.Activation(norm(), act_type="sigmoid"), SHAPE),
+        (relu(norm(axis=3)), SHAPE),
+        (relu(norm(output_mean_var=True)[0]), SHAPE),
+        (relu(norm()), (2, 24)),
+        (relu(norm()), (2, 24, 7)),
+        (relu(norm()), (2, 24, 3, 3, 3)),
+        (relu(norm(gamma=mx.sym.var("gamma", dtype="float64"))), SHAPE),
+        (mx.sym.amp_cast(relu(norm()), dtype="float32"), SHAPE),
+    ],
+)
+def test_others_stay(symbol: Any, shape: tuple[int, ...]) -> None:
+    assert rewritten(symbol, shape) is symbol
+
+
+def test_what_others_take_before_the_relu_stays() -> None:
+    normed = norm()
+    for symbol in (relu(normed) + normed, mx.sym.Group([relu(normed), normed])):
+        assert rewritten(symbol) is symbol
+
+
+def parts_of(flags: str = "") -> TrainingParts:
+    line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} {FLAGS} {flags}"
+    return build_parts(config.parse(line.split()), CLASSES)
+
+
+def test_a_net_learns_along_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = parts_of()
+    others = tuple(each for each in zoo.REWRITES if each is not norm_relus.with_joined_relus)
+    assert len(others) == len(zoo.REWRITES) - 1
+    monkeypatch.setattr(zoo, "REWRITES", others)
+    plain = parts_of()
+    assert JOINED in operators(joined.net._cached_graph[1])
+    assert JOINED not in operators(plain.net._cached_graph[1])
+    ours = train(joined, 6)
+    assert ours == train(plain, 6) and ours[-1] != ours[0]
+    assert_equal(arrays(joined), arrays(plain))
