@@ -5,7 +5,7 @@
    would not write. NO_MORE_MEMORY is a reason too.
 
    Reads top to bottom: coefficients.c (markers and scans), progressive.c (the blocks of progressive scans), optimal.c
-   (codes for what is to be written), rewrite.c (the file that is written). */
+   (codes for what is to be written), tokens.c (what is to be written), rewrite.c (the file that is written). */
 
 #ifndef MXTRAIN_COEFFICIENTS_H
 #define MXTRAIN_COEFFICIENTS_H
