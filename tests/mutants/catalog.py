@@ -473,6 +473,15 @@ MUTANTS = (
         ("tests/unit/probe/test_machine_advice.py",),
     ),
     Mutant(
+        "wrong-kernels",
+        "docs/training.md",
+        "convolutions that are wrong in bfloat16 are known, and others right to the bit",
+        "mxtrain/models/wrong_kernels.py",
+        "if kernel[WIDTH] > 1 and data[WIDTH] < stride[WIDTH]:",
+        "if kernel[WIDTH] > 1 and data[WIDTH] < stride[WIDTH] - 1:",
+        ("tests/engine/test_narrow_kernels.py",),
+    ),
+    Mutant(
         "help-without-mxnet",
         "docs/flags.md",
         "--help is there at once: it does not load mxnet",
