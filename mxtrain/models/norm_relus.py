@@ -1,6 +1,10 @@
 """A BatchNorm and the ReLU after it as one operator, which goes over the arrays once.
 
 To the bit as two. MXNet has it for CPUs only, with oneDNN, and for arrays of pictures.
+
+A ReLU6, which is a clip for MXNet, becomes that ReLU and a minimum. It spares mobilenetv2 a fifth of its step, because
+MXNet's own operators, unlike oneDNN's, need plain arrays. At exactly 0 its gradient is ReLU's, 0, where clip's is 1;
+a BatchNorm computes that for channels that do not vary only.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from mxtrain.models.graph_rewrites import (
 )
 from mxtrain.runtime import mx
 
+JOINED = "_contrib_BatchNormWithReLU"
 OF_PICTURES = 4
 GAMMA = 1  # of its inputs
 
@@ -40,9 +45,13 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     outputs = {position for position, *_ in graph["heads"]}
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
-        if not others and norm not in outputs and _is_relu(nodes[user]) and _fits(graph, shapes, norm):
-            replacements[norm] = functools.partial(_joined, name=nodes[user]["name"])
-            replacements[user] = _nothing
+        if others or norm in outputs or not _fits(graph, shapes, norm):
+            continue
+        name = nodes[user]["name"]
+        if _is_relu(nodes[user]):
+            replacements.update({norm: functools.partial(_joined, name=name), user: _nothing})
+        elif _is_limited_relu(nodes[user]):
+            replacements.update({norm: functools.partial(_joined, name=f"{name}_relu"), user: _minimum})
     return with_replaced(graph, replacements)
 
 
@@ -55,6 +64,10 @@ def _has_onednn() -> bool:
 def _is_relu(node: Mapping[str, Any]) -> bool:
     is_activation = node["op"] == "Activation" and node["attrs"].get("act_type") == "relu"
     return is_activation or node["op"] == "relu"
+
+
+def _is_limited_relu(node: Mapping[str, Any]) -> bool:
+    return node["op"] == "clip" and float(node["attrs"]["a_min"]) == 0 < float(node["attrs"]["a_max"])
 
 
 def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
@@ -71,9 +84,14 @@ def _fits(graph: Graph, shapes: Shapes, position: int) -> bool:
 
 
 def _joined(node: Mapping[str, Any], inputs: Inputs, add: AddNode, name: str) -> int:
-    return add({**node, "op": "_contrib_BatchNormWithReLU", "name": name, "inputs": inputs})
+    return add({**node, "op": JOINED, "name": name, "inputs": inputs})
 
 
 def _nothing(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
     """Return the operator that computes the ReLU already."""
     return inputs[0][0]
+
+
+def _minimum(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
+    limit = {"scalar": node["attrs"]["a_max"]}
+    return add({"op": "_minimum_scalar", "name": node["name"], "attrs": limit, "inputs": inputs})

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from mxtrain.models import norm_relus
 from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Replacement, Shapes, shape_of, with_replaced
 
 BLOCKS = (16, 8, 4)  # the first of them that channels fill is taken
@@ -49,7 +50,7 @@ def _plain_node(
     if node["op"] == "Pooling" and node["attrs"].get("global_pool") == "True":
         data = shape_of(graph, shapes, *node["inputs"][0][:2])
         return _with_plain_input if len(data) == OF_PICTURES and data[CHANNELS] % BLOCKS[0] else None
-    if node["op"] != "BatchNorm":
+    if node["op"] not in ("BatchNorm", norm_relus.JOINED):
         return None
     before = _block(graph, shapes, node["inputs"][0][0])
     if before == BLOCKS[-1]:

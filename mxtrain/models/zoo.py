@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 CHANNELS = 3
 REWRITES = (
     concats.with_trainable_concats,
+    norm_relus.with_joined_relus,
     clips.with_fast_clips,
     plain_arrays.with_plain_arrays,
-    norm_relus.with_joined_relus,
 )
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms,)
 

@@ -16,6 +16,7 @@ from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arr
 
 JOINED = "_contrib_BatchNormWithReLU"
 SHAPE = (2, 24, 7, 5)
+LIMIT = 0.5  # as ReLU6 has 6
 
 
 def rewritten(symbol: Any, shape: tuple[int, ...] = SHAPE) -> Any:
@@ -52,15 +53,22 @@ def all_computed(symbol: Any, shape: tuple[int, ...]) -> list[np.ndarray[Any, An
     return [first, after.asnumpy(), *(each.asnumpy() for each in [*gradients.values(), *running])]
 
 
+def limited(data: Any) -> Any:
+    return mx.sym.clip(data, 0, LIMIT, name="relu")
+
+
+@pytest.mark.parametrize("activation", [relu, limited])
 @pytest.mark.parametrize("fix_gamma", [False, True])
 @pytest.mark.parametrize("use_global_stats", [False, True])
 @pytest.mark.parametrize("channels", [16, 24, 5])
-def test_everything_is_the_same_to_the_bit(fix_gamma: bool, use_global_stats: bool, channels: int) -> None:
+def test_everything_is_the_same_to_the_bit(
+    fix_gamma: bool, use_global_stats: bool, channels: int, activation: Any
+) -> None:
     x = mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=channels, name="first")
-    x = relu(norm(x, fix_gamma=fix_gamma, use_global_stats=use_global_stats, eps=1e-4, momentum=0.8))
+    x = activation(norm(x, fix_gamma=fix_gamma, use_global_stats=use_global_stats, eps=1e-4, momentum=0.8))
     symbol = mx.sym.Convolution(x, kernel=(3, 3), num_filter=8, name="second")
     joined = rewritten(symbol)
-    assert JOINED in operators(joined) and not {"BatchNorm", "Activation"} & {*operators(joined)}
+    assert JOINED in operators(joined) and not {"BatchNorm", "Activation", "clip"} & {*operators(joined)}
     assert joined.list_inputs() == symbol.list_inputs()
     assert joined.list_auxiliary_states() == symbol.list_auxiliary_states()
     for ours, right in zip(all_computed(joined, SHAPE), all_computed(symbol, SHAPE)):
@@ -68,7 +76,7 @@ def test_everything_is_the_same_to_the_bit(fix_gamma: bool, use_global_stats: bo
 
 
 def test_outputs_keep_their_names() -> None:
-    for end in (relu(norm()), mx.sym.relu(norm(), name="relu")):
+    for end in (relu(norm()), mx.sym.relu(norm(), name="relu"), limited(norm())):
         joined = rewritten(end)
         assert joined.list_outputs() == end.list_outputs() == ["relu_output"] and JOINED in operators(joined)
 
@@ -77,6 +85,7 @@ def test_outputs_keep_their_names() -> None:
     ("symbol", "shape"),
     [
         (mx.sym.Activation(norm(), act_type="sigmoid"), SHAPE),
+        (mx.sym.clip(norm(), -1, 6), SHAPE),
         (relu(norm(axis=3)), SHAPE),
         (relu(norm(output_mean_var=True)[0]), SHAPE),
         (relu(norm()), (2, 24)),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core import kernels
-from mxtrain.models import graph_rewrites, plain_arrays
+from mxtrain.models import graph_rewrites, norm_relus, plain_arrays
 from mxtrain.runtime import mx
 from tests.support.fresh_python import run
 
@@ -56,6 +56,13 @@ def test_only_where_blocks_differ_a_node_follows(channels: tuple[int, int, int],
     assert [name for name in names if name.endswith("_plain")] == found
     assert new.list_arguments() == symbol.list_arguments() and new.list_outputs() == symbol.list_outputs()
     assert new.list_auxiliary_states() == symbol.list_auxiliary_states()
+
+
+def test_relus_that_a_batchnorm_computes_are_no_bar() -> None:
+    rewrites = [norm_relus.with_joined_relus, plain_arrays.with_plain_arrays]
+    new = graph_rewrites.rewritten(block(24, 144, 24), {"x": (2, 24, 14, 14)}, rewrites)
+    names = [node["name"] for node in json.loads(new.tojson())["nodes"]]
+    assert [name for name in names if name.endswith("_plain")] == ["relu0_plain", "relu1_plain"]
 
 
 @pytest.mark.parametrize(("channels", "found"), [(72, ["gate_plain"]), (96, [])])
