@@ -14,13 +14,24 @@ from mxtrain import runtime
 from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.models import clips, concats, graph_rewrites, layer_norms, norm_relus, plain_arrays, prelu, small
+from mxtrain.models import (
+    clips,
+    concats,
+    graph_rewrites,
+    layer_norms,
+    norm_relus,
+    plain_arrays,
+    prelu,
+    small,
+    volumes,
+)
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 REWRITES = (
+    volumes.with_padded_volumes,
     concats.with_trainable_concats,
     norm_relus.with_joined_relus,
     clips.with_fast_clips,
