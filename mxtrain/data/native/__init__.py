@@ -7,16 +7,27 @@ but `crc32` are None: their callers do the same in more time, or leave restart m
 from __future__ import annotations
 
 import importlib
+import logging
 import zlib
 from typing import Any, Callable
+
+logger = logging.getLogger(__name__)
+
+Function = Callable[..., Any]
+INTERFACE = (
+    2  # of the functions below; a checkout that was updated may hold what was built from its older sources
+)
 
 _built: Any
 try:
     _built = importlib.import_module("mxtrain.data.native._built")
 except ImportError:
     _built = None
-
-Function = Callable[..., Any]
+if _built is not None and getattr(_built, "INTERFACE", 1) != INTERFACE:
+    logger.warning(
+        "mxtrain's part in C is another version's and is left out: run `make env`, or `pip install -e .`"
+    )
+    _built = None
 
 # zlib's crc32(data, value=0), where it is built 3 times as fast as zlib's own
 crc32: Function = getattr(_built, "crc32", zlib.crc32)

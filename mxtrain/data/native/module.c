@@ -196,6 +196,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Count it up here and in __init__.py when a function takes or returns something else. */
+#define INTERFACE 2
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
@@ -214,5 +217,10 @@ PyMODINIT_FUNC PyInit__built(void) {
         PyErr_SetString(PyExc_ImportError, "this machine has no AVX2, BMI2 or PCLMULQDQ");
         return NULL;
     }
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
 }

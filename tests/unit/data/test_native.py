@@ -7,6 +7,8 @@ import math
 import platform
 import shutil
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, Iterator
@@ -339,3 +341,18 @@ def test_planes_of_another_shape_are_refused() -> None:
     for out in (np.zeros((3, 5, 4), np.float32), np.zeros((3, 4, 5), np.int32), np.zeros((4, 5), np.float32)):
         with pytest.raises(ValueError, match="expected RGB pixels"):
             native.planes(image, out, (1, 1, 1), (0, 0, 0))  # type: ignore[misc]
+
+
+@needs_native
+def test_one_built_from_other_sources_is_left_out_in_one_line() -> None:
+    code = (
+        "import logging; logging.basicConfig(format='%(message)s')\n"
+        "from mxtrain.data.native import _built; _built.INTERFACE -= 1\n"
+        "import importlib, sys; from mxtrain.data import native\n"
+        "native = importlib.reload(native); print(native.crop, native.crc32(b'abc'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["None", str(zlib.crc32(b"abc"))]
+    assert "run `make env`" in done.stderr and len(done.stderr.splitlines()) == 1
