@@ -11,9 +11,10 @@ if __name__ == "__main__":  # before the other imports, which take a while
     interrupts.exit_on_signal("mxtrain.doctor")
 
 import json
+from pathlib import Path
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import interrupts
+from mxtrain.core import durable, interrupts, kernels
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import facts, table
 
@@ -32,7 +33,15 @@ def doctor(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
     )
+    parser.add_argument(
+        "--measure-bf16",
+        metavar="FILE",
+        help="only measure, for minutes, what pays in bfloat16: for --amp-table FILE",
+    )
     options = parser.parse_args(argv)
+    if options.measure_bf16:
+        bf16_times(Path(options.measure_bf16))
+        return
     if options.comm:
         communication(options.json)
         return
@@ -40,6 +49,24 @@ def doctor(argv: list[str] | None = None) -> None:
     print(json.dumps(found, indent=2) if options.json else table.of_facts(found), flush=True)
     if not found["trainable"]:
         raise UsageError(f"cannot train here: {found['mxnet']['error']}")
+
+
+def bf16_times(path: Path) -> None:
+    """Write the times of operators in float32 and bfloat16 to `path`, a line for each class as it is found."""
+    problem = kernels.bf16_problem()
+    if problem:
+        raise UsageError(f"--measure-bf16 {path}: --amp bf16 {problem}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--measure-bf16 {path}: there is no folder {path.parent}")
+    from mxtrain.probe import bf16_times
+
+    with interrupts.stopped_by_signal("mxtrain.doctor"):
+        measured = bf16_times.measure(lambda line: print(line, flush=True))
+    try:
+        durable.replace(path, json.dumps(measured, indent=1) + "\n")
+    except OSError as error:
+        raise durable.cannot_write(path, error) from None
+    print(f"written: {path}, for --amp bf16 or --amp auto with --amp-table {path}", flush=True)
 
 
 def communication(as_json: bool) -> None:

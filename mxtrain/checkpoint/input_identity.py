@@ -1,4 +1,4 @@
-"""The identity of what a run reads: its data sets, and the weights that it takes over.
+"""The identity of what a run reads: its data sets, the weights that it takes over, and its table for bfloat16.
 
 Owns what a checkpoint keeps of them under which keys, so that a resume recognises them wherever they lie by then. Which
 differences matter is decided in `resume.py`.
@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any, Mapping
 
 from mxtrain.checkpoint import initial_weights
-from mxtrain.config import Run
+from mxtrain.config import Run, amp_table
 from mxtrain.data import fingerprint
 from mxtrain.data.records import Dataset
 
@@ -25,6 +25,7 @@ class InputIdentity:
     validation_set: dict[str, str] | None = None
     pretrained: str | None = None  # SHA-256 of the weights of --pretrained and --teacher
     teacher: str | None = None
+    amp_table: str | None = None  # hash of the times by which operators run in bfloat16
 
     @classmethod
     def of_run(cls, run: Run, train: Dataset, val: Dataset | None, class_names: list[str]) -> InputIdentity:
@@ -36,6 +37,7 @@ class InputIdentity:
             validation_set=None if val is None else fingerprint.of(val),
             pretrained=initial_weights.pretrained_checksum(run),
             teacher=initial_weights.teacher_checksum(run, class_names),
+            amp_table=amp_table.digest_of_run(run.model.amp, run.model.amp_table),
         )
 
     @classmethod

@@ -39,7 +39,10 @@ def absolute(run: Run) -> Run:
         run,
         data=dataclasses.replace(data, train=train, val=val, cache_dir=cache_dir),
         model=dataclasses.replace(
-            model, pretrained=_absolute(model.pretrained), teacher=_absolute(model.teacher)
+            model,
+            pretrained=_absolute(model.pretrained),
+            teacher=_absolute(model.teacher),
+            amp_table=_absolute(model.amp_table),
         ),
         output=dataclasses.replace(output, out=_absolute(output.out), resume=resume),
     )

@@ -30,7 +30,7 @@ FREE = {
     *(field.name for section in (config.Layout, config.Output) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
-    *("micro_batch", "accumulate", "pretrained", "teacher"),  # compared by what they come to
+    *("micro_batch", "accumulate", "pretrained", "teacher", "amp_table"),  # compared by what they come to
 }
 
 
@@ -63,6 +63,7 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     _warn_of_unknown_training_set(found, saved, identity)
     _warn_of_another_version(found)
     _warn_of_other_kernels(found)
+    _warn_of_another_table(run.model.amp, found, saved, identity)
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
         step = found.state["step"]
@@ -185,6 +186,22 @@ def _warn_of_other_kernels(found: Checkpoint) -> None:
         logger.warning(
             "%s: was computed with %s, here it is %s: the curve goes on, to other last bits",
             *(found.path, kernels.in_words(saved), kernels.in_words(now)),
+        )
+
+
+def _warn_of_another_table(
+    amp: str, found: Checkpoint, saved: InputIdentity, identity: InputIdentity
+) -> None:
+    """Warn where other operators may run in bfloat16 than before. Old checkpoints chose by MXNet's lists of names."""
+    if saved.amp_table != identity.amp_table:
+        logger.warning(
+            "%s: chose what runs in bfloat16 by %s, here --amp %s does by table %s: the curve goes on, rounded anew",
+            *(
+                found.path,
+                f"table {saved.amp_table}" if saved.amp_table else "MXNet's lists",
+                amp,
+                identity.amp_table,
+            ),
         )
 
 

@@ -224,6 +224,8 @@ def _check_devices(run: Run) -> None:
     problem = kernels.bf16_problem() if amp == "bf16" else None
     if problem:
         raise UsageError(f"--amp bf16 {problem}")
+    if run.model.amp_table and amp not in ("auto", "bf16"):
+        raise UsageError(f"--amp-table {run.model.amp_table}: --amp is {amp}; give auto or bf16, or no table")
     check_present(run.layout.devices)
 
 

@@ -15,7 +15,7 @@ DIST_STORES = (
     "dist_sync_device",
     "dist_async_device",
 )
-AMP = ("off", "bf16", "fp16")
+AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 TASKS = ("classification",)

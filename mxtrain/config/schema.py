@@ -89,7 +89,10 @@ class Model:
         "cross_entropy",
         "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
     )
-    amp: str = flag("off", "mixed precision: off | bf16 (CPU) | fp16 (GPU)")
+    amp: str = flag("off", "mixed precision: off | bf16 (CPU) | auto (bf16 where it pays) | fp16 (GPU)")
+    amp_table: str = flag(
+        "", "what pays in bf16: a file that doctor --measure-bf16 wrote; left out: a table of CPUs measured"
+    )
     loss_scale: str = flag(
         "auto",
         "loss scale, divided out of the gradients again: a number | dynamic | auto (dynamic for fp16, else none)",

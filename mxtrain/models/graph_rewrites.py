@@ -105,6 +105,8 @@ def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) ->
 
 def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
     """Return the shape of an output of the node at `source`; an empty one where it is not known."""
+    while graph["nodes"][source]["op"] == "amp_cast":  # younger than `shapes`
+        source, output, *_ = graph["nodes"][source]["inputs"][0]
     name = graph["nodes"][source]["name"]
     # The name of a variable, of an operator's only output, of one of several outputs.
     names = (name, f"{name}_output", f"{name}_output{output}")
@@ -115,6 +117,19 @@ def are_float32(weights: Mapping[str, Any]) -> bool:
     """Return whether the node of these weights, a variable or the cast of one, is float32."""
     attributes = weights.get("attrs", {})
     return attributes.get("dtype" if weights["op"] == "amp_cast" else "__dtype__", "0") in FLOAT32
+
+
+def in_bfloat16(graph: Graph) -> set[int]:
+    """Return the positions of the nodes that give bfloat16: from a cast to it on, up to a cast to float32."""
+    narrow: set[int] = set()
+    for place, node in enumerate(graph["nodes"]):
+        first = next((source for source, *_ in node["inputs"]), -1)
+        if node["op"] == "amp_cast":
+            if node["attrs"]["dtype"] == "bfloat16":
+                narrow.add(place)
+        elif first in narrow:
+            narrow.add(place)
+    return narrow
 
 
 def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:

@@ -20,6 +20,7 @@ from mxtrain.models.graph_rewrites import (
     Replacement,
     Shapes,
     are_float32,
+    in_bfloat16,
     shape_of,
     with_replaced,
 )
@@ -33,11 +34,12 @@ GAMMA = 1  # of its inputs
 def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with one operator for each BatchNorm that only a ReLU follows; `shapes` are of its nodes.
 
-    A net in mixed precision stays as it is: what its BatchNorms take is not float32 everywhere.
+    BatchNorms in bfloat16 stay as they are.
     """
     nodes = graph["nodes"]
-    if not _has_onednn() or any(node["op"].startswith("amp_") for node in nodes):
+    if not _has_onednn():
         return graph
+    narrow = in_bfloat16(graph)
     users: dict[int, list[int]] = {}
     for position, node in enumerate(nodes):
         for source, *_ in node["inputs"]:
@@ -45,7 +47,7 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     outputs = {position for position, *_ in graph["heads"]}
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
-        if others or norm in outputs or not _fits(graph, shapes, norm):
+        if others or norm in outputs or norm in narrow or not _fits(graph, shapes, norm):
             continue
         name = nodes[user]["name"]
         if _is_relu(nodes[user]):

@@ -14,7 +14,16 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from mxtrain.models import norm_relus
-from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Replacement, Shapes, shape_of, with_replaced
+from mxtrain.models.graph_rewrites import (
+    AddNode,
+    Graph,
+    Inputs,
+    Replacement,
+    Shapes,
+    in_bfloat16,
+    shape_of,
+    with_replaced,
+)
 
 BLOCKS = (16, 8, 4)  # the first of them that channels fill is taken
 CHANNELS, OF_PICTURES = 1, 4
@@ -22,24 +31,22 @@ MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of thei
 # What passes on the form of the arrays that it gets.
 THROUGH = {
     *("Activation", "LeakyReLU", "relu", "clip", "_minimum_scalar", "_maximum_scalar", "Pooling", "Dropout"),
-    *("_plus_scalar", "_mul_scalar", "_div_scalar", "elemwise_mul"),
+    *("_plus_scalar", "_mul_scalar", "_div_scalar", "elemwise_mul", "amp_cast"),
 }
 
 
 def with_plain_arrays(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with a plain node beside each operator whose arrays would come in such forms.
 
-    `shapes` are those of the nodes' outputs. A net in mixed precision stays as it is: what is slow there was not
-    measured yet, and a bfloat16 sum in another order is another number.
+    `shapes` are those of the nodes' outputs. Operators in bfloat16 stay as they are.
     """
-    if any(node["op"].startswith("amp_") for node in graph["nodes"]):
-        return graph
+    narrow = in_bfloat16(graph)
     users: dict[int, list[int]] = {}
     for position, node in enumerate(graph["nodes"]):
         for source, *_ in node["inputs"]:
             users.setdefault(source, []).append(position)
-    plain = {place: _plain_node(graph, shapes, users, place) for place in range(len(graph["nodes"]))}
-    return with_replaced(graph, plain)
+    wide = [place for place in range(len(graph["nodes"])) if place not in narrow]
+    return with_replaced(graph, {place: _plain_node(graph, shapes, users, place) for place in wide})
 
 
 def _plain_node(
@@ -62,6 +69,8 @@ def _plain_node(
 def _block(graph: Graph, shapes: Shapes, position: int) -> int:
     """Return the channels in a block of what the convolution at `position` reads and writes; 0 of any other node."""
     node = graph["nodes"][position]
+    if node["op"] == "amp_cast":
+        return _block(graph, shapes, node["inputs"][0][0])
     if node["op"] != "Convolution":
         return 0
     data, output = shape_of(graph, shapes, *node["inputs"][0][:2]), int(node["attrs"]["num_filter"])

@@ -46,11 +46,12 @@ class RecomputedNet(mx.gluon.Block):
     def __init__(self, net: Any, parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]):
         super().__init__(prefix="")
         self.net = net
-        # MXNet cannot pass bfloat16 arrays from one graph to another: segments pass float32.
+        # With --amp fp16 parts may take and give float16; segments pass float32.
         types = [*_types_between(parts, picture_shape), None]
         self._segments = [
             _segment(of_segment, *between) for of_segment, *between in zip(parts, [None, *types], types)
         ]
+        _make_graphs(self._segments, picture_shape)
         self._draws = [_draws(segment) for segment in self._segments]
         self._running = [running_statistics(segment) for segment in self._segments]
         self._first = _first_trained(self._segments)
@@ -145,10 +146,18 @@ def _segment(parts: Sequence[Any], input_type: Any, output_type: Any) -> Any:
     return segment
 
 
+def _make_graphs(parts: Sequence[Any], shape: tuple[int, ...]) -> None:
+    """Make each segment's graph for inputs of this shape, and not of that which happens to come first."""
+    for segment in parts:
+        context = next((each.list_ctx()[0] for each in segment.collect_params().values()), mx.cpu())
+        (data,), output = segment._get_graph(mx.nd.zeros(shape, ctx=context))
+        (shape,) = output.infer_shape(**{data.name: shape})[1]
+
+
 def _types_between(parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]) -> list[Any]:
     """Return the output type of each segment but the last, found by running one picture."""
     parameter = next(iter(parts[0][0].collect_params().values()), None)
-    data = mx.nd.zeros(picture_shape, ctx=parameter.list_ctx()[0] if parameter else mx.cpu())
+    data = mx.nd.zeros((1, *picture_shape[1:]), ctx=parameter.list_ctx()[0] if parameter else mx.cpu())
     types = []
     for of_segment in parts[:-1]:
         data = segments.chain(of_segment, data)

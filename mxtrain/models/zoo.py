@@ -25,19 +25,22 @@ from mxtrain.models import (
     small,
     volumes,
 )
+from mxtrain.models.graph_rewrites import Rewrite
+from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
 CHANNELS = 3
-REWRITES = (
-    volumes.with_padded_volumes,
-    concats.with_trainable_concats,
-    norm_relus.with_joined_relus,
-    clips.with_fast_clips,
-    plain_arrays.with_plain_arrays,
-)
+BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
+AFTER_NARROWING = (norm_relus.with_joined_relus, clips.with_fast_clips, plain_arrays.with_plain_arrays)
+REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms,)
+
+
+def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+    """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
+    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []), *AFTER_NARROWING)
 
 
 def build(name: str, num_classes: int) -> Any:
@@ -84,10 +87,19 @@ def check_sizes(net: Any, name: str, num_classes: int) -> None:
             )
 
 
-def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_classes: int) -> None:
+def compile(
+    net: Any,
+    name: str,
+    contexts: Sequence[Any],
+    image_size: int,
+    num_classes: int,
+    narrowing: Narrowing | None = None,
+    micro_batch: int = 1,
+) -> None:
     """Fix all shapes by running one picture, and turn the net into a symbolic graph if it can be one.
 
-    UsageError if it does not take pictures of `image_size`, or does not give `num_classes` scores for each.
+    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of pictures. UsageError if
+    the net does not take pictures of `image_size`, or does not give `num_classes` scores for each.
     """
     picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
     try:
@@ -102,15 +114,38 @@ def compile(net: Any, name: str, contexts: Sequence[Any], image_size: int, num_c
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"--model {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
-        logger.warning("%s runs imperatively: it is a Block, not a HybridBlock", name)
+        logger.warning(
+            "%s runs imperatively%s: it is a Block, not a HybridBlock", name, _in_float32(narrowing)
+        )
         return
-    graph_rewrites.rewrite_graphs(REWRITES, TRAINING_REWRITES)
+    if narrowing:
+        _lay_out_plainly(net)
+    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
     try:
+        # The graph is made once, for pictures of these shapes.
+        net._get_graph(mx.nd.zeros((micro_batch, *picture.shape[1:]), ctx=contexts[0]))
         net(picture).wait_to_read()
     except Exception as error:
         net.hybridize(active=False)
-        logger.warning("%s runs imperatively, it will not hybridize: %s", name, _reason(error))
+        reason = _reason(error)
+        logger.warning(
+            "%s runs imperatively%s, it will not hybridize: %s", name, _in_float32(narrowing), reason
+        )
+
+
+def _lay_out_plainly(net: Any) -> None:
+    """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the picture.
+
+    MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis.
+    """
+    for parameter in net.collect_params().values():
+        values = mx.nd.array(parameter.data(parameter.list_ctx()[0]).asnumpy(), dtype=parameter.dtype)
+        parameter._init_impl(values, parameter.list_ctx())
+
+
+def _in_float32(narrowing: Narrowing | None) -> str:
+    return " and in float32, whatever --amp says" if narrowing else ""
 
 
 def _check_output(name: str, output: Any, num_classes: int) -> None:

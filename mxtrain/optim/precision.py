@@ -1,6 +1,7 @@
 """Mixed precision: operators in float16 or bfloat16, and the loss scale that float16 needs.
 
-Owns `--amp` and `--loss-scale`, and the norm that detects overflow. The loss scale is a value that each step replaces;
+Owns `--amp` and `--loss-scale`, and the norm that detects overflow; which operators run in bfloat16 on a CPU is
+`models/narrow.py`'s. The loss scale is a value that each step replaces;
 MXNet's own scaler lags a step, has no lower limit and is not saved. Checks of the hardware are `core/kernels.py`'s.
 """
 
@@ -10,83 +11,63 @@ import dataclasses
 import math
 from typing import Any, Sequence
 
-from mxtrain.config import names
+from mxtrain.config import Model, amp_table, names
 from mxtrain.core import kernels
 from mxtrain.models import sparse_rows
+from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
-# Operators without a bfloat16 kernel that MXNet's lists leave out.
-MORE_FLOAT32_OPS = (
-    "_contrib_interleaved_matmul_selfatt_qk",
-    "_contrib_interleaved_matmul_selfatt_valatt",
-    "_contrib_interleaved_matmul_encdec_qk",
-    "_contrib_interleaved_matmul_encdec_valatt",
-    "_contrib_ModulatedDeformableConvolution",
-    "_contrib_RROIAlign",
-    "_contrib_arange_like",
-    "_contrib_round_ste",
-    "_contrib_sign_ste",
-    "col2im",
-    "cumsum",
-    "im2col",
-)
-MORE_CONDITIONAL_FLOAT32_OPS = (
-    ("Activation", "act_type", ["softsign"]),
-    ("Pooling", "pool_type", ["lp", "sum"]),
-)
-SAME_TYPE_OPS = ("concat", "Concat")
+LEAST_GAIN = 1.1  # times as fast as float32, by the table; less is not sure to be a gain
 
 
 def enable_amp(amp: str) -> None:
-    """Patch MXNet's operators for the whole process; call it before the net is built."""
-    if amp == "off" or mxnet_amp.amp._amp_initialized:
-        return
-    for module in (mx.nd, mx.sym):
-        _cast_data_only(module, "LeakyReLU", act_type="prelu")
-    if amp == "fp16":
+    """For fp16 patch MXNet's operators for the whole process, before the net is built; bfloat16 patches nothing."""
+    if amp == "fp16" and not mxnet_amp.amp._amp_initialized:
+        for module in (mx.nd, mx.sym):
+            _cast_prelu(module)
         mxnet_amp.init("float16")
-        return
-    # MXNet's lists break some nets; tests/engine/test_precision.py has a net for each correction.
-    lists = mxnet_amp.lists.symbol_bf16
-    for module in (mx.nd, mx.sym):
-        _cast_data_only(module, "Deconvolution")
-    lists.WIDEST_TYPE_CASTS.extend(SAME_TYPE_OPS)
-    float32 = [name for name in lists.FP32_FUNCS if name != "Deconvolution" and _takes_arrays(name)]
-    mxnet_amp.init(
-        "bfloat16",
-        fp32_ops=[*float32, *MORE_FLOAT32_OPS],
-        conditional_fp32_ops=[*lists.CONDITIONAL_FP32_FUNCS, *MORE_CONDITIONAL_FLOAT32_OPS],
-    )
 
 
 def usable_amp(amp: str, kind: str) -> str:
     """Return `amp`, or `off` if a device of this kind (cpu, gpu) cannot; weights are float32 in any case."""
-    if names.AMP_DEVICES.get(amp, kind) != kind or (amp == "bf16" and kernels.bf16_problem()):
+    if names.AMP_DEVICES.get(amp, kind) != kind or (amp in ("bf16", "auto") and kernels.bf16_problem()):
         return "off"
     return amp
 
 
-def _takes_arrays(name: str) -> bool:
-    """Return whether an operator has inputs to cast; one without fails with a cast once it is hybridized."""
-    types = mx.operator.get_operator_arguments(name).types
-    return not types or any("Symbol" in each for each in types)
+def narrowing(model: Model, kind: str) -> Narrowing | None:
+    """Return what chooses the operators that run in bfloat16 on a device of this kind; None where none does."""
+    if kind != "cpu" or usable_amp(model.amp, kind) == "off":
+        return None
+    times = amp_table.of_run(model.amp, model.amp_table)
+    return times and Narrowing(times, LEAST_GAIN)
 
 
-def _cast_data_only(module: Any, name: str, **only: str) -> None:
-    """Patch an operator to cast its input to float32, the type of its weight.
+def summary(amp: str, kind: str, chosen: Narrowing | None) -> str:
+    """Return a line about what `--amp bf16` or `--amp auto` comes to."""
+    if chosen is None:
+        problem = kernels.bf16_problem() or f"the table knows no times of {kernels.onednn()}"
+        return f"--amp {amp}: float32; {problem if kind == 'cpu' else 'on a GPU give --amp fp16 to have it narrow'}"
+    forecast = chosen.forecast
+    if not forecast.narrow_flops:
+        return f"--amp {amp}: float32, as by the table bfloat16 gains too little in this net on this CPU"
+    return (
+        f"--amp {amp}: {forecast.share:.1%} of the FLOPs run in bfloat16; by the table (hash {chosen.times.digest}) "
+        f"steps are {forecast.speed:.2f} times as fast as in float32"
+    )
 
-    With MXNet's lists PReLU gets two types; and they cast the weight of a deconvolution too, from float32 to float32,
-    after which its backward pass crashes the process.
-    """
-    operator = getattr(module, name)
+
+def _cast_prelu(module: Any) -> None:
+    """Patch PReLU to cast its input to float32, the type of its slope; with MXNet's lists it gets two types."""
+    operator = module.LeakyReLU
 
     def of_float32(data: Any, *weights: Any, **settings: Any) -> Any:
-        if all(settings.get(key) == value for key, value in only.items()):
+        if settings.get("act_type") == "prelu":
             data = module.amp_cast(data, dtype="float32")
         return operator(data, *weights, **settings)
 
-    setattr(module, name, of_float32)
+    module.LeakyReLU = of_float32
 
 
 @dataclasses.dataclass(frozen=True)

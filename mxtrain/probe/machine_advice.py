@@ -98,5 +98,5 @@ def _suitable_flags(facts: dict[str, Any]) -> list[str]:
     advice = f"train with --devices cpu: one context, {facts['threads']['usable_cores']} OpenMP threads"
     has_instructions = {"avx512_bf16", "amx_bf16"} & set(facts["cpu"]["instructions"])
     if has_instructions and not facts["kernels"]["bf16_problem"] and not is_bf16_slow(facts["speed"]):
-        advice += "; --amp bf16 speeds plain convolutions up and depthwise ones (MobileNet) down"
+        advice += "; --amp auto takes bfloat16 where it pays"
     return [advice]

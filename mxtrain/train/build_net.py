@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from pathlib import Path
 from typing import Any, Collection, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, batch_plan
-from mxtrain.models import initializers, pretrained, remat, weights, zoo
+from mxtrain.models import graph_rewrites, initializers, pretrained, remat, weights, zoo
+from mxtrain.models.narrow import Forecast
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
+
+logger = logging.getLogger(__name__)
 
 
 def contexts(devices: str) -> list[Any]:
@@ -26,6 +31,8 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     """
     model = run.model
     precision.enable_amp(model.amp)
+    kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
+    narrowing = precision.narrowing(model, kind)
     net = zoo.build(model.model, num_classes)
     zoo.check_sizes(net, model.model, num_classes)
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
@@ -34,13 +41,21 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
     initializers.initialize(net, model.init if is_fresh else initializers.ZEROS, places, run.optim.seed)
-    zoo.compile(net, model.model, places, run.data.image_size, num_classes)
+    size = run.data.image_size
+    zoo.compile(net, model.model, places, size, num_classes, narrowing, micro_batch)
     if is_fresh:
         _load_pretrained(net, model, untrained)
-    if not model.remat:
-        return net
-    size = run.data.image_size
-    return remat.recompute(net, model.model, (1, zoo.CHANNELS, size, size))
+    if model.remat:
+        if narrowing:
+            narrowing.forecasts.clear()  # of the whole net, which the segments replace
+        net = remat.recompute(net, model.model, (micro_batch, zoo.CHANNELS, size, size))
+    if model.amp in ("bf16", "auto"):
+        logger.info("%s", precision.summary(model.amp, kind, narrowing))
+    net.forecast = narrowing.forecast if narrowing else Forecast()
+    graph_rewrites.rewrite_graphs(
+        zoo.REWRITES, zoo.TRAINING_REWRITES
+    )  # graphs made from now on are not this net's
+    return net
 
 
 def _load_pretrained(net: Any, model: config.Model, untrained: list[str]) -> None:
@@ -61,7 +76,8 @@ def load_trained(found: Checkpoint, places: Sequence[Any], like: Run | None = No
     run = config.from_flat(state["config"])
     like = like or run
     amp = precision.usable_amp(like.model.amp, places[0].device_type)
-    like = dataclasses.replace(like, model=config.Model(model=run.model.model, amp=amp))
+    table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
+    like = dataclasses.replace(like, model=config.Model(model=run.model.model, amp=amp, amp_table=table))
     net = build_to_train(like, len(state["class_names"]), places, is_fresh=False)
     weights.load(net, str(initial_weights.weights_of(found)))
     return net

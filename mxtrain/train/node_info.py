@@ -24,7 +24,7 @@ from mxtrain.data.records import Dataset
 # Flags that each worker may have its own way: where its files are, how it makes its batches.
 OWN_FLAGS = {
     *("train", "val", "out", "cache", "cache_dir", "loader", "loader_workers", "prefetch_mb", "threads"),
-    *("pretrained", "teacher", "log", "log_level", "max_restarts", "num_workers", "min_workers"),
+    *("pretrained", "teacher", "amp_table", "log", "log_level", "max_restarts", "num_workers", "min_workers"),
     "start_timeout",
 }
 FOLDER_ID = ".folder"
@@ -37,6 +37,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
     """
     out = Path(run.output.out)
     flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
+    flags["amp_table"] = identity.amp_table  # wherever each has the file
     sets = {
         "train": fingerprint.short(train, identity.training_set or {}),
         "val": val and fingerprint.short(val, identity.validation_set or {}),

@@ -106,6 +106,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "modules": locations.modules(run),
         "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
         "kernels": kernels.used(),
+        "narrow_share": parts.net.forecast.share,
         "job": parts.group.job,
         **identity.to_dict(),
     }

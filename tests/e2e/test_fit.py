@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from mxtrain.core import kernels
-from tests.support.amp import needs_bf16
+from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import ROOT, Command
 from tests.support.runs import has_step, wait_until, warm_started
 from tests.support.shapes_run import curve, flags, records
@@ -177,7 +177,7 @@ def test_mixed_precision_learns_the_same(
     finished: Path, shapes: Path, tmp_path: Path, command: Command
 ) -> None:
     out = tmp_path / "run"
-    done = command("mxtrain.fit", *flags(shapes, out), "--amp", "bf16")
+    done = command("mxtrain.fit", *flags(shapes, out), *BF16.split())
     assert done.returncode == 0, done.stderr
     assert records(out)[0]["loss"] == pytest.approx(records(finished)[0]["loss"], rel=0.05)
     assert records(out)[0]["loss"] != records(finished)[0]["loss"], "bf16 was on"
@@ -190,7 +190,7 @@ def test_elsewhere_mixed_precision_is_refused_and_its_runs_can_be_used(
 ) -> None:
     """As on a CPU without AVX-512."""
     out, another = tmp_path / "run", tmp_path / "another"
-    line = ["--amp", "bf16", "--epochs", "1"]
+    line = [*BF16.split(), "--epochs", "1"]
     assert command("mxtrain.fit", *flags(shapes, out), *line).returncode == 0
     monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
     for folder in (out, another):

@@ -16,7 +16,7 @@ import pytest
 
 from mxtrain.core.errors import DATA, RESTART_ME, SIGINT, SIGTERM
 from tests.support import damaged_data, runs
-from tests.support.amp import MIXED, needs_bf16
+from tests.support.amp import BF16, MIXED, needs_bf16
 from tests.support.commands import ROOT, Command
 from tests.support.runs import assert_same_end, has_step, is_writing, started, wait_until, warm_started
 
@@ -299,7 +299,7 @@ def test_killed_with_two_threads_the_default_optimizer_and_damaged_records(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
-@pytest.mark.parametrize("amp", ["off", pytest.param("bf16", marks=needs_bf16)])
+@pytest.mark.parametrize("amp", ["", pytest.param(BF16, marks=needs_bf16)])
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -311,5 +311,5 @@ def test_killed_with_two_threads_the_default_optimizer_and_damaged_records(
 def test_the_matrix(
     some_bad: Path, tmp_path: Path, command: Command, recipe: str, amp: str, devices: str
 ) -> None:
-    more = [*recipe.split(), "--amp", amp, "--devices", devices]
+    more = [*recipe.split(), *amp.split(), "--devices", devices]
     assert_kills_leave_no_trace(some_bad, tmp_path, command, more, num_kills=5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amp import needs_bf16
+from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import Command
 from tests.support.shapes_run import flags, records
 
@@ -19,7 +19,7 @@ def test_a_student_with_mixed_precision_and_its_teacher(
     school = [*flags(shapes, tmp_path / "school"), "--epochs", "1", "--checkpoint-steps", "2"]
     assert command("mxtrain.fit", *school).returncode == 0
     teacher, another = (tmp_path / "school" / "checkpoints" / f"step-0000000{step}" for step in (4, 2))
-    student = [*flags(shapes, tmp_path / "student"), "--amp", "bf16", "--mixup", "0.2", "--epochs", "2"]
+    student = [*flags(shapes, tmp_path / "student"), *BF16.split(), "--mixup", "0.2", "--epochs", "2"]
     done = command("mxtrain.fit", *student, "--teacher", teacher, "--max-steps", "4")
     assert done.returncode == 0, done.stderr
     moved = teacher.rename(tmp_path / "moved")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amp import needs_bf16
+from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import Command
 from tests.support.shapes_run import flags, records
 
@@ -15,7 +15,7 @@ from tests.support.shapes_run import flags, records
 @needs_bf16
 @pytest.mark.slow
 def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path, command: Command) -> None:
-    wanted = ["--amp", "bf16", "--model", "small_resnet", "--epochs", "1"]
+    wanted = [*BF16.split(), "--model", "small_resnet", "--epochs", "1"]
     for name, more in (("plain", []), ("again", ["--remat"])):
         done = command("mxtrain.fit", *flags(shapes, tmp_path / name), *wanted, *more)
         assert done.returncode == 0, done.stderr

@@ -16,15 +16,20 @@ from tests.support.commands import ROOT
 
 BEFORE = ROOT / "tests" / "data" / "runs_before"
 RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")
-# Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise: by 1e-5, and 4e-3 in bf16.
+# Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise, by 1e-5. A run in bf16 goes
+# on with other operators narrow than MXNet's lists named.
 ROUNDING = {"adam_bf16": 1e-2}
 
 
 def run(module: str, *arguments: object) -> str:
     """Return what `python -m module` prints in the folder of the net."""
+    return ended(module, *arguments).stdout
+
+
+def ended(module: str, *arguments: object) -> Any:
     done = warm_start.run(module, list(map(str, arguments)), BEFORE, timeout=100)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def environment_of(run: Path) -> dict[str, Any]:
@@ -36,7 +41,8 @@ def environment_of(run: Path) -> dict[str, Any]:
 def state_of(path: Path) -> dict[str, Any]:
     """The values of a state.json, without those that name a place, a version or the CPU's kernels."""
     state: dict[str, Any] = json.loads(path.read_text())
-    state.pop("kernels", None)  # younger than these runs
+    for name in ("kernels", "amp_table", "narrow_share"):  # younger than these runs
+        state.pop(name, None)
     for name in ("config", "modules", "versions", "job"):
         assert name in state
         del state[name]
@@ -75,24 +81,27 @@ def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.mark.parametrize("killed", RUNS, indirect=True)
 def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
-    ended, data = BEFORE / "ended" / killed.name, killed.parent / "data"
+    end, data = BEFORE / "ended" / killed.name, killed.parent / "data"
     same_bits = environment_of(killed)
-    run(
+    done = ended(
         *("mxtrain.fit", "--config", killed / "config.yaml", "--out", killed),
         *("--train", data / "train.rec", "--val", data / "val.rec"),
     )
-    tolerance = 0.0 if environment_of(killed) == same_bits else ROUNDING.get(killed.name, 1e-5)
-    expected = [json.loads(line) for line in (ended / "metrics.jsonl").read_text().splitlines()]
+    has_other_table = "chose what runs in bfloat16 by MXNet's lists" in done.stderr
+    assert has_other_table == (killed.name in ROUNDING)
+    is_same = environment_of(killed) == same_bits and not has_other_table
+    tolerance = 0.0 if is_same else ROUNDING.get(killed.name, 1e-5)
+    expected = [json.loads(line) for line in (end / "metrics.jsonl").read_text().splitlines()]
     timed = ("seconds", "images_per_second")
     expected = [{name: value for name, value in each.items() if name not in timed} for each in expected]
     assert_close(runs.curve(killed), expected, tolerance, "metrics")
     assert_close(
-        state_of(runs.newest(killed) / "state.json"), state_of(ended / "state.json"), tolerance, "state"
+        state_of(runs.newest(killed) / "state.json"), state_of(end / "state.json"), tolerance, "state"
     )
-    files = {path.name for path in ended.glob("*.params")}
+    files = {path.name for path in end.glob("*.params")}
     assert files == {path.name for path in runs.newest(killed).glob("*.params")}
     for name in files:
-        assert_close(arrays_of(runs.newest(killed) / name), arrays_of(ended / name), tolerance, name)
+        assert_close(arrays_of(runs.newest(killed) / name), arrays_of(end / name), tolerance, name)
 
 
 @pytest.mark.parametrize("killed", RUNS, indirect=True)

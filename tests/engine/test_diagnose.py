@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +19,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state, step
 from mxtrain.train.parts import TrainingParts
-from tests.support.amp import needs_bf16
+from tests.support.amp import BF16, needs_bf16
 from tests.support.training_steps import FLAGS, QUICK_RESNET, batches, parts_of
 
 nn = mx.gluon.nn
@@ -166,15 +164,9 @@ def test_a_sum_that_alone_overflows_is_reported(tmp_path: Path) -> None:
 
 
 @needs_bf16
-def test_bfloat16_layers_are_named(tmp_path: Path) -> None:
-    """In a process of its own: once patched, MXNet's operators stay so."""
-    code = (
-        "import sys; from pathlib import Path; import tests.engine.test_diagnose as t\n"
-        "parts = t.parts_of(t.FLAGS + '--amp bf16 --model tests.engine.test_diagnose:rooted')\n"
-        "made = t.numbered(16, 4); made[1].data[3] = 0\n"
-        "record = t.end(parts, made, Path(sys.argv[1]))[1]\n"
-        "assert record['layer'] == 'layer 3 (Root)' and record['samples'] == [107], record\n"
-    )
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=str(root), timeout=100)
-    assert done.returncode == 0
+def test_layers_of_a_net_in_bfloat16_are_named(tmp_path: Path) -> None:
+    parts = parts_of(f"{FLAGS} {BF16} --model {__name__}:rooted")
+    made = numbered(16, 4)
+    made[1].data[3] = 0
+    record = end(parts, made, tmp_path)[1]
+    assert record["layer"] == "layer 3 (Root)" and record["samples"] == [107]

@@ -18,7 +18,7 @@ from tests.support.training_steps import CLASSES, arrays, batches, parts_of
 nn = mx.gluon.nn
 SAMPLES = 24
 # Sums in another order differ in float32's last bits; one of those may move a bfloat16 to the next.
-TOLERANCE = 1e-5 if AMP == "off" else 3e-3
+TOLERANCE = 1e-5 if AMP == "--amp off" else 3e-3
 
 
 def _net(num_classes: int, *middle: Any) -> Any:
@@ -58,7 +58,7 @@ NETS = ("plain", "norm", "dropout", "norm_and_dropout", "first_norm_without_para
 
 def curve(net: str, flags: str, num_steps: int, sizes: Any = lambda number: SAMPLES) -> tuple[Any, Any]:
     """Losses and gradient norms of every step, and the weights at the end; `sizes` gives each step its samples."""
-    parts = parts_of(f"--model {__name__}:{net} --batch-size {SAMPLES} --amp {AMP} {flags}")
+    parts = parts_of(f"--model {__name__}:{net} --batch-size {SAMPLES} {AMP} {flags}")
     micro_batch = int(flags.split("--micro-batch ")[1].split()[0])
     progress, found = state.TrainState(0, precision.LossScale()), []
     for number in range(num_steps):
@@ -130,7 +130,7 @@ def assert_mapping_moves_nothing(
         np.testing.assert_array_equal(again[1][name], value, err_msg=name)
 
 
-@settings(max_examples=12 if AMP == "off" else 6, deadline=None, derandomize=True)
+@settings(max_examples=12 if AMP == "--amp off" else 6, deadline=None, derandomize=True)
 @given(**SPACE)
 def test_a_few_mappings(**mapping: Any) -> None:
     assert_mapping_moves_nothing(**mapping)

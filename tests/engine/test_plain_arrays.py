@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core import kernels
-from mxtrain.models import graph_rewrites, norm_relus, plain_arrays
+from mxtrain.models import graph_rewrites, narrow, norm_relus, plain_arrays
 from mxtrain.runtime import mx
 from tests.support.fresh_python import run
 
@@ -96,9 +96,13 @@ def test_groups_of_few_channels_have_blocks_of_their_own(width: int, groups: int
     assert [name for name in names if name.endswith("_plain")] == found
 
 
-def test_mixed_precision_stays_as_it_is() -> None:
-    symbol = mx.sym.amp_cast(block(24, 144, 24), dtype="float32")
-    assert rewritten(symbol, 24) is symbol
+def test_operators_in_bfloat16_stay_as_they_are() -> None:
+    graph = json.loads(block(24, 144, 24).tojson())
+    norms = [place for place, node in enumerate(graph["nodes"]) if node["op"] == "BatchNorm"]
+    for chosen, found in (([], ["norm0_plain", "norm1_plain"]), (norms[1:], ["norm0_plain"])):
+        symbol = mx.sym.load_json(json.dumps(narrow.with_casts(graph, chosen)))
+        names = [node["name"] for node in json.loads(rewritten(symbol, 24).tojson())["nodes"]]
+        assert [name for name in names if name.endswith("_plain")] == found
 
 
 def test_branches_that_meet_again_are_followed_once() -> None:

@@ -65,7 +65,7 @@ def everything(parts: TrainingParts) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5 --ema 0.9", "--clip-value 0.01"])
 def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) -> None:
     """Two devices, two micro-batches each; one device alone overflows. Powers of two move no bit."""
-    flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} --amp {AMP} {extra}"
+    flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {AMP} {extra}"
     parts, plain = parts_of(flags), parts_of(flags)
     loss = Loss(mx.cpu(1))
     parts = dataclasses.replace(parts, loss=loss)

@@ -13,14 +13,16 @@ from mxtrain.core import kernels
 
 problem = kernels.bf16_problem()
 needs_bf16 = pytest.mark.skipif(problem is not None, reason=f"--amp bf16 {problem}")
+ALL_NARROW = Path(__file__).resolve().parents[1] / "data" / "all_narrow.json"  # so small nets gain by it too
+BF16 = f"--amp bf16 --amp-table {ALL_NARROW}"
 MIXED = "off" if problem else "bf16"  # for tests of something else, which narrow numbers make harder
-AMP = os.environ.get("MXTRAIN_TEST_AMP", "off")  # set by test_the_same_in_bfloat16
+AMP = os.environ.get("MXTRAIN_TEST_AMP", "--amp off")  # set by test_the_same_in_bfloat16
 
 
 def again_in_bfloat16(file: str, names: str) -> None:
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "", file, "-k", f"({names})"]
     line[-1] += " and not bfloat16"
-    environment = {**os.environ, "MXTRAIN_TEST_AMP": "bf16"}
+    environment = {**os.environ, "MXTRAIN_TEST_AMP": BF16}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(line, cwd=str(root), env=environment, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -40,6 +40,7 @@ FLAGS = [
     "--remat",
     "--loss",
     "--amp",
+    "--amp-table",
     "--loss-scale",
     "--kvstore",
     "--devices",

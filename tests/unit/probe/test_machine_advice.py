@@ -58,9 +58,9 @@ def test_a_healthy_machine_gets_flags_only() -> None:
     (flags,) = machine_advice.recommendations(FACTS)
     assert "--devices cpu" in flags
     assert "6 OpenMP threads" in flags
-    assert "--amp bf16" in flags
-    assert "bf16" not in advice(cpu={"instructions": ["avx2"]})
-    assert "bf16" not in advice(kernels={"bf16_problem": "needs AVX-512"})
+    assert "--amp auto" in flags
+    assert "--amp" not in advice(cpu={"instructions": ["avx2"]})
+    assert "--amp" not in advice(kernels={"bf16_problem": "needs AVX-512"})
 
 
 def test_gpus_that_can_train_are_recommended() -> None:

@@ -1,0 +1,95 @@
+"""A training step of a net of each family in bfloat16 against float32: `python -m benchmarks.narrow`.
+
+Both are mxtrain's own steps on one batch in memory, timed in turns; a row has the medians, the share of the FLOPs that
+runs in bfloat16 and what the table of times foresees. Ends with 1 where a net is slower than float32 by more than
+TOLERANCE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import numpy as np
+
+from mxtrain import config, runtime
+
+NETS = (
+    *("resnet18_v1b", "resnet50_v1b", "resnet18_v2", "se_resnext50_32x4d", "resnext50_32x4d", "resnest14"),
+    *("mobilenet1.0", "mobilenetv2_1.0", "mobilenetv3_large", "densenet121", "squeezenet1.1", "vgg11_bn"),
+    *("alexnet", "inceptionv3", "googlenet", "darknet53", "xception", "senet_154", "nasnet_4_1056"),
+    *("hrnet_w18_small_v1_c", "residualattentionnet56", "cifar_resnet20_v1", "cifar_wideresnet16_10"),
+)
+TOLERANCE = 0.03
+CLASSES = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=NETS)
+    parser.add_argument("--image-size", default=0, type=int, help="0: what the net was made for")
+    parser.add_argument("--batch-size", default=8, type=int)
+    parser.add_argument("--turns", default=5, type=int)
+    parser.add_argument("--amp", default="bf16")
+    parser.add_argument("--amp-table", default="")
+    options = parser.parse_args()
+    runtime.load()
+    print(
+        "| net | float32, ms | bfloat16, ms | times as fast | foreseen | FLOPs in bfloat16 |\n|---|---|---|---|---|---|"
+    )
+    slower = [model for model in options.models if row(model, options) < 1 - TOLERANCE]
+    if slower:
+        raise SystemExit(f"slower than float32: {', '.join(slower)}")
+
+
+def row(model: str, options: argparse.Namespace) -> float:
+    """Print a net's row and return how many times as fast as float32 it is."""
+    narrow_flags = ["--amp", options.amp, "--amp-table", options.amp_table]
+    wide, (narrow, parts) = steps(model, options, [])[0], steps(model, options, narrow_flags)
+    times: dict[Callable[[], Any], list[float]] = {wide: [], narrow: []}
+    for step in times:
+        seconds_of(step), seconds_of(step)  # the first lay arrays out
+    for _ in range(options.turns):
+        for step, taken in times.items():
+            taken.append(seconds_of(step))
+    before, after = (statistics.median(taken) * 1e3 for taken in times.values())
+    foreseen, share = parts.net.forecast.speed, parts.net.forecast.share
+    print(
+        f"| {model} | {before:.0f} | {after:.0f} | {before / after:.2f} | {foreseen:.2f} | {share:.1%} |",
+        flush=True,
+    )
+    return before / after
+
+
+def steps(model: str, options: argparse.Namespace, flags: list[str]) -> tuple[Callable[[], Any], Any]:
+    """Return a function that takes a step of this net, and the parts it works with."""
+    from mxtrain.optim import precision
+    from mxtrain.train import step
+    from mxtrain.train.parts import build_parts
+
+    size = options.image_size or (32 if model.startswith("cifar") else 299 if "inceptionv3" in model else 224)
+    line = f"--train t.rec --model {model} --image-size {size} --batch-size {options.batch_size}"
+    run = config.parse([*line.split(), "--micro-batch", str(options.batch_size), *flags])
+    parts = build_parts(run, CLASSES)
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((options.batch_size, 3, size, size)).astype(np.float32)
+    label = rng.integers(0, CLASSES, options.batch_size).astype(np.float32)
+    batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
+    scale = precision.LossScale()
+    return lambda: step.train_step(parts, [batch], lambda batch: None, 0, 1e-4, scale), parts
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    from mxtrain.runtime import mx
+
+    started = time.perf_counter()
+    call()
+    mx.nd.waitall()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
