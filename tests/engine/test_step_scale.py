@@ -90,7 +90,7 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
 @pytest.mark.parametrize("num_samples", [12, pytest.param(16, marks=pytest.mark.slow)])
 def test_powers_of_two_move_no_bit(num_samples: int, extra: str) -> None:
     """MXNet reads the optimizer's factor and the clip's limit as decimals: no part of the scale may be in them."""
-    flags = f"--amp {AMP} --batch-size {num_samples} --micro-batch 4 {extra}"
+    flags = f"{AMP} --batch-size {num_samples} --micro-batch 4 {extra}"
     plain = parts_of(flags)
     expected = [advance(plain, number, Scale(), num_samples) for number in range(2)]
     for power in (-3, 6, 10, 16):
