@@ -211,7 +211,7 @@ def load_with_ours() -> None:
         (images / str(number % 2)).mkdir(parents=True, exist_ok=True)
         picture = np.random.default_rng(number).integers(0, 255, (40, 48, 3), np.uint8)
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
-    pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(images), "data.rec"]
+    pack = [sys.executable, "-m", "im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PART_SECONDS)
     assembly = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
     seen = []

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from tools.im2rec_wrapper.sources.item import BadItem
+from .item import BadItem
 
 
 def as_png(pixels: Any) -> bytes:
