@@ -1,4 +1,4 @@
-"""`python -m mxtrain.doctor`: what this machine can do, what is wrong and what to do about it.
+"""`python -m mxtrain.doctor`: what this machine can do, what is wrong and what to do about it; `--install` does it.
 
 Owns the command's flags and its exit code; the examination is `probe/`'s.
 """
@@ -13,9 +13,9 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import interrupts
+from mxtrain.core import interrupts, wheels
 from mxtrain.core.errors import UsageError, one_line
-from mxtrain.probe import facts, table
+from mxtrain.probe import facts, install, table
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +32,15 @@ def doctor(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
     )
+    parser.add_argument(
+        "--install",
+        choices=wheels.ENGINES,
+        help="only install MXNet for CPUs or NVIDIA GPUs, and GluonCV, into this environment, and train a step",
+    )
     options = parser.parse_args(argv)
+    if options.install:
+        say(install.install(options.install, say))
+        return
     if options.comm:
         communication(options.json)
         return
@@ -40,6 +48,10 @@ def doctor(argv: list[str] | None = None) -> None:
     print(json.dumps(found, indent=2) if options.json else table.of_facts(found), flush=True)
     if not found["trainable"]:
         raise UsageError(f"cannot train here: {found['mxnet']['error']}")
+
+
+def say(sentence: str) -> None:
+    print(f"mxtrain.doctor: {sentence}", flush=True)
 
 
 def communication(as_json: bool) -> None:

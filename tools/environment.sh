@@ -75,6 +75,7 @@ install() {
     $pip --upgrade "pip>=23"
     # setuptools warns that a folder named mxtrain would hide this one, wherever a checkout is installed.
     PYTHONWARNINGS="ignore:Editable installation" $pip --editable ".[cpu,dev]"
+    "$venv/bin/python" -m mxtrain.doctor --install cpu
 }
 
 present=$(version_of "$venv/bin/python")

@@ -1,6 +1,6 @@
-"""Shims for the import of mxnet and gluoncv, in place of parts of NumPy, Python and packages that have changed since.
+"""Shims for the import of mxnet and gluoncv, in place of parts of Python and packages that have changed since.
 
-`runtime.py` puts these around the import.
+`runtime.py` puts these around the import; NumPy's names are `numpy_names.py`'s.
 """
 
 from __future__ import annotations
@@ -16,16 +16,6 @@ import types
 from typing import Any, Iterator
 
 logger = logging.getLogger(__name__)
-
-
-def restore_numpy_aliases() -> None:
-    """Restore np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
-    import numpy
-
-    for name, builtin in {"bool": bool, "int": int, "float": float}.items():
-        if name not in vars(numpy):  # not hasattr: NumPy warns when asked for one of these
-            setattr(numpy, name, builtin)
-            logger.debug("put back numpy.%s", name)
 
 
 def restore_distutils() -> None:

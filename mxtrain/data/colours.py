@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.jpeg import Pixels
 
 Table = npt.NDArray[Any]  # the new value for each value: (256,), or (256, 3) with a column for each channel

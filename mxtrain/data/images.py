@@ -11,10 +11,10 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, NamedTuple, Union
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 
@@ -34,10 +34,6 @@ Payload = Union[jpeg.Payload, Pixels, CachedPicture]  # pixels are upright
 StoredPixels = npt.NDArray[Any]  # as OpenCV decodes them: any type, any number of channels, BGR
 
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
-
-# Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
-cv2.setNumThreads(0)
-cv2.setLogLevel(0)  # we say ourselves what is wrong with a picture
 
 
 def decode(payload: Payload) -> Pixels:
