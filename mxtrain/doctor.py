@@ -13,7 +13,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import interrupts, wheels
+from mxtrain.core import command_name, interrupts, wheels
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import facts, install, table
 
@@ -24,20 +24,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def doctor(argv: list[str] | None = None) -> None:
     """Parse the flags and print the examination; UsageError where training cannot work."""
-    parser = Parser(
-        prog="python -m mxtrain.doctor",
-        description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
-    )
-    parser.add_argument("--json", action="store_true", help="print all facts as one JSON object")
-    parser.add_argument(
-        "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
-    )
-    parser.add_argument(
-        "--install",
-        choices=wheels.ENGINES,
-        help="only install MXNet for CPUs or NVIDIA GPUs, and GluonCV, into this environment, and train a step",
-    )
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     if options.install:
         say(install.install(options.install, say))
         return
@@ -48,6 +35,24 @@ def doctor(argv: list[str] | None = None) -> None:
     print(json.dumps(found, indent=2) if options.json else table.of_facts(found), flush=True)
     if not found["trainable"]:
         raise UsageError(f"cannot train here: {found['mxnet']['error']}")
+
+
+def parser() -> Parser:
+    """Return the parser of this command's flags."""
+    flags = Parser(
+        prog=command_name.typed("python -m mxtrain.doctor"),
+        description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
+    )
+    flags.add_argument("--json", action="store_true", help="print all facts as one JSON object")
+    flags.add_argument(
+        "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
+    )
+    flags.add_argument(
+        "--install",
+        choices=wheels.ENGINES,
+        help="only install MXNet for CPUs or NVIDIA GPUs, and GluonCV, into this environment, and train a step",
+    )
+    return flags
 
 
 def say(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
 import sys
@@ -11,16 +12,17 @@ PACKER = "im2rec_wrapper"  # as it is installed; in a checkout it is in tools/
 _typed: list[str] = []  # what `run` was told
 
 
-def run(module: str, typed: str) -> None:
-    """Be `python -m module`, for an installed command that the user knows as `typed`: `mxtrain fit`."""
+def run(module: str, typed: str, arguments: list[str]) -> None:
+    """Be `python -m module arguments`, for an installed command that the user knows as `typed`: `mxtrain fit`."""
     _typed[:] = [typed]
+    sys.argv[1:] = arguments
     sys.path[0] = os.getcwd()  # as python -m has it, for flags that name the user's code
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def typed(module: str) -> str:
-    """Return what the user typed to start `module`."""
-    return _typed[0] if _typed else f"python -m {module}"
+def typed(otherwise: str) -> str:
+    """Return what the user typed, if that was a command that called `run`."""
+    return _typed[0] if _typed else otherwise
 
 
 def packer() -> str:
@@ -33,6 +35,6 @@ def packer() -> str:
 
 
 def packer_module() -> str:
-    """Return the packer's module: its name in a checkout, or else in site-packages."""
-    checkout = Path(__file__).resolve().parents[2]
-    return f"tools.{PACKER}" if (checkout / "tools" / PACKER).is_dir() else PACKER
+    """Return the packer's module: its name in a checkout where this folder is one, or else as it is installed."""
+    is_installed = importlib.util.find_spec(PACKER) is not None
+    return PACKER if is_installed and Path.cwd() != Path(__file__).resolve().parents[2] else f"tools.{PACKER}"

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
+from mxtrain import __version__
 from tests.support import installed
 from tests.support.installed import run
 
@@ -61,9 +62,25 @@ def test_the_installed_packer_works_beside_tools_of_the_users_own(programs: Path
         assert f"rebuild it with `{typed} index {rec}`" in run(*packer, "check", rec, folder=folder).stdout
 
 
-def test_installed_commands_name_the_installed_packer(programs: Path, folder: Path) -> None:
-    done = run(programs / "python", "-m", "mxtrain.fit", "--train", "none.rec", folder=folder)
-    assert done.returncode == 3 and "pack one with `python -m im2rec_wrapper pack SOURCE OUT`" in done.stderr
+def test_the_installed_mxtrain_has_all_commands(programs: Path, folder: Path) -> None:
+    """The packer, fit with code of the user's own beside it, the launchers, and advice in the same words."""
+    mxtrain = programs / "mxtrain"
+    assert run(mxtrain, "--version", folder=folder).stdout == f"mxtrain {__version__}\n"
+    done = run(mxtrain, "pack", "images", "all.rec", folder=folder)
+    assert done.returncode == 0 and (folder / "all.rec").exists(), done.stderr
+    (folder / "own.py").write_text("def rate(): raise ValueError('was called')\n")
+    flags = ["--train", "all.rec", "--schedule", "own:rate", "--plot-schedule", "rate.png"]
+    done = run(mxtrain, "fit", *flags, folder=folder)
+    assert done.returncode == 1 and "mxtrain.fit: --schedule own:rate" in done.stderr, done.stderr
+    done = run(mxtrain, "fit", "--train", "none.rec", folder=folder)
+    assert (done.returncode, done.stderr) == (
+        3,
+        "mxtrain.fit: none.rec does not exist: pack one with `mxtrain pack SOURCE OUT`\n",
+    )
+    job = [mxtrain, "launch", "k8s", "--image", "mxtrain:1", "-n", 2, "-s", 1, "--", "--train", "/data/a.rec"]
+    assert "kind: JobSet" in run(*job, folder=folder).stdout
+    done = run(mxtrain, "launch", "ssh", folder=folder)
+    assert done.stderr.startswith("mxtrain launch ssh: ") and done.returncode == 2
 
 
 # In small: the wheel above, and the commands of a checkout in all other tests.

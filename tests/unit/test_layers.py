@@ -19,7 +19,7 @@ MODULES_WITHOUT_MXNET = (
     *("probe.advice", "probe.jobs"),
 )
 # These load it by imports inside functions, once everything that can be refused has been.
-LATE = ("fit", "evaluate", "predict", "doctor", "train.trained_run", "train.open_data")
+LATE = ("__main__", "fit", "evaluate", "predict", "doctor", "train.trained_run", "train.open_data")
 
 
 def modules() -> dict[str, Path]:

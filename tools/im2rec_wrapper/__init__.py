@@ -7,6 +7,8 @@ works by both names.
 
 def command() -> None:
     """Be `python -m im2rec_wrapper`: what the installed command calls."""
+    import sys
+
     from mxtrain.core import command_name
 
-    command_name.run("im2rec_wrapper", "im2rec_wrapper")
+    command_name.run("im2rec_wrapper", "im2rec_wrapper", sys.argv[1:])

@@ -91,6 +91,13 @@ def _show(parsed: argparse.Namespace) -> None:
     print(f"wrote {out}: {num_shown} pictures")
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command, by the command's name."""
+    commands = _parser()._subparsers
+    assert commands is not None
+    return dict(commands._group_actions[0].choices)  # type: ignore[arg-type]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=command_name.packer(),
