@@ -40,6 +40,17 @@ def wheel(source: Path, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+def source_distribution(source: Path, folder: Path) -> Path:
+    """Build a source distribution."""
+    code = f"import setuptools.build_meta; setuptools.build_meta.build_sdist({str(folder)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return next(folder.glob("*.tar.gz"))
+
+
 def environment(folder: Path, *what: object) -> Path:
     """Return the programs of a new environment in which `what`, as pip takes it, is installed."""
     venv.create(folder, with_pip=False, symlinks=True)
@@ -67,7 +78,7 @@ def pip(python: object, *arguments: object) -> None:
         line, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, cwd=ROOT.parent
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "warn" not in done.stderr.lower(), done.stderr
+    assert "Warning" not in done.stderr, done.stderr
 
 
 def run(*line: object, folder: Path) -> subprocess.CompletedProcess[str]:
