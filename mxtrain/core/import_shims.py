@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 def restore_distutils() -> None:
     """Restore distutils.version, gone since Python 3.12; mxnet and gluoncv compare versions with it."""
-    if sys.version_info < (3, 12) or importlib.util.find_spec("distutils") is not None:
+    if (
+        sys.version_info < (3, 12) or "_distutils_hack" in sys.modules
+    ):  # setuptools' own, which brings it when asked
         return
     sys.modules.update(_distutils_modules())
     logger.debug("put back distutils.version")

@@ -35,6 +35,9 @@ StoredPixels = npt.NDArray[Any]  # as OpenCV decodes them: any type, any number 
 
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
+# How GIF, AVIF and JPEG XL begin, from the byte on. Only newer OpenCVs read them: a .rec must train with all.
+_OF_NEWER_OPENCV = ((0, b"GIF8"), (4, b"ftypavi"), (0, b"\xff\x0a"), (4, b"JXL "))
+
 
 def decode(payload: Payload) -> Pixels:
     """Return all pixels of a picture, at full scale."""
@@ -96,12 +99,15 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
         if pairs is not None:
             pairs = orientation.upright(pairs, tiff.orientation(payload))
             return _on_white(pairs[:, :, [0, 0, 0, 1]], tiff.alpha(payload))
-        image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
+        start = bytes(payload[:16])
+        is_read = not any(start[at:].startswith(magic) for at, magic in _OF_NEWER_OPENCV)
+        image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED) if is_read else None
     except cv2.error as error:
         raise BadPicture(f"OpenCV cannot decode it ({error.err})") from None
     if image is None:
-        start = bytes(payload[:8])
-        raise BadPicture(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
+        raise BadPicture(
+            f"it is damaged, or not a picture that every OpenCV reads (it starts with {start[:8]!r})"
+        )
     hidden = _hidden_gray(payload) if image.ndim == 2 else None
     alpha = tiff.decoded_alpha(payload, image.dtype) if tiff.is_tiff(payload) else tiff.PLAIN
     pixels = _to_rgb(_to_8_bits(image), alpha)
