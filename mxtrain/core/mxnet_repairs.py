@@ -18,13 +18,12 @@ def repair(mxnet: types.ModuleType) -> None:
     import numpy
 
     _keep_csr_quiet()
-    if not hasattr(numpy.ndarray, "tostring"):
-        for function in (mxnet.recordio.pack, mxnet.recordio.pack_img):
-            _rename(function, tostring="tobytes")
+    _take_scalars_from_any_shape(mxnet)
+    for function in (mxnet.recordio.pack, mxnet.recordio.pack_img):
+        _rename(function, tostring="tobytes")  # gone since NumPy 2.3
     if repr(numpy.float64(1)) != "1.0":
         _write_scalars_plainly(mxnet)
         _sum_metrics_in_float64(mxnet)
-        _take_scalars_from_any_shape(mxnet)
 
 
 def _keep_csr_quiet() -> None:
