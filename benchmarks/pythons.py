@@ -197,9 +197,9 @@ def load_with_gluon(threads: bool) -> None:
 
 def load_with_ours() -> None:
     """Pack pictures and load them with one thread, two, and two processes: the batches are the same."""
-    import cv2
     import numpy as np
 
+    from mxtrain.core.opencv import cv2
     from mxtrain.data import order
     from mxtrain.data.assembly import SampleAssembly
     from mxtrain.data.augment import train_transform

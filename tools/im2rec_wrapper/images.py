@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import cv2
-
+from mxtrain.core.opencv import cv2
 from mxtrain.data import images, jpeg
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 

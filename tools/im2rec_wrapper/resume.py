@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import Iterator, Sequence
 
-import cv2
-
 import mxtrain
+from mxtrain.core.opencv import cv2
 from mxtrain.data.record_writer import RecordWriter, Written
 
 from . import options as pack_options

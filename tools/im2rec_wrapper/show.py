@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable
 
-import cv2
 import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
+from mxtrain.core.opencv import cv2
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.record_file import RecordFile, open_records

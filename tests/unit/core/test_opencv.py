@@ -15,8 +15,8 @@ from tests.support.fresh_process import ROOT, write
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
 COMMANDS = {
     "fit": "mxtrain.fit --train {0}/a.rec --out {0}/run --model small_cnn",
-    "evaluate": "mxtrain.evaluate --run {0}/run",
-    "predict": "mxtrain.predict --run {0}/run {0}/a.png",
+    "evaluate": "mxtrain.evaluate --run {1}/ended/sgd_ema --val {1}/data/val.rec",
+    "predict": "mxtrain.predict --run {1}/ended/sgd_ema {0}/images/a/a.jpg",
     "pack": "tools.im2rec_wrapper pack {0}/images {0}/out",
     "check": "tools.im2rec_wrapper check {0}/a.rec",
     "show": "tools.im2rec_wrapper show {0}/a.rec",
@@ -51,8 +51,8 @@ def test_an_opencv_that_does_not_load_is_one_line(name: str, tmp_path: Path) -> 
     from tests.support.loading import jpegs, write_records
 
     write_records(tmp_path / "a.rec", jpegs(4))
-    write(tmp_path, {"images/a/a.jpg": "a", "run/config.yaml": ""})
-    words = ["-m", *COMMANDS[name].format(tmp_path).split()]
+    write(tmp_path, {"images/a/a.jpg": "a"})
+    words = ["-m", *COMMANDS[name].format(tmp_path, ROOT / "tests/data/runs_before").split()]
     done = said_without_opencv(words, tmp_path, f"raise ImportError({LIBRARY!r})")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
+
+from mxtrain.core.opencv import cv2
 
 from .item import BadItem
 
