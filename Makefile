@@ -1,6 +1,8 @@
 # README's two commands are `make demo` and `make test`. Everything is installed into $(VENV), nothing into the system.
 # The Python it is made with: PYTHON=python3.11; else python3, or the newest one that will do.
 PYTHON ?=
+# LOCKED=1: with exactly the wheels of locks/.
+LOCKED ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
@@ -8,10 +10,15 @@ DEMO ?= runs/demo
 unexport PYTHONDONTWRITEBYTECODE
 
 
-.PHONY: env demo test test-system test-all fuzz chaos check bench clean
+.PHONY: env lock demo test test-system test-all fuzz chaos check bench clean
 
 env:
-	@tools/environment.sh "$(VENV)" "$(PYTHON)"
+	@tools/environment.sh "$(VENV)" "$(PYTHON)" "$(LOCKED)"
+
+# The wheels that LOCKED=1 installs and their hashes, once more from what PyPI has now.
+PYTHONS ?= python3.8 python3.13
+lock: env
+	$(BIN)/python -m tools.lock $(PYTHONS)
 
 # Handwritten digits as an image folder -> .rec -> a trained net, on two CPU contexts.
 demo: env

@@ -1,15 +1,19 @@
 #!/bin/sh
 # Make the environment VENV that the Makefile's commands run in, or bring it up to date.
 #
-#     tools/environment.sh VENV [PYTHON]
+#     tools/environment.sh VENV [PYTHON [LOCKED]]
 #
-# Two files in VENV say what it is. `ready`: whole, and installed from nothing newer than itself. `made_by_make`: made
+# Where LOCKED is 1 it gets the wheels of the lock file for its Python, by hash, and no others.
+#
+# Files in VENV say what it is. `ready`: whole, and installed from nothing newer than itself. `made_by_make`: made
 # here, so it may be removed and made anew, when another PYTHON is asked for, when its own starts no more, or when an
-# earlier attempt did not come to its end. An environment of the user's own is only installed into.
+# earlier attempt did not come to its end. `locked_by.txt`: a copy of its lock file. An environment of the user's own
+# is only installed into.
 set -eu
 cd "$(dirname -- "$0")/.."
 venv=$1
 wanted=${2:-}
+locked=${3:-}
 
 refuse() {
     echo "make: $*" >&2
@@ -17,6 +21,7 @@ refuse() {
 }
 
 # The minor versions that pyproject.toml allows.
+# shellcheck disable=SC2046 # two words
 set -- $(sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$/\1 \2/p' pyproject.toml)
 oldest=$1
 newest=$(($2 - 1))
@@ -69,6 +74,19 @@ make_anew() {
     "$python" -m venv "$venv"
 }
 
+is_locked() {
+    cmp -s "$lock" "$venv/locked_by.txt"
+}
+
+install_locked() {
+    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps"
+    grep '^pip==' "$lock" | $pip --require-hashes -r /dev/stdin
+    $pip --require-hashes -r "$lock"
+    PYTHONWARNINGS="ignore:Editable installation" $pip --no-build-isolation --editable .
+    "$venv/bin/python" -m mxtrain.doctor >/dev/null # says on stderr why it cannot train
+    cp "$lock" "$venv/locked_by.txt"
+}
+
 install() {
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
@@ -81,16 +99,23 @@ install() {
 present=$(version_of "$venv/bin/python")
 [ -d "$venv/lib/python$present" ] || present= # the system's Python was replaced by a newer one
 if [ -n "$wanted" ]; then choose_python; else version=$present; fi
+if [ -n "$locked" ]; then
+    [ -n "$version" ] || choose_python
+    lock=locks/python$version-dev.txt
+    [ -e "$lock" ] || refuse "LOCKED=1: there is no $lock; name a Python of locks/ with PYTHON=, or make one: make lock"
+fi
 if [ -z "$present" ] || [ "$present" != "$version" ]; then
     make_anew
 elif [ ! -e "$venv/ready" ] && [ -e "$venv/made_by_make" ]; then
     make_anew
+elif [ -n "$locked" ] && [ -e "$venv/made_by_make" ] && ! is_locked; then
+    make_anew
 elif ! is_supported "$present"; then
     refuse "$venv has Python $present, and 3.$oldest to 3.$newest will do; name another environment with VENV="
-elif [ -e "$venv/ready" ] &&
+elif [ -e "$venv/ready" ] && { [ -z "$locked" ] || is_locked; } &&
     [ -z "$(find pyproject.toml setup.py mxtrain/data/native/*.[ch] -newer "$venv/ready")" ]; then
     exit 0
 fi
-rm -f "$venv/ready"
-install
+rm -f "$venv/ready" "$venv/locked_by.txt"
+if [ -n "$locked" ]; then install_locked; else install; fi
 touch "$venv/ready"

@@ -45,7 +45,20 @@ def checkout(tmp_path: Path) -> Path:
     for path in (ROOT / "mxtrain" / "data" / "native").glob("*.[ch]"):
         shutil.copy(path, tmp_path / "mxtrain" / "data" / "native")
     (tmp_path / "path").mkdir()
-    for tool in ("sh", "make", "cp", "dirname", "find", "mkdir", "rm", "rmdir", "sed", "touch"):
+    for tool in (
+        "sh",
+        "make",
+        "cmp",
+        "cp",
+        "grep",
+        "dirname",
+        "find",
+        "mkdir",
+        "rm",
+        "rmdir",
+        "sed",
+        "touch",
+    ):
         (tmp_path / "path" / tool).symlink_to(str(shutil.which(tool)))
     return tmp_path
 
@@ -138,6 +151,30 @@ def test_an_environment_of_another_python_is_made_anew(checkout: Path, make: Mak
     assert make().returncode == 0 and installed(checkout) == []  # it stays, as nothing else is asked for
     (checkout / ".venv" / "bin" / "python").unlink()  # the system's Python is gone
     assert make().returncode == 0 and installed(checkout) == WHOLE
+
+
+def test_a_locked_environment_has_the_wheels_of_its_lock_and_no_others(checkout: Path, make: Make) -> None:
+    add_python(checkout, "python3", "3.11")
+    add_python(checkout, "python3.13", "3.13")
+    assert "there is no locks/python3.11-dev.txt" in refusal(make("LOCKED=1"))
+    make()
+    (checkout / ".venv" / "left_over").touch()
+    locked = ["PYTHON=python3.13", "LOCKED=1"]
+    lock = checkout / "locks" / "python3.13-dev.txt"
+    lock.parent.mkdir()
+    lock.write_text("pip==26.3 --hash=sha256:0\n")
+    installed(checkout)
+    assert make(*locked).returncode == 0
+    assert installed(checkout) == ["3.13 /dev/stdin", "3.13 locks/python3.13-dev.txt", "3.13 ."]
+    assert not (checkout / ".venv" / "left_over").exists()
+    assert (checkout / ".venv" / "locked_by.txt").read_text() == lock.read_text()
+    assert make(*locked).returncode == 0 and make().returncode == 0 and installed(checkout) == []
+    lock.write_text("pip==26.4 --hash=sha256:0\n")
+    assert make(*locked).returncode == 0 and len(installed(checkout)) == 3
+    ready = (checkout / ".venv" / "ready").stat().st_mtime
+    os.utime(checkout / "pyproject.toml", (ready + 1, ready + 1))
+    assert make().returncode == 0 and installed(checkout)[-1] == "3.13 .[cpu,dev]"
+    assert not (checkout / ".venv" / "locked_by.txt").exists()
 
 
 def test_an_environment_of_the_users_own_is_never_removed(checkout: Path, make: Make) -> None:
