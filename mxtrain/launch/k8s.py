@@ -234,7 +234,7 @@ def parser() -> Parser:
         prog=program("k8s"),
         description="Print Kubernetes manifests of a job; flags of mxtrain.fit come after --.",
     )
-    parser.add_argument("--image", required=True, help="a container image with mxtrain in it")
+    parser.add_argument("--image", required=True, help="a container image, as docker/Dockerfile makes")
     parser.add_argument(
         "--name", type=_name, default="mxtrain", help="of the job and of all that belongs to it"
     )
