@@ -38,6 +38,11 @@ def make(root: Path, suite: str) -> None:
     os.chown(root / HOME, USER, USER)
 
 
+def give(folder: Path) -> None:
+    """Make the user the owner of all in a folder."""
+    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(folder)], check=True, timeout=PART_SECONDS)
+
+
 def run(root: Path, command: str, seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in the user's home in there; CalledProcessError where it fails."""
     lent = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(VARIABLES)]
@@ -63,7 +68,7 @@ def examine(row: Any, folder: Path) -> list[str]:
     try:
         make(root, row.debian)
         pythons.last_commit(root / HOME / "mxtrain")
-        subprocess.run(["chown", "-R", f"{USER}:{USER}", str(root / HOME)], check=True, timeout=PART_SECONDS)
+        give(root / HOME)
         run(root, "cd mxtrain && make demo", MAKE_SECONDS)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return ["", "", *[f"not installed: {pythons.last_words(error)}"] * len(pythons.PARTS)]
