@@ -1,6 +1,6 @@
 """Repairs in an mxnet 1.9.1 that has been imported: what its Python asks of NumPy and SciPy and newer ones refuse.
 
-Owns changes to mxnet's own functions, each for one reason, and none where the installed NumPy still answers as of old.
+Owns changes to mxnet's own functions, each for one reason. Those for NumPy 2 are made under NumPy 2 alone.
 Takes mxnet as an argument and imports it nowhere.
 """
 
@@ -14,14 +14,14 @@ METRIC_SUMS = ("sum_metric", "global_sum_metric")
 
 
 def repair(mxnet: types.ModuleType) -> None:
-    """Apply every repair that the installed NumPy and SciPy need."""
+    """Apply every repair that the installed NumPy needs."""
     import numpy
 
     _keep_csr_quiet()
     _take_scalars_from_any_shape(mxnet)
     for function in (mxnet.recordio.pack, mxnet.recordio.pack_img):
         _rename(function, tostring="tobytes")  # gone since NumPy 2.3
-    if repr(numpy.float64(1)) != "1.0":
+    if int(numpy.__version__.partition(".")[0]) >= 2:
         _write_scalars_plainly(mxnet)
         _sum_metrics_in_float64(mxnet)
 
@@ -40,12 +40,8 @@ def _write_scalars_plainly(mxnet: types.ModuleType) -> None:
 
     NumPy's own switch for that holds for one thread only, and would change what users see.
     """
-    for name in (
-        "mxnet._ctypes.ndarray",
-        "mxnet._ctypes.symbol",
-        "mxnet.io.io",
-    ):  # these say str() for nothing else
-        vars(sys.modules[name])["str"] = plain_text
+    for name in ("mxnet._ctypes.ndarray", "mxnet._ctypes.symbol", "mxnet.io.io"):
+        vars(sys.modules[name])["str"] = plain_text  # they use str for nothing else
     vars(mxnet.symbol.symbol)["_plain_text"] = plain_text
     _rename(mxnet.symbol.symbol.var, str="_plain_text")
 
