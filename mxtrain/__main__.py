@@ -6,6 +6,7 @@ Owns the list of commands. A command then runs as by `python -m`, where its flag
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any, Sequence
 
@@ -89,6 +90,7 @@ def completion(shell: str) -> str:
     from mxtrain.launch import __main__ as launch
     from mxtrain.launch import k8s, slurm, ssh
 
+    sys.path[0] = os.getcwd()  # as python -m has it, for the packer of a checkout
     packer: Any = importlib.import_module(f"{command_name.packer_module()}.__main__")
     parsers: dict[str, Sequence[Any]] = {
         "evaluate": [evaluate.parser()],

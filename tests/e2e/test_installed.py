@@ -98,5 +98,8 @@ def test_an_installed_checkout_has_the_packer_by_both_names(tmp_path: Path, fold
         assert done.returncode == 0, done.stderr
         assert f"usage: python -m {name} " in run(python, "-m", name, "--help", folder=place).stdout
     assert run(programs / "im2rec_wrapper", "check", folder / "out.rec", folder=folder).returncode == 0
+    for place in (folder, source):
+        assert "--from" in run(programs / "mxtrain", "--completion", "bash", folder=place).stdout
+        assert run(programs / "mxtrain", "check", folder / "out.rec", folder=place).returncode == 0
     done = run(python, "-m", "mxtrain.fit", "--train", "none.rec", folder=source)
     assert "python -m tools.im2rec_wrapper pack SOURCE OUT" in done.stderr

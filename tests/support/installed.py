@@ -10,27 +10,14 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from tests.support.commands import ROOT
+from tests.support.checkout import OF_BUILDS, ROOT
 
 TIMEOUT_SECONDS = 100
-OF_BUILDS = shutil.ignore_patterns(
-    ".git",
-    ".venv*",
-    "venv*",
-    "runs",
-    "build",
-    "dist",
-    "*.egg-info",
-    ".*_cache",
-    "__pycache__",
-    "*.so",
-    ".hypothesis",
-)
 
 
 def source(folder: Path) -> Path:
     """Return a copy of the checkout, in which a build leaves its traces."""
-    shutil.copytree(ROOT, folder, ignore=OF_BUILDS, symlinks=True)
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*OF_BUILDS), symlinks=True)
     return folder
 
 
