@@ -1,25 +1,27 @@
 # README's two commands are `make demo` and `make test`. Everything is installed into $(VENV), nothing into the system.
-PYTHON ?= python3
+# The Python it is made with: PYTHON=python3.11; else python3, or the newest one that will do.
+PYTHON ?=
+# LOCKED=1: with exactly the wheels of locks/.
+LOCKED ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/ready
 DEMO ?= runs/demo
 # Images set it for their own steps; here Python would then compile every module again at every start.
 unexport PYTHONDONTWRITEBYTECODE
 
 
-.PHONY: env demo test test-system test-all fuzz chaos check bench clean
+.PHONY: env lock demo test test-system test-all fuzz chaos check bench clean
 
-env: $(READY)
+env:
+	@tools/environment.sh "$(VENV)" "$(PYTHON)" "$(LOCKED)"
 
-$(READY): pyproject.toml setup.py $(wildcard mxtrain/data/native/*.[ch])
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=23"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cpu,dev]"
-	touch $@
+# The wheels that LOCKED=1 installs and their hashes, once more from what PyPI has now.
+PYTHONS ?= python3.8 python3.13
+lock: env
+	$(BIN)/python -m tools.lock $(PYTHONS)
 
 # Handwritten digits as an image folder -> .rec -> a trained net, on two CPU contexts.
-demo: $(READY)
+demo: env
 	$(BIN)/python examples/digits.py $(DEMO)/images
 	$(BIN)/python -m tools.im2rec_wrapper pack $(DEMO)/images $(DEMO)/rec --split 0.8
 	$(BIN)/python -m mxtrain.fit --config examples/digits.yaml \
@@ -28,37 +30,37 @@ demo: $(READY)
 # Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
 WORKERS ?= 3
 PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
-test: $(READY)
+test: env
 	$(PARALLEL) -m "not (slow or system or alone)"
 	$(BIN)/python -m pytest -m "alone and not (slow or system)"
 
 # What needs root or system packages; with NO_SKIPS=1 none may skip. The files that have the marker, as to import those
 # that do not would take each process several seconds.
 SYSTEM_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
-test-system: $(READY)
+test-system: env
 	$(PARALLEL) $(SYSTEM_TESTS) -m "system and not slow"
 
 # Also what takes minutes and what needs root or system packages, with more examples of each property.
-test-all: $(READY)
+test-all: env
 	FUZZ_INPUTS=5000 $(PARALLEL) --hypothesis-profile=full -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 # Damaged files, each read, loaded and checked. What fails names the seed that makes it again.
 FUZZ_INPUTS ?= 100000
-fuzz: $(READY)
+fuzz: env
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
 
 # Jobs over a cluster, struck at random; what became of them goes into the docs.
 FAULTS ?= --faults 100
-chaos: $(READY)
+chaos: env
 	$(BIN)/python -m tests.faults $(FAULTS) --page docs/faults.md
 
-check: $(READY)
+check: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: env
 	$(BIN)/python -m benchmarks.threads
 	$(BIN)/python -m benchmarks.step.overhead
 	$(BIN)/python -m benchmarks.step

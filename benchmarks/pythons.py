@@ -1,10 +1,11 @@
-"""Installation and main parts of mxtrain under every supported Python of this machine, in fresh environments.
+"""Installation and main parts of mxtrain in fresh environments: Pythons, both NumPys, wheel, sdist, checkout, Debians.
 
-    python benchmarks/pythons.py [--write docs/pythons.md] [--tests]
+    python -m benchmarks.pythons [--only TEXT] [--jobs 2] [--write docs/pythons.md]
 
-What is installed is the last commit of this checkout, with [cpu,dev], into an environment that goes away again.
-Each part runs in a process of its own with a deadline, outside of the checkout. --tests also runs README's two
-commands with each Python. Exits with 1 where anything fails.
+What is installed is the last commit of this checkout, into an environment that goes away again. Each part runs in a
+process of its own with a deadline, outside of the checkout. The rows of Debian need root and mmdebstrap, and work
+inside as a user without root. A row whose Python is not on this machine is left out and said. Exits with 1 where
+anything fails.
 """
 
 from __future__ import annotations
@@ -17,102 +18,171 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-MINORS = range(8, 13)
 INSTALL_SECONDS, PART_SECONDS, MAKE_SECONDS = 900, 120, 1800
+
+
+class Row(NamedTuple):
+    """A Python, the NumPy that is there first or that pip takes, what is installed from, and on what machine."""
+
+    python: str
+    numpy: str
+    source: str
+    compiler: bool = True
+    debian: str = ""
+
+    def name(self) -> str:
+        place = f"Debian {self.debian}, no root" if self.debian else "this machine"
+        return f"{place}: Python {self.python}, NumPy {self.numpy}, {self.source}"
+
+
+# Each value once, and the pairs that matter: the newest Python from each source, both NumPys on 3.11 and 3.12.
+ROWS = (
+    Row("3.13", "2", "wheel"),
+    Row("3.12", "2", "sdist"),
+    Row("3.8", "1", "wheel"),
+    Row("3.11", "1", "sdist"),
+    Row("3.9", "2", "wheel", compiler=False),
+    Row("3.10", "1", "wheel", compiler=False),
+    Row("3.11", "2", "wheel"),
+    Row("3.12", "1", "wheel"),
+    Row("3.13", "2", "sdist", compiler=False),
+    Row("3.13", "2", "checkout"),
+    Row("3.13", "2", "checkout", compiler=False, debian="trixie"),
+    Row("3.11", "1", "checkout", compiler=False, debian="bookworm"),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the rows with this in their name")
+    parser.add_argument("--jobs", type=int, default=1, help="rows at a time")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table there, too")
-    parser.add_argument("--tests", action="store_true", help="run make demo and make test as well")
     parser.add_argument("--part", choices=PARTS, help="run this part in this process")
     arguments = parser.parse_args()
     if arguments.part:
         PARTS[arguments.part][1]()
         return 0
-    columns = ["Python", "NumPy", "OpenCV", *(title for title, _ in PARTS.values())]
-    columns += ["make demo", "make test"] if arguments.tests else []
-    rows = []
-    for python in pythons():
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(examine(python, Path(folder), arguments.tests))
-            print(" | ".join(rows[-1]), flush=True)
-    page = markdown(columns, rows)
-    print(page)
-    if arguments.write:
-        arguments.write.write_text(page)
-    return 0 if rows and all(cell.startswith("ok") for row in rows for cell in row[3:]) else 1
+    rows = [row for row in ROWS if arguments.only in row.name()]
+    lines = []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for line in filter(None, pool.map(line_of, rows)):
+            lines.append(line)
+            print(" | ".join(line), flush=True)
+            if arguments.write:
+                arguments.write.write_text(markdown(lines))
+    return 0 if lines and all(cell.startswith("ok") for line in lines for cell in line[6:]) else 1
 
 
-def pythons() -> list[str]:
-    """Return the newest interpreter of each supported minor version, on PATH or among pyenv's."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = []
-    for minor in MINORS:
-        name = f"python3.{minor}"
-        on_path = [path for path in [shutil.which(name)] if path]
-        for path in on_path + sorted(map(str, pyenv.glob(f"versions/3.{minor}.*/bin/{name}")), reverse=True):
-            # pyenv's shims are on PATH for versions that they then refuse to run.
-            asked = subprocess.run(
-                [path, "-c", "import ensurepip"], capture_output=True, timeout=PART_SECONDS
-            )
-            if asked.returncode == 0:
-                found.append(path)
-                break
-    return found
+def line_of(row: Row) -> list[str] | None:
+    """Return a row's line of the table; None, said, where its Python is not on this machine."""
+    if row.debian:
+        from benchmarks import debian_root  # not in the processes of the parts, which see no checkout
+
+        examined = debian_root.examine
+    elif interpreter(row.python) is None:
+        print(f"{row.name()}: left out, there is no Python {row.python} on this machine", flush=True)
+        return None
+    else:
+        examined = examine
+    with tempfile.TemporaryDirectory() as folder:
+        return [*described(row), *examined(row, Path(folder))]
 
 
-def examine(python: str, folder: Path, tests: bool) -> list[str]:
-    """Install and test with one Python, and return its row of the table."""
-    source, environment = folder / "source", folder / "environment"
+def described(row: Row) -> list[str]:
+    place = f"Debian's {row.debian}, minbase" if row.debian else "any"
+    return [row.source, place, "no" if row.debian else "yes", "yes" if row.compiler else "no"]
+
+
+def interpreter(version: str) -> str | None:
+    """Return the newest Python of a minor version, on PATH or among pyenv's; None if there is none."""
+    pyenv, name = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")), f"python{version}"
+    among = sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/{name}")), reverse=True)
+    for path in [*filter(None, [shutil.which(name)]), *among]:
+        # pyenv's shims are on PATH for versions that they then refuse to run.
+        asked = subprocess.run([path, "-c", "import ensurepip"], capture_output=True, timeout=PART_SECONDS)
+        if asked.returncode == 0:
+            return path
+    return None
+
+
+def examine(row: Row, folder: Path) -> list[str]:
+    """Install and test as a row says, and return the versions and outcomes for its line of the table."""
+    source, environment, work = folder / "source", folder / "environment", folder / "work"
+    work.mkdir()
+    last_commit(source)
+    python = str(interpreter(row.python))
+    inner = str(environment / "bin" / "python")
+    compiler = {} if row.compiler else {"CC": "false"}
+    try:
+        if row.source == "checkout":
+            make = ["make", f"PYTHON={python}", f"VENV={environment}", f"DEMO={folder / 'demo'}", "demo"]
+            run(make, source, MAKE_SECONDS, compiler)
+        else:
+            install(row, python, source, environment, compiler)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return ["", "", *[f"not installed: {last_words(error)}"] * len(PARTS)]
+    code = "import platform, cv2, numpy; print(platform.python_version(), numpy.__version__, cv2.__version__)"
+    versions = run([inner, "-c", code], work, PART_SECONDS).stdout.split()
+    return [
+        f"{versions[0]}, NumPy {versions[1]}",
+        versions[2],
+        *(outcome([inner, __file__, "--part", part], work) for part in PARTS),
+    ]
+
+
+def last_commit(folder: Path) -> None:
+    """Write the files of this checkout's last commit into a folder."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=CHECKOUT, stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(source)
+        files.extractall(folder)
+
+
+def install(row: Row, python: str, source: Path, environment: Path, compiler: dict[str, str]) -> None:
+    """Install as README says: `[cpu]` by pip alone with NumPy 1; else mxtrain, and the engine by doctor."""
+    folder = source.parent
+    run([python, "-m", "venv", str(environment)], folder, INSTALL_SECONDS)
     inner = str(environment / "bin" / "python")
-    version = said_by([python, "-c", "import platform; print(platform.python_version())"], folder)
-    try:
-        run([python, "-m", "venv", str(environment)], folder, INSTALL_SECONDS)
-        pip = [inner, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run([*pip, "--upgrade", "pip>=23"], folder, INSTALL_SECONDS)
-        run([*pip, f"{source}[cpu,dev]"], folder, INSTALL_SECONDS)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        return [version, "", "", *[f"not installed: {last_words(error)}"] * len(PARTS)]
-    versions = said_by([inner, "-c", "import cv2, numpy; print(numpy.__version__, cv2.__version__)"], folder)
-    row = [version, *versions.split()]
-    row += [outcome([inner, __file__, "--part", part], folder, PART_SECONDS) for part in PARTS]
-    if tests:
-        make = ["make", f"PYTHON={python}", f"VENV={folder / 'made'}", f"DEMO={folder / 'demo'}"]
-        row += [outcome([*make, target], source, MAKE_SECONDS, timed=True) for target in ("demo", "test")]
-    return row
+    pip = [inner, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "--upgrade", "pip>=23", "setuptools>=64", "wheel"], folder, INSTALL_SECONDS)
+    build = f"import setuptools.build_meta as b; print(b.build_{row.source}({str(folder)!r}))"
+    built = folder / run([inner, "-c", build], source, INSTALL_SECONDS, compiler).stdout.split()[-1]
+    if row.numpy == "2":
+        run([*pip, "numpy>=2", str(built)], folder, INSTALL_SECONDS, compiler)
+        run([inner, "-m", "mxtrain.doctor", "--install", "cpu"], folder, INSTALL_SECONDS)
+    else:
+        run([*pip, f"{built}[cpu]"], folder, INSTALL_SECONDS, compiler)
 
 
-def run(command: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], folder: Path, seconds: float, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     # The checkout must not be importable: what is tested is what was installed.
     neutral = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        command, cwd=folder, env=neutral, capture_output=True, text=True, timeout=seconds, check=True
+        command,
+        cwd=folder,
+        env={**neutral, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=True,
     )
 
 
-def said_by(command: list[str], folder: Path) -> str:
-    return run(command, folder, PART_SECONDS).stdout.strip()
-
-
-def outcome(command: list[str], folder: Path, seconds: float, timed: bool = False) -> str:
+def outcome(command: list[str], folder: Path, seconds: float = PART_SECONDS) -> str:
     """Run a command, and return 'ok' or what went wrong, as a cell of the table."""
-    started = time.monotonic()
     try:
         run(command, folder, seconds)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return last_words(error)
-    return f"ok, {time.monotonic() - started:.0f} s" if timed else "ok"
+    return "ok"
 
 
 def last_words(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> str:
@@ -122,18 +192,29 @@ def last_words(error: subprocess.CalledProcessError | subprocess.TimeoutExpired)
     return (said or [f"exit code {error.returncode}"])[-1].replace("|", "/")[:120]
 
 
-def markdown(columns: list[str], rows: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"""# Supported Pythons
+def markdown(lines: list[list[str]]) -> str:
+    columns = [
+        "from",
+        "machine",
+        "root",
+        "compiler",
+        "Python",
+        "OpenCV",
+        *(title for title, _ in PARTS.values()),
+    ]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in [columns, ["---"] * len(columns), *lines])
+    return f"""# Pythons, NumPys and machines
 
-Made by `python -m benchmarks.pythons`: for each Python on the machine a fresh environment, `pip install '.[cpu,dev]'`
-of the last commit, then each part in a process of its own, outside of the checkout.
+Made by `python -m benchmarks.pythons`: for each row a fresh environment with the last commit in it, then each part in a
+process of its own, outside of the checkout. With NumPy 1 pip installs `mxtrain[cpu]`; with NumPy 2 it installs
+`mxtrain`, and `python -m mxtrain.doctor --install cpu` the rest. A checkout is installed by `make demo`, and trains.
+The machines of Debian hold `python3`, `python3-venv`, `make` and certificates, and nothing else that mxtrain needs;
+there a user without root does it all.
 
 {table}
 
-3.7 and older have no NumPy 1.23.5, from which on the shims of `mxtrain/runtime.py` are proven, and 3.13 has no wheel of
-a NumPy below 2, which MXNet 1.9.1 needs: `requires-python` refuses them at install time.
+3.7 and older have no NumPy 1.23.5, from which on the door is proven, and of 3.14 there was none at hand:
+`requires-python` refuses them at install time.
 """
 
 
@@ -197,9 +278,9 @@ def load_with_gluon(threads: bool) -> None:
 
 def load_with_ours() -> None:
     """Pack pictures and load them with one thread, two, and two processes: the batches are the same."""
-    import cv2
     import numpy as np
 
+    from mxtrain.core.opencv import cv2
     from mxtrain.data import order
     from mxtrain.data.assembly import SampleAssembly
     from mxtrain.data.augment import train_transform
@@ -211,7 +292,7 @@ def load_with_ours() -> None:
         (images / str(number % 2)).mkdir(parents=True, exist_ok=True)
         picture = np.random.default_rng(number).integers(0, 255, (40, 48, 3), np.uint8)
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
-    pack = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(images), "data.rec"]
+    pack = [sys.executable, "-m", "im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PART_SECONDS)
     assembly = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
     seen = []

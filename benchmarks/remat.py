@@ -27,8 +27,9 @@ DEADLINE_SECONDS = 900
 
 def make_pictures(folder: Path, count: int, side: int) -> Path:
     """Pack pictures of noise in two brightnesses."""
-    import cv2
     import numpy as np
+
+    from mxtrain.core.opencv import cv2
 
     rng = np.random.default_rng(0)
     for number in range(count):

@@ -23,7 +23,7 @@ def write_digits(out: Path) -> int:
         from sklearn.datasets import load_digits
     except ImportError:
         raise UsageError("the digits come with scikit-learn: pip install 'mxtrain[dev]'") from None
-    import cv2
+    from mxtrain.core.opencv import cv2
 
     digits = load_digits()
     for name in NAMES:

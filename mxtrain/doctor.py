@@ -1,4 +1,4 @@
-"""`python -m mxtrain.doctor`: what this machine can do, what is wrong and what to do about it.
+"""`python -m mxtrain.doctor`: what this machine can do, what is wrong and what to do about it; `--install` does it.
 
 Owns the command's flags and its exit code; the examination is `probe/`'s.
 """
@@ -14,9 +14,9 @@ import json
 from pathlib import Path
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import durable, interrupts, kernels
+from mxtrain.core import command_name, durable, interrupts, kernels, wheels
 from mxtrain.core.errors import UsageError, one_line
-from mxtrain.probe import facts, table
+from mxtrain.probe import facts, install, table
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,20 +25,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def doctor(argv: list[str] | None = None) -> None:
     """Parse the flags and print the examination; UsageError where training cannot work."""
-    parser = Parser(
-        prog="python -m mxtrain.doctor",
-        description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
-    )
-    parser.add_argument("--json", action="store_true", help="print all facts as one JSON object")
-    parser.add_argument(
-        "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
-    )
-    parser.add_argument(
-        "--measure-bf16",
-        metavar="FILE",
-        help="only measure, for minutes, what pays in bfloat16: for --amp-table FILE",
-    )
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
+    if options.install:
+        say(install.install(options.install, say))
+        return
     if options.measure_bf16:
         bf16_times(Path(options.measure_bf16))
         return
@@ -67,6 +57,33 @@ def bf16_times(path: Path) -> None:
     except OSError as error:
         raise durable.cannot_write(path, error) from None
     print(f"written: {path}, for --amp bf16 or --amp auto with --amp-table {path}", flush=True)
+
+
+def parser() -> Parser:
+    """Return the parser of this command's flags."""
+    flags = Parser(
+        prog=command_name.typed("python -m mxtrain.doctor"),
+        description="Examine this machine and environment. Exits with 0 where mxtrain can train, 2 where not.",
+    )
+    flags.add_argument("--json", action="store_true", help="print all facts as one JSON object")
+    flags.add_argument(
+        "--comm", action="store_true", help="only measure, for up to a minute, what a dist_* store costs here"
+    )
+    flags.add_argument(
+        "--measure-bf16",
+        metavar="FILE",
+        help="only measure, for minutes, what pays in bfloat16: for --amp-table FILE",
+    )
+    flags.add_argument(
+        "--install",
+        choices=wheels.ENGINES,
+        help="only install MXNet for CPUs or NVIDIA GPUs, and GluonCV, into this environment, and train a step",
+    )
+    return flags
+
+
+def say(sentence: str) -> None:
+    print(f"mxtrain.doctor: {sentence}", flush=True)
 
 
 def communication(as_json: bool) -> None:

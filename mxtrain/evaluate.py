@@ -12,6 +12,7 @@ from typing import Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
+from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.train import trained_run
 
@@ -22,9 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(argv: Sequence[str] | None = None) -> None:
     """Print the scores of the net that the arguments name."""
-    parser = trained_run.parser("python -m mxtrain.evaluate", "Evaluate a trained net.")
-    parser.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
 
     from mxtrain.data import labels
     from mxtrain.train.open_data import open_source
@@ -55,6 +54,13 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(scores))
     else:
         print(f"{path}: " + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
+
+
+def parser() -> Parser:
+    """Return the parser of this command's flags."""
+    flags = trained_run.parser("evaluate", "Evaluate a trained net.")
+    flags.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
+    return flags
 
 
 if __name__ == "__main__":

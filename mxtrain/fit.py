@@ -28,6 +28,7 @@ from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import batch_plan, bounds, names
+from mxtrain.core import command_name
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import Stop, one_line
 from mxtrain.train import signals
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command(argv: Sequence[str] | None) -> None:
-    run = config.parse(argv)
+    run = config.parse(argv, command_name.typed("python -m mxtrain.fit"))
     bounds.check(run)  # before any of its numbers is used; servers and the scheduler check no more
     if run.output.plot_schedule:
         plot_schedule(run)

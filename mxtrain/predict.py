@@ -14,6 +14,7 @@ from typing import Any, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
+from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.train import trained_run
@@ -25,10 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def predict(argv: Sequence[str] | None = None) -> None:
     """Print the classes of each picture that the arguments name."""
-    parser = trained_run.parser("python -m mxtrain.predict", "Name what is in pictures.")
-    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
-    parser.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     if options.top < 1:
         raise UsageError(f"--top {options.top}: give 1 or more")
     problems = [_problem(image) for image in options.images]
@@ -59,6 +57,14 @@ def predict(argv: Sequence[str] | None = None) -> None:
         raise DataError(
             f"{num_bad} of {len(options.images)} pictures could not be read; they are named above"
         )
+
+
+def parser() -> Parser:
+    """Return the parser of this command's flags."""
+    flags = trained_run.parser("predict", "Name what is in pictures.")
+    flags.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
+    flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
+    return flags
 
 
 def _problem(image: Path) -> str | None:

@@ -19,7 +19,6 @@ import importlib
 import importlib.util
 import logging
 import os
-import re
 import sys
 import time
 import types
@@ -27,7 +26,16 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.core import import_shims, kernels, machine, operator_code, wheels
+from mxtrain.core import (
+    import_shims,
+    kernels,
+    libraries,
+    machine,
+    mxnet_repairs,
+    numpy_names,
+    operator_code,
+    wheels,
+)
 from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
@@ -137,9 +145,9 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
     share = max(1, machine.usable_cores() // _shares["local_workers"])
-    import_shims.restore_numpy_aliases()
+    numpy_names.restore()
     import_shims.restore_distutils()
-    kernels.load_quadmath()
+    libraries.lend()
     installed = wheels.installed()
     if "mxnet-cu112" in installed:
         _preload_cuda()
@@ -153,6 +161,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         ):
             execute()
         mxnet = sys.modules["mxnet"]
+        mxnet_repairs.repair(mxnet)
         # oneDNN reads its variable at its first operation, and no more.
         with kernels.onednn_asked() as is_needed:
             if is_needed:
@@ -303,24 +312,25 @@ def _preload_cuda() -> None:
 
 
 def _require_opencv() -> None:
-    with _explaining():
-        import cv2  # noqa: F401
+    try:
+        importlib.import_module("mxtrain.core.opencv")
+    except UsageError as error:
+        raise CannotImport(str(error)) from error
 
 
 def _why_not(error: BaseException) -> str:
     """Return one sentence for a failed import: what is missing or in conflict, and the command that helps."""
-    library = re.search(r"(lib[^\s:]+\.so[.\d]*): cannot open shared object file", str(error))
-    name = library.group(1) if library else ""
+    name = libraries.name_in(error)
     if name == "libcuda.so.1":
         return (
             "mxnet-cu112 needs NVIDIA's driver (libcuda.so.1) and this machine has none: install the driver, "
-            "or for CPUs pip uninstall -y mxnet-cu112 && pip install '.[cpu]' in mxtrain's checkout"
+            f"or for CPUs {wheels.install_command('cpu')}"
         )
-    missing = {lib["library"]: lib["package"] for lib in wheels.missing_libraries()}
-    if name in missing:
-        return f"{name} is missing on this machine: apt-get install {' '.join(missing.values())}"
+    cure = libraries.cure(name)
+    if cure:
+        return f"{name} is missing on this machine: {cure}"
     if name and "mxnet-cu112" in wheels.installed():
-        return f"mxnet-cu112 finds no {name}: pip install '.[cu112]' in mxtrain's checkout brings CUDA 11"
+        return f"mxnet-cu112 finds no {name}: {wheels.install_command('cu112')} brings CUDA 11"
     conflicts = wheels.conflicts()
     if conflicts:
         return conflicts[0]

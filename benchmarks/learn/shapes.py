@@ -14,11 +14,11 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks import commands
+from mxtrain.core.opencv import cv2
 
 SIDE = 256  # for crops of 224
 QUALITY = 90

@@ -13,9 +13,9 @@ import shutil
 from multiprocessing import Pool
 from pathlib import Path
 
-import cv2
 import numpy as np
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.record_writer import RecordWriter
 from tools.im2rec_wrapper.images import ImageOptions, prepare
 from tools.im2rec_wrapper.restart_intervals import choose_way

@@ -1,7 +1,7 @@
 """The run folder: the files of a run beside its checkpoints.
 
-Owns `config.yaml` (the run, usable with --config), `environment.json` (versions, kernels, command line, git
-state), `logs/`, and setting an older run aside when one starts anew in its folder. What is there stays as it is
+Owns `config.yaml` (the run, usable with --config), `environment.json` (all that is installed, kernels, command line,
+git state), `logs/`, and setting an older run aside when one starts anew in its folder. What is there stays as it is
 until the run has its first record: one that fails before, or has nothing left to do, changes nothing.
 """
 
@@ -24,7 +24,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.core import durable, kernels, plain_text, wheels
+from mxtrain.core import distributions, durable, kernels, plain_text, wheels
 from mxtrain.core.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -141,10 +141,14 @@ def _set_aside(out: Path) -> Path:
 
 def _environment() -> dict[str, Any]:
     return {
-        "command": [sys.executable, *sys.argv],
+        "command": [sys.executable, "-m", "mxtrain.fit", *sys.argv[1:]],
+        "folder": str(Path.cwd()),
         "python": platform.python_version(),
+        "platform": platform.platform(),
         "mxtrain": mxtrain.__version__,
         "wheels": wheels.installed(),
+        "distributions": distributions.installed(),
+        "lock": distributions.lock(),
         "kernels": kernels.used(),
         "host": platform.node(),
         "git": _git_state(),

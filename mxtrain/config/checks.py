@@ -23,7 +23,7 @@ from mxtrain.config import (
     names,
     store_checks,
 )
-from mxtrain.core import gpus, kernels
+from mxtrain.core import command_name, gpus, kernels
 from mxtrain.core.errors import UsageError, nearest
 
 SMALLEST_ALPHA = 0.001  # below it shares are 0 or 1 anyway, and older NumPy takes very long to draw them
@@ -66,7 +66,7 @@ def _check_purpose(run: Run) -> None:
         _check_picture(output.plot_schedule)
     if not run.data.train and not (output.plot_schedule and run.optim.max_steps):
         raise UsageError(
-            "--train is missing: give a .rec file; python -m tools.im2rec_wrapper pack makes one from a folder"
+            f"--train is missing: give a .rec file; {command_name.packer()} pack makes one from a folder"
         )
     if not output.out:
         raise UsageError("--out is empty; give a folder, or . for this one")

@@ -40,7 +40,7 @@ def problem(index: int) -> str | None:
     if "mxnet-cu112" not in wheels.installed():
         return (
             f"gpu:{index} needs MXNet's CUDA build and mxnet-cu112 is not installed: use --devices cpu, "
-            "or pip uninstall -y mxnet && pip install '.[cu112]' in mxtrain's checkout"
+            f"or {wheels.install_command('cu112')}"
         )
     return device_problem(index, detect())
 

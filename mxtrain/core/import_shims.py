@@ -1,6 +1,6 @@
-"""Shims for the import of mxnet and gluoncv, in place of parts of NumPy, Python and packages that have changed since.
+"""Shims for the import of mxnet and gluoncv, in place of parts of Python and packages that have changed since.
 
-`runtime.py` puts these around the import.
+`runtime.py` puts these around the import; NumPy's names are `numpy_names.py`'s.
 """
 
 from __future__ import annotations
@@ -24,19 +24,11 @@ logger = logging.getLogger(__name__)
 LOADED_ON_FIRST_USE = (*("requests", "portalocker", "scipy.sparse", "scipy.stats", "h5py"),)
 
 
-def restore_numpy_aliases() -> None:
-    """Restore np.bool, np.int and np.float, gone since NumPy 1.24; mxnet and gluoncv use exactly these three."""
-    import numpy
-
-    for name, builtin in {"bool": bool, "int": int, "float": float}.items():
-        if name not in vars(numpy):  # not hasattr: NumPy warns when asked for one of these
-            setattr(numpy, name, builtin)
-            logger.debug("put back numpy.%s", name)
-
-
 def restore_distutils() -> None:
     """Restore distutils.version, gone since Python 3.12; mxnet and gluoncv compare versions with it."""
-    if sys.version_info < (3, 12) or importlib.util.find_spec("distutils") is not None:
+    if (
+        sys.version_info < (3, 12) or "_distutils_hack" in sys.modules
+    ):  # setuptools' own, which brings it when asked
         return
     sys.modules.update(_distutils_modules())
     logger.debug("put back distutils.version")

@@ -14,11 +14,10 @@ import functools
 import importlib.util
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Iterator, Mapping, NamedTuple
 
-from mxtrain.core import machine, wheels
+from mxtrain.core import libraries, machine
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def in_words(found: Mapping[str, str]) -> str:
 def openblas() -> OpenBlas:
     """Ask the library in MXNet's wheel, which is loaded for the question and unloaded again."""
     try:
-        load_quadmath()
+        libraries.lend()
         library = ctypes.CDLL(str(_path()))
     except OSError as error:
         logger.debug("MXNet's OpenBLAS does not load: %s", error)
@@ -106,29 +105,6 @@ def load_openblas() -> None:
             if kept is not None:
                 os.environ[CORETYPE] = kept
     logger.debug("OpenBLAS computes with its kernels for %s, by itself it takes %s", wanted, own)
-
-
-def load_quadmath() -> None:
-    """Load the copy of libquadmath.so.0 in NumPy's wheel where the system has none; OpenBLAS is linked to it.
-
-    The loader takes an already loaded library for the one it looks for only if the SONAME inside is the same,
-    and the wheel's copy was renamed (libquadmath-96973f99.so.0.0.0), inside as well as outside. So load a
-    copy with its old, shorter name put back; the file may go as soon as it is mapped.
-    """
-    try:
-        ctypes.CDLL(wheels.QUADMATH)
-        return
-    except OSError:
-        bundled = wheels.bundled_quadmath()
-    if bundled is None:
-        return
-    renamed, original = bundled.name.encode(), wheels.QUADMATH.encode()
-    library = bundled.read_bytes().replace(renamed, original.ljust(len(renamed), b"\0"))
-    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
-        copy.write(library)
-        copy.flush()
-        ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
-    logger.debug("%s taken from %s", wheels.QUADMATH, bundled)
 
 
 def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str:

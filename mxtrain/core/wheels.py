@@ -1,28 +1,32 @@
-"""The installed wheels that matter here, their conflicts, and the shared libraries that they need.
+"""The wheels that matter here: which are installed, which are in each other's way, and what the engine needs.
 
-Only the standard library is imported, and nothing is changed: `kernels.py` and `runtime.py` act on what is found here.
+Only the standard library is imported, and nothing is changed: `probe/install.py` installs.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
-OPENCV_WHEELS = (
-    "opencv-python",
-    "opencv-python-headless",
-    "opencv-contrib-python",
-    "opencv-contrib-python-headless",
-)
+HEADLESS = ("opencv-python-headless", "opencv-contrib-python-headless")
+OPENCV_WHEELS = ("opencv-python", "opencv-contrib-python", *HEADLESS)
 WHEELS = ("mxnet", "mxnet-cu112", "gluoncv", "numpy", *OPENCV_WHEELS, "simplejpeg", "nvidia-cudnn-cu11")
 
-QUADMATH = "libquadmath.so.0"
-# What a slim Debian lacks: the library, the package that has it, and who needs it.
-SHARED_LIBRARIES = (
-    ("libgomp.so.1", "libgomp1", "mxnet"),
-    (QUADMATH, "libquadmath0", "mxnet"),
-    ("libGL.so.1", "libgl1", "opencv-python"),
-    ("libgthread-2.0.so.0", "libglib2.0-0", "opencv-python"),
-)
+# Each installs the same folder `mxnet/`. The extras of pyproject.toml are these.
+ENGINES = {
+    "cpu": ("mxnet==1.9.1",),
+    "cu112": (
+        "mxnet-cu112==1.9.1",
+        "nvidia-cuda-runtime-cu11==11.8.89",
+        "nvidia-cuda-nvrtc-cu11==11.8.89",
+        "nvidia-cublas-cu11==11.11.3.6",
+        "nvidia-cudnn-cu11==8.9.6.50",
+        "nvidia-cufft-cu11==10.9.0.58",
+        "nvidia-curand-cu11==10.3.0.86",
+        "nvidia-cusolver-cu11==11.4.1.48",
+        "nvidia-nvtx-cu11==11.8.86",
+        "nvidia-nccl-cu11==2.21.5",
+    ),
+}
+GLUONCV = "gluoncv==0.10.5.post0"
+NUMPY, OPENCV = "numpy>=1.23.5", "opencv-python>=4.10"
 
 
 def installed() -> dict[str, str]:
@@ -38,6 +42,12 @@ def installed() -> dict[str, str]:
     return versions
 
 
+def install_command(engine: str | None = None) -> str:
+    """Return the command that installs an engine, by default the one that is there, with all that it needs."""
+    engine = engine or ("cu112" if "mxnet-cu112" in installed() else "cpu")
+    return f"python -m mxtrain.doctor --install {engine}"
+
+
 def conflicts(wheels: dict[str, str] | None = None) -> list[str]:
     """Return a sentence, with a command, for each conflict among the wheels (default: the installed ones)."""
     wheels = installed() if wheels is None else wheels
@@ -49,55 +59,46 @@ def _mxnet_conflicts(wheels: dict[str, str]) -> list[str]:
     if "mxnet" in wheels and "mxnet-cu112" in wheels:
         found.append(
             "mxnet and mxnet-cu112 overwrite each other in one folder: "
-            "pip uninstall -y mxnet mxnet-cu112, then install the one you want, [cpu] or [cu112]"
+            f"{install_command('cpu')} (or cu112) removes both and installs the one you name"
         )
     if "mxnet" not in wheels and "mxnet-cu112" not in wheels:
-        found.append(
-            "no mxnet is installed: pip install '.[cpu]' (or '.[cu112]' for GPUs) in mxtrain's checkout"
-        )
+        found.append(f"no mxnet is installed: {install_command('cpu')} (or cu112 for NVIDIA GPUs)")
     cudnn = wheels.get("nvidia-cudnn-cu11", "8")
-    if "mxnet-cu112" in wheels and _version(cudnn) >= (9,):
+    if "mxnet-cu112" in wheels and version(cudnn) >= (9,):
         found.append(
             f"nvidia-cudnn-cu11 {cudnn} is too new, mxnet-cu112 is linked to cuDNN 8: "
             "pip install nvidia-cudnn-cu11==8.9.6.50"
         )
     if "gluoncv" not in wheels:
-        found.append(
-            "gluoncv is not installed: pip install gluoncv==0.10.5.post0 'numpy<2' 'opencv-python<4.12'"
-        )
+        found.append(f"gluoncv is not installed: {install_command()}")
     return found
 
 
 def _numpy_conflicts(wheels: dict[str, str]) -> list[str]:
     if "numpy" not in wheels:
-        return ["numpy is not installed: pip install 'numpy>=1.23.5,<2'"]
-    if not (1, 23, 5) <= _version(wheels["numpy"]) < (2,):
-        age = "new" if _version(wheels["numpy"]) >= (2,) else "old"
-        return [f"numpy {wheels['numpy']} is too {age} for mxnet 1.9.1: pip install 'numpy>=1.23.5,<2'"]
+        return [f"numpy is not installed: {install_command()}"]
+    if version(wheels["numpy"]) < (1, 23, 5):
+        return [f"numpy {wheels['numpy']} is too old: pip install '{NUMPY}'"]
     return []
 
 
 def _opencv_conflicts(wheels: dict[str, str]) -> list[str]:
-    install = "pip install 'opencv-python>=4.10,<4.12' 'numpy<2'"
     present = [name for name in OPENCV_WHEELS if name in wheels]
     if not present:
-        return [f"opencv-python is not installed: {install}"]
+        return [f"opencv-python is not installed: pip install '{OPENCV}'"]
     if len(present) > 1:
         # Removing one takes files of the other along, so all go before one comes back.
         return [
             f"{' and '.join(present)} overwrite each other in one cv2 folder: "
-            f"pip uninstall -y {' '.join(present)} && {install}"
+            f"pip uninstall -y {' '.join(present)} && pip install '{OPENCV}'"
         ]
-    name, version = present[0], wheels[present[0]]
-    remove = "" if name == "opencv-python" else f"pip uninstall -y {name} && "
-    if _version(version) < (4, 10):
-        return [f"{name} {version} decodes JPEGs at half speed: {remove}{install}"]
-    if _version(version) >= (4, 12):
-        return [f"{name} {version} needs NumPy 2, which mxnet does not work with: {remove}{install}"]
+    name, found = present[0], wheels[present[0]]
+    if version(found) < (4, 10):
+        return [f"{name} {found} decodes JPEGs at half speed: pip install --upgrade '{name}>=4.10'"]
     return []
 
 
-def _version(text: str) -> tuple[int, ...]:
+def version(text: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: '4.10.0.84' and '2.0.0rc1' as (4, 10, 0, 84) and (2, 0)."""
     numbers = []
     for part in text.split("."):
@@ -105,30 +106,3 @@ def _version(text: str) -> tuple[int, ...]:
             break
         numbers.append(int(part))
     return tuple(numbers)
-
-
-def missing_libraries() -> list[dict[str, str]]:
-    """Return the shared libraries that mxnet and OpenCV need and this machine lacks, with their Debian packages.
-
-    libquadmath.so.0 is not missing where NumPy's wheel has it: `kernels` lends mxnet that.
-    """
-    import ctypes
-
-    missing = []
-    for library, package, needed_by in SHARED_LIBRARIES:
-        try:
-            ctypes.CDLL(library)
-        except OSError:
-            if library == QUADMATH and bundled_quadmath() is not None:
-                continue
-            missing.append({"library": library, "package": package, "needed_by": needed_by})
-    return missing
-
-
-def bundled_quadmath() -> Path | None:
-    """Return the copy of QUADMATH in NumPy's wheel, if there is one."""
-    from importlib.util import find_spec
-
-    numpy = find_spec("numpy")
-    folder = Path(numpy.origin).parents[1] / "numpy.libs" if numpy and numpy.origin else Path()
-    return next(folder.glob("libquadmath-*.so*"), None)

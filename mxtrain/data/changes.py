@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple
 
-import cv2
 import numpy as np
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data import colours, warps
 from mxtrain.data.jpeg import Pixels
 from mxtrain.data.pixels import Rng, random_box

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.jpeg import Pixels
 
 Table = npt.NDArray[Any]  # the new value for each value: (256,), or (256, 3) with a column for each channel
@@ -101,7 +101,7 @@ def _equalizing(histogram: Table) -> Table:
 def _histograms(image: Pixels) -> list[Table]:
     """Return how often each value occurs, for each channel."""
     counts = [cv2.calcHist([image], [channel], None, [256], [0, 256]) for channel in range(3)]
-    return [count[:, 0].astype(np.int64) for count in counts]
+    return [count.reshape(-1).astype(np.int64) for count in counts]  # (256, 1), from OpenCV 5 on (256,)
 
 
 def _through(image: Pixels, table: Table) -> Pixels:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import struct
 from typing import Any, Callable, NamedTuple, Union
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 from mxtrain.data.resizing import resize
@@ -36,9 +36,8 @@ StoredPixels = npt.NDArray[Any]  # as OpenCV decodes them: any type, any number 
 
 _PIXELS_PER_BYTE = 8 * 1032  # at one bit a pixel and deflate's best
 
-# Pictures are decoded in parallel already; OpenCV's own threads on top would only fight over the cores.
-cv2.setNumThreads(0)
-cv2.setLogLevel(0)  # we say ourselves what is wrong with a picture
+# How GIF, AVIF and JPEG XL begin, from the byte on. Only newer OpenCVs read them: a .rec must train with all.
+_OF_NEWER_OPENCV = ((0, b"GIF8"), (4, b"ftypavi"), (0, b"\xff\x0a"), (4, b"JXL "))
 
 
 def decode(payload: Payload) -> Pixels:
@@ -115,12 +114,15 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
         if pairs is not None:
             pairs = orientation.upright(pairs, tiff.orientation(payload))
             return _on_white(pairs[:, :, [0, 0, 0, 1]], tiff.alpha(payload))
-        image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
+        start = bytes(payload[:16])
+        is_read = not any(start[at:].startswith(magic) for at, magic in _OF_NEWER_OPENCV)
+        image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED) if is_read else None
     except cv2.error as error:
         raise BadPicture(f"OpenCV cannot decode it ({error.err})") from None
     if image is None:
-        start = bytes(payload[:8])
-        raise BadPicture(f"it is damaged, or not a picture that OpenCV reads (it starts with {start!r})")
+        raise BadPicture(
+            f"it is damaged, or not a picture that every OpenCV reads (it starts with {start[:8]!r})"
+        )
     hidden = _hidden_gray(payload) if image.ndim == 2 else None
     alpha = tiff.decoded_alpha(payload, image.dtype) if tiff.is_tiff(payload) else tiff.PLAIN
     pixels = _to_rgb(_to_8_bits(image), alpha)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
+
+from mxtrain.core.opencv import cv2
 
 Array = npt.NDArray[Any]
 

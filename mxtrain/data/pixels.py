@@ -11,11 +11,11 @@ import dataclasses
 import math
 from typing import Any, Callable
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import UsageError
+from mxtrain.core.opencv import cv2
 from mxtrain.data import images, native
 from mxtrain.data.images import Payload
 from mxtrain.data.jpeg import Box, Pixels

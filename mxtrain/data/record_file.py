@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, NoReturn
 
 import numpy as np
 
-from mxtrain.core import regular_files
+from mxtrain.core import command_name, regular_files
 from mxtrain.core.errors import DataError, nearest
 from mxtrain.data import recordio
 from mxtrain.data.recordio import FRAME, HEADER, BadRecord, Floats, Ints, Label
@@ -264,7 +264,7 @@ def _read_index(file: RecordIOFile) -> Index:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except BadRecord as bad:
-        remedy = f"copy both again, or rebuild it with `python -m tools.im2rec_wrapper index {file.path}`"
+        remedy = f"copy both again, or rebuild it with `{command_name.packer()} index {file.path}`"
         raise DataError(f"{path} {bad}: {remedy}") from None
 
 
@@ -312,6 +312,4 @@ def _cannot_open(path: Path, error: OSError) -> str:
     except OSError:
         """Ask the kernel to read these bytes ahead."""
         return f"{path} does not exist, nor does its folder"
-    return f"{path} does not exist" + (
-        near or ": pack one with `python -m tools.im2rec_wrapper pack SOURCE OUT`"
-    )
+    return f"{path} does not exist" + (near or f": pack one with `{command_name.packer()} pack SOURCE OUT`")

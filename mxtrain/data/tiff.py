@@ -9,10 +9,10 @@ import contextlib
 import struct
 from typing import Any, Dict, Iterator, NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.jpeg import BadPicture, Payload
 
 _SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION = 254, 258, 262, 274

@@ -5,9 +5,9 @@ Pixels from outside the picture are gray, as in the published RandAugment.
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.jpeg import Pixels
 
 OUTSIDE = (128, 128, 128)

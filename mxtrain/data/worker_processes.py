@@ -20,7 +20,7 @@ from typing import Iterator
 
 import numpy as np
 
-from mxtrain.core import machine
+from mxtrain.core import command_name, machine
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.assembly import SampleAssembly, SkippedRecord
 from mxtrain.data.worker_pool import Buffer, LoaderTask, RunTask
@@ -146,5 +146,5 @@ class WorkerProcess:
         cause = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         return DataError(
             f"a loader worker died {MAX_DEATHS} times ({cause}) while it read {where}: look at these records with "
-            "`python -m tools.im2rec_wrapper check`, or use --loader threads to see more"
+            f"`{command_name.packer()} check`, or use --loader threads to see more"
         )

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, NoReturn, Sequence
 
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError, one_line
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 
 if TYPE_CHECKING:
     from mxtrain.config import Run
     from mxtrain.launch import plan
 
-PROGRAM = "launch/ps.sh"
 LOCAL = "local"
 ROLES = ("scheduler", "server", "worker")
 SCRIPTS = ("ssh", "slurm", "k8s")
@@ -35,8 +34,8 @@ ACROSS_HOSTS = (*SCRIPTS, "srun", "host-proxy", "host-agent")
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     # The scripts beside ps.sh come here too, with their own name as the first word.
-    program = f"launch/{words[0]}" if words[:1] and words[0] in SCRIPTS else PROGRAM
-    return one_line(program, lambda: command(words))
+    name = words[0] if words[:1] and words[0] in SCRIPTS else "ps.sh"
+    return one_line(program(name), lambda: command(words))
 
 
 def command(words: list[str]) -> NoReturn:
@@ -51,7 +50,7 @@ def command(words: list[str]) -> NoReturn:
 
 def parser() -> Parser:
     made = Parser(
-        prog=PROGRAM,
+        prog=program("ps.sh"),
         usage="%(prog)s scheduler|server|worker --root ADDRESS:PORT -n WORKERS -s SERVERS [--index I] -- FIT FLAGS\n"
         "       %(prog)s local -n WORKERS -s SERVERS -- FIT FLAGS\n"
         "       %(prog)s ssh|slurm|k8s --help",
@@ -75,7 +74,7 @@ def run_local(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
 
     if asked.root is not None or asked.index is not None:
         raise UsageError("local finds its own address and numbers; leave --root and --index out")
-    return local.launch(*parse_fit_flags(with_counts(asked, flags), PROGRAM))
+    return local.launch(*parse_fit_flags(with_counts(asked, flags), program("ps.sh")))
 
 
 def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
@@ -86,7 +85,7 @@ def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
     from mxtrain.launch import plan
     from mxtrain.launch.supervisor import restart_policy, supervise
 
-    run, flags = parse_fit_flags(flags, PROGRAM)
+    run, flags = parse_fit_flags(flags, program("ps.sh"))
     spec = job_spec(asked, run)
     name = process_name(asked, spec)
     logs = Path(run.output.out) / "logs"

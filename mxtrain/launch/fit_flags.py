@@ -9,7 +9,14 @@ from typing import Sequence
 from mxtrain import config
 from mxtrain.config import Run, bounds, names
 from mxtrain.config.arguments import Parser
+from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError
+
+
+def program(script: str) -> str:
+    """Return the name of a launcher: `launch/ssh`, or `mxtrain launch ssh` for who typed that."""
+    command = command_name.typed("")
+    return f"launch/{script}" if not command else command if script == "ps.sh" else f"{command} {script}"
 
 
 def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str, ...]]:

@@ -18,10 +18,9 @@ from mxtrain import config
 from mxtrain.config.arguments import Parser
 from mxtrain.launch import logs
 from mxtrain.launch.exits import FINAL_CODES
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 from mxtrain.launch.plan import GENERATION, RESTARTS
 
-PROGRAM = "launch/k8s"
 PORT = 9091
 # Nodes have to come and images to be pulled; the flags of the job win.
 DEFAULTS = ("--start-timeout", "1800")
@@ -193,7 +192,7 @@ def _field(path: str) -> dict[str, Any]:
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The manifests that the launcher's flags `argv` ask for, as YAML; `flags` are those of fit."""
-    asked = _parser().parse_args(argv)
+    asked = parser().parse_args(argv)
     flags, layout = _fit_flags(asked, flags)
     job = KubernetesJob(
         name=asked.name,
@@ -218,7 +217,7 @@ def _fit_flags(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequenc
     """
     path = config.file_of(flags)
     if path is None or Path(path).is_file():
-        run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
+        run, flags = parse_fit_flags(with_counts(asked, flags), program("k8s"))
         return flags, run.layout
     if not any(flag.split("=")[0] == "--kvstore" for flag in flags):
         logs.print_message(
@@ -230,12 +229,12 @@ def _fit_flags(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequenc
     )
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser(
-        prog=PROGRAM,
+        prog=program("k8s"),
         description="Print Kubernetes manifests of a job; flags of mxtrain.fit come after --.",
     )
-    parser.add_argument("--image", required=True, help="a container image with mxtrain in it")
+    parser.add_argument("--image", required=True, help="a container image, as docker/Dockerfile makes")
     parser.add_argument(
         "--name", type=_name, default="mxtrain", help="of the job and of all that belongs to it"
     )

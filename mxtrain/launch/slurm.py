@@ -21,20 +21,20 @@ from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, HostsJob
 from mxtrain.launch.plan import JOB_ID, RESTARTS
 from mxtrain.launch.supervisor import restart_policy, supervise
 
-PROGRAM, SRUN = "launch/slurm", "python -m mxtrain.launch srun"
+SRUN = "python -m mxtrain.launch srun"
 PORTS = range(20000, 32000)
 SCONTROL_SECONDS = 30
 
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The batch script that the launcher's flags `argv` ask for; `flags` are those of fit."""
-    asked = _parser().parse_args(argv)
-    run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
+    asked = parser().parse_args(argv)
+    run, flags = parse_fit_flags(with_counts(asked, flags), program("slurm"))
     checks.check_description(run)
     options = {
         "job-name": asked.name,
@@ -59,9 +59,9 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     return "\n".join(script) + "\n"
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser(
-        prog=PROGRAM,
+        prog=program("slurm"),
         description="Print a batch script for sbatch; flags of mxtrain.fit come after --.",
     )
     add_count_arguments(parser)

@@ -19,12 +19,11 @@ from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, logs, plan
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 from mxtrain.launch.hosts import Host, HostsJob
 from mxtrain.launch.plan import ProcessSpec
 from mxtrain.launch.supervisor import restart_policy, supervise
 
-PROGRAM = "launch/ssh"
 # ssh asks no question, and gives up a host that does not answer.
 OPTIONS = ["-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"]
 PROBE_SECONDS = 15
@@ -36,8 +35,8 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
 
     `argv` are the flags of this launcher, `flags` those of fit.
     """
-    asked = _parser().parse_args(argv)
-    run, flags = parse_fit_flags(with_counts(asked, flags), PROGRAM)
+    asked = parser().parse_args(argv)
+    run, flags = parse_fit_flags(with_counts(asked, flags), program("ssh"))
     checks.check_description(run)
     known = _read_host_file(asked.hosts)
     hosts.place_roles(known, run.layout.num_workers, run.layout.num_servers)  # refuses what does not fit
@@ -104,9 +103,9 @@ def _read_host_file(path: str) -> list[Host]:
         raise UsageError(f"--hosts {path}: {reason}; give a text file with a host to a line") from None
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser(
-        prog=PROGRAM,
+        prog=program("ssh"),
         description="Run a job over several hosts; flags of mxtrain.fit, equal for all, come after --.",
     )
     parser.add_argument(

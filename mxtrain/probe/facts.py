@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mxtrain
-from mxtrain.core import gpus, kernels, machine, wheels
+from mxtrain.core import gpus, kernels, libraries, machine, wheels
 from mxtrain.data import native
 from mxtrain.probe import kernel_speed, machine_advice, mxnet_check
 from mxtrain.probe.machine_advice import CLUSTER_VARIABLES
@@ -37,7 +37,7 @@ def examine() -> dict[str, Any]:
         "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         "ports": ports(),
         "wheel_conflicts": wheels.conflicts(),
-        "missing_libraries": wheels.missing_libraries(),
+        "missing_libraries": libraries.missing(),
     }
     facts["trainable"] = facts["mxnet"]["error"] is None
     facts["speed"] = kernel_speed.examine() if facts["trainable"] else None

@@ -147,8 +147,11 @@ class TensorBoard:
             self._flush()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # as in JsonLines
-            self._writer.close()
+        file = self._writer._py_recordio_writer._writer
+        # As in JsonLines. On a full disk the first fails as it flushes, and leaves the file open, as Python would say.
+        for close in (self._writer.close, file.close):
+            with contextlib.suppress(OSError):
+                close()
 
     def _add(self, event: Any) -> None:
         event.wall_time = time.time()

@@ -66,7 +66,12 @@ def _checkpoints(output: config.Output) -> dict[int, str]:
 
 def versions() -> dict[str, Any]:
     """Return the versions of mxtrain and of installed wheels: another OpenCV, for instance, gives other pixels."""
-    return {"mxtrain": mxtrain.__version__, **wheels.installed()}
+    found = wheels.installed()
+    for name in (
+        set(wheels.OPENCV_WHEELS) & found.keys()
+    ):  # one for desktops and one without give the same pixels
+        found["opencv-python"] = found.pop(name)
+    return {"mxtrain": mxtrain.__version__, **found}
 
 
 def _folder_id(out: Path) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config.arguments import Parser
+from mxtrain.core import command_name
 
 
-def parser(program: str, description: str) -> Parser:
+def parser(command: str, description: str) -> Parser:
     """Return a parser of the flags that evaluate and predict have in common."""
+    program = command_name.typed(f"python -m mxtrain.{command}")
     flags = Parser(prog=program, description=description, allow_abbrev=False)
     flags.add_argument("--run", default="runs/latest", type=Path, help="the run folder, mxtrain.fit's --out")
     flags.add_argument("--checkpoint", default="best", help="best | latest | PATH of a checkpoint")

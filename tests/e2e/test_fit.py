@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mxtrain.core import kernels
+from mxtrain.core import distributions, kernels
 from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import ROOT, Command
 from tests.support.runs import has_step, wait_until, warm_started
@@ -35,6 +35,10 @@ def test_the_run_folder(finished: Path) -> None:
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
     assert environment["kernels"] == kernels.used()
+    assert environment["distributions"] == distributions.installed() and environment["folder"]
+    assert environment["command"][1:3] == ["-m", "mxtrain.fit"] and environment["platform"].startswith(
+        "Linux"
+    )
     assert f"its kernels for {environment['kernels']['openblas']}," in (finished / "logs/fit.log").read_text()
 
 

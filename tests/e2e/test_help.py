@@ -8,7 +8,14 @@ import time
 
 import pytest
 
-COMMANDS = ["mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "mxtrain.doctor", "tools.im2rec_wrapper"]
+COMMANDS = [
+    "mxtrain.fit",
+    "mxtrain.evaluate",
+    "mxtrain.predict",
+    "mxtrain.doctor",
+    "tools.im2rec_wrapper",
+    "mxtrain",
+]
 
 
 def seconds(arguments: list[str]) -> float:

@@ -78,9 +78,9 @@ seen["forked team"] = int(os.read(reader, 9)); os.wait()
 import numpy
 from distutils.version import LooseVersion
 seen["removed names"] = [
-    numpy.bool is bool, numpy.int is int, numpy.float is float,
+    numpy.bool in (bool, numpy.bool_), numpy.int is int, numpy.float is float,
     LooseVersion("1.9.1") < LooseVersion("1.17") <= LooseVersion("1.17"),
-    LooseVersion("2.0") == LooseVersion("2.0"), hasattr(numpy, "object")]
+    LooseVersion("2.0") == LooseVersion("2.0")]
 
 import h5py, scipy.sparse
 rows = scipy.sparse.csr_matrix(([2.0], ([1], [0])), shape=(2, 2))
@@ -121,7 +121,10 @@ def test_a_mere_folder_called_mxnet_is_none(tmp_path: Path) -> None:
         "import sys; sys.path[:] = [each for each in sys.path if 'site-packages' not in each]\n"
         f"sys.path.insert(0, {str(tmp_path)!r}); from mxtrain import runtime; runtime.load()"
     )
-    assert "UsageError: no mxnet is installed: pip install" in run(code).stderr.splitlines()[-1]
+    assert (
+        "UsageError: no mxnet is installed: python -m mxtrain.doctor --install cpu"
+        in run(code).stderr.splitlines()[-1]
+    )
 
 
 def test_both_names_load_once(seen: dict[str, Any]) -> None:
@@ -146,7 +149,7 @@ def test_a_plain_import_comes_in_by_the_door() -> None:
 
 def test_gluoncv_alone_brings_mxnet_in_by_the_door() -> None:
     done = run(
-        "import mxtrain.runtime, gluoncv, sys, numpy; print(numpy.bool is bool, 'mxnet' in sys.modules)",
+        "import mxtrain.runtime, gluoncv, sys, numpy; print(numpy.float is float, 'mxnet' in sys.modules)",
         *("-W", "default"),
     )
     assert (done.stdout, done.stderr) == ("True True\n", "")
@@ -170,7 +173,7 @@ def test_threads_that_import_at_once_all_get_the_whole_module() -> None:
 
 
 def test_a_plain_import_of_a_broken_mxnet_is_an_import_error_with_a_cure(tmp_path: Path) -> None:
-    (tmp_path / "mxnet.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    (tmp_path / "mxnet.py").write_text("raise OSError('half installed')")
     code = (
         "import importlib.util, mxtrain.runtime\n"
         "try:\n    import mxnet\n"
@@ -180,7 +183,7 @@ def test_a_plain_import_of_a_broken_mxnet_is_an_import_error_with_a_cure(tmp_pat
 
 
 def test_what_numpy_and_python_removed_is_back(seen: dict[str, Any]) -> None:
-    assert seen["removed names"] == [True] * 5 + [False]
+    assert seen["removed names"] == [True] * 5
 
 
 def test_the_import_is_quiet(looked_at: subprocess.CompletedProcess[str]) -> None:
@@ -238,17 +241,17 @@ BROKEN = {
     "no driver": (
         "raise OSError('libcuda.so.1: cannot open shared object file: No such file or directory')",
         {"mxnet-cu112": "1.9.1"},
-        ["libcuda.so.1", "install the driver", "[cpu]"],
+        ["libcuda.so.1", "install the driver", "--install cpu"],
     ),
     "no cuDNN": (
         "raise OSError('libcudnn.so.8: cannot open shared object file: No such file or directory')",
         {"mxnet-cu112": "1.9.1"},
-        ["libcudnn.so.8", "pip install '.[cu112]'"],
+        ["libcudnn.so.8", "python -m mxtrain.doctor --install cu112"],
     ),
-    "NumPy 2": (
+    "an old NumPy": (
         "import numpy; numpy.NaN_",
-        {"numpy": "2.1.0"},
-        ["numpy 2.1.0", "pip install 'numpy>=1.23.5,<2'"],
+        {"numpy": "1.19.0"},
+        ["numpy 1.19.0", "pip install 'numpy>=1.23.5'"],
     ),
     "anything else": ("raise ImportError('half installed')", {}, ["half installed", "mxtrain.doctor"]),
 }
@@ -293,8 +296,12 @@ exec "$@"
     ("hidden", "stderr"),
     [
         ("libquadmath.so*", ""),
-        ("libgomp.so*", "x: libgomp.so.1 is missing on this machine: apt-get install libgomp1\n"),
-        ("libGL.so*", "x: libGL.so.1 is missing on this machine: apt-get install libgl1\n"),
+        ("libgomp.so*", ""),
+        (
+            "libGL.so*",
+            "x: OpenCV does not load, libGL.so.1 is missing on this machine: python -m mxtrain.doctor --install cpu "
+            "puts the wheel that needs none in its place; or apt-get install libgl1\n",
+        ),
     ],
 )
 def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: Path) -> None:
@@ -316,9 +323,7 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
 
 @pytest.mark.system
 def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
-    code = (
-        "from mxtrain.core import kernels, wheels; print(wheels.missing_libraries(), kernels.openblas().used)"
-    )
+    code = "from mxtrain.core import kernels, libraries; print(libraries.missing(), kernels.openblas().used)"
     line = ["unshare", "-m", "bash", "-c", WITHOUT_LIBRARIES, "bash", str(tmp_path), "libquadmath.so*"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line += [sys.executable, "-c", code]

@@ -6,11 +6,11 @@ import ast
 import collections
 import functools
 import re
-import subprocess
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT, tracked
+
 CODE = ("mxtrain", "tools", "benchmarks", "examples", "launch", "docs", "tests")
 PAGES = (
     "ARCHITECTURE.md",
@@ -29,13 +29,6 @@ OTHER_FILES = re.compile(r"\.(c|idx|json|jsonl|md|npy|params|py|rec|sh|tsv|txt|y
 class Reference(NamedTuple):
     text: str
     place: str
-
-
-def tracked(*patterns: str) -> list[Path]:
-    """The files that git knows, or would: none of a build or of another tool."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    return [ROOT / line for line in sorted(set(done.stdout.splitlines())) if (ROOT / line).is_file()]
 
 
 @functools.lru_cache(maxsize=None)

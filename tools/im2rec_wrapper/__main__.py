@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
 from mxtrain.config.arguments import LARGEST_SEED, Parser, png_path
-from mxtrain.core import interrupts
+from mxtrain.core import command_name, interrupts
 from mxtrain.core.errors import DataError, UsageError, one_line
-from tools.im2rec_wrapper import pack_command
-from tools.im2rec_wrapper.arguments import whole_number
+
+from . import pack_command
+from .arguments import whole_number
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[Parser]
@@ -50,8 +51,8 @@ def _index(parsed: argparse.Namespace) -> None:
 def _check(parsed: argparse.Namespace) -> None:
     import json
 
-    from tools.im2rec_wrapper import check_report, copies_list
-    from tools.im2rec_wrapper.check import check
+    from . import check_report, copies_list
+    from .check import check
 
     accepted = copies_list.accepted_pairs(parsed.accept)
     if parsed.copies:
@@ -77,7 +78,7 @@ def _check(parsed: argparse.Namespace) -> None:
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    from tools.im2rec_wrapper.show import show, show_copies
+    from .show import show, show_copies
 
     if (parsed.rec is None) == (parsed.copies is None):
         raise UsageError("give either a FILE.rec, or --copies and a list that `check --copies` wrote")
@@ -90,9 +91,17 @@ def _show(parsed: argparse.Namespace) -> None:
     print(f"wrote {out}: {num_shown} pictures")
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command, by the command's name."""
+    commands = _parser()._subparsers
+    assert commands is not None
+    return dict(commands._group_actions[0].choices)  # type: ignore[arg-type]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog=PROGRAM, description="Pack images or text into RecordIO files, and check, show and index these."
+        prog=command_name.packer(),
+        description="Pack images or text into RecordIO files, and check, show and index these.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 

@@ -18,11 +18,12 @@ import numpy as np
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import RecordIOFile
-from tools.im2rec_wrapper import classes, contents, structure, tokens
-from tools.im2rec_wrapper.contents import Content
-from tools.im2rec_wrapper.copies import CopyFinder
-from tools.im2rec_wrapper.findings import Finding, Pair, of_file
-from tools.im2rec_wrapper.progress import with_progress
+
+from . import classes, contents, structure, tokens
+from .contents import Content
+from .copies import CopyFinder
+from .findings import Finding, Pair, of_file
+from .progress import with_progress
 
 
 class FileReport(NamedTuple):

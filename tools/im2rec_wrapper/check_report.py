@@ -7,10 +7,10 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from tools.im2rec_wrapper import drawing
-from tools.im2rec_wrapper.check import FileReport, Report
-from tools.im2rec_wrapper.classes import Class
-from tools.im2rec_wrapper.findings import NOTES, WRONG, Finding
+from . import drawing
+from .check import FileReport, Report
+from .classes import Class
+from .findings import NOTES, WRONG, Finding
 
 # Limits of the text; --json has everything.
 _MOST_OF_A_KIND = 10

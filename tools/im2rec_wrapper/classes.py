@@ -12,8 +12,9 @@ from mxtrain.core import plain_text, regular_files
 from mxtrain.data import recordio
 from mxtrain.data.record_file import classes_path
 from mxtrain.data.recordio import BadRecord, Label
-from tools.im2rec_wrapper.findings import Finding, of_file, of_record
-from tools.im2rec_wrapper.structure import RecordTable
+
+from .findings import Finding, of_file, of_record
+from .structure import RecordTable
 
 IMBALANCE = 10  # a finding from this ratio of the largest class to the smallest on
 

@@ -18,9 +18,10 @@ from mxtrain.data import images, jpeg, recordio
 from mxtrain.data.jpeg import BadPicture, Payload, Pixels
 from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.recordio import BadRecord
-from tools.im2rec_wrapper import fingerprints
-from tools.im2rec_wrapper.findings import Finding, of_record
-from tools.im2rec_wrapper.structure import RecordTable
+
+from . import fingerprints
+from .findings import Finding, of_record
+from .structure import RecordTable
 
 _SIGNATURES = (
     (0, jpeg.START, "JPEG"),

@@ -14,11 +14,12 @@ from typing import Sequence
 import numpy as np
 
 from mxtrain.data.recordio import Ints, Label
-from tools.im2rec_wrapper import fingerprints
-from tools.im2rec_wrapper.contents import Content
-from tools.im2rec_wrapper.findings import Finding, RecordLocation, of_pair
-from tools.im2rec_wrapper.fingerprints import Hashes, Pair
-from tools.im2rec_wrapper.structure import RecordTable
+
+from . import fingerprints
+from .contents import Content
+from .findings import Finding, RecordLocation, of_pair
+from .fingerprints import Hashes, Pair
+from .structure import RecordTable
 
 _SHARD = re.compile(r"-\d+-of-\d+$")
 _THUMBNAIL_BYTES = 3 * fingerprints.THUMBNAIL_SIDE**2

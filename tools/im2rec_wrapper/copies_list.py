@@ -13,7 +13,8 @@ from typing import Iterable, NamedTuple
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_writer import Replacement
-from tools.im2rec_wrapper.findings import Finding, Pair, pair_of
+
+from .findings import Finding, Pair, pair_of
 
 _FIRST_LINE = "# copies found by im2rec_wrapper check: kind, two digests, twice .rec, key and source"
 _NUM_COLUMNS = (3, 9)

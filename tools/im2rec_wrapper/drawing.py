@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.record_writer import Replacement
 
 Canvas = npt.NDArray[Any]  # uint8 (height, width, 3), BGR

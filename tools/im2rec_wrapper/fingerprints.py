@@ -12,10 +12,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Iterator, Tuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data.jpeg import Payload, Pixels
 from mxtrain.data.recordio import Ints
 

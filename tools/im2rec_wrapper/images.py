@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import cv2
-
+from mxtrain.core.opencv import cv2
 from mxtrain.data import images, jpeg
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
-from tools.im2rec_wrapper import restart_intervals
-from tools.im2rec_wrapper.image_info import ImageInfo, inspect
-from tools.im2rec_wrapper.restart_intervals import NONE, NotInserted
+
+from . import restart_intervals
+from .image_info import ImageInfo, inspect
+from .restart_intervals import NONE, NotInserted
 
 DEFAULT_QUALITY = 95
 PROGRESSIVE = "left progressive, which decode 3 times as slowly"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import UsageError
-from tools.im2rec_wrapper.sources.item import Source
+
+from .sources.item import Source
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Sequence
 
 from mxtrain.core.errors import UsageError
-from tools.im2rec_wrapper.sources.item import Source
+
+from .sources.item import Source
 
 
 def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:

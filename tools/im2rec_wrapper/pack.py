@@ -22,19 +22,20 @@ from mxtrain.data import recordio, source_names
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
-from tools.im2rec_wrapper import images, overlap, restart_intervals, resume, tokens
-from tools.im2rec_wrapper import options as pack_options
-from tools.im2rec_wrapper.images import ImageOptions, PackedItem
-from tools.im2rec_wrapper.journal import Journal
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack_run import PackRun
-from tools.im2rec_wrapper.plan import all_outputs, beside, plan_outputs
-from tools.im2rec_wrapper.preparation import PreparedItem, prepare_items
-from tools.im2rec_wrapper.progress import with_progress
-from tools.im2rec_wrapper.restart_intervals import NONE
-from tools.im2rec_wrapper.sources.item import Source
-from tools.im2rec_wrapper.sources.kinds import open_source
-from tools.im2rec_wrapper.tokens import Tokenizer
+
+from . import images, overlap, restart_intervals, resume, tokens
+from . import options as pack_options
+from .images import ImageOptions, PackedItem
+from .journal import Journal
+from .options import Options
+from .pack_run import PackRun
+from .plan import all_outputs, beside, plan_outputs
+from .preparation import PreparedItem, prepare_items
+from .progress import with_progress
+from .restart_intervals import NONE
+from .sources.item import Source
+from .sources.kinds import open_source
+from .tokens import Tokenizer
 
 CHECKPOINT_EVERY_SECONDS = 1.0
 

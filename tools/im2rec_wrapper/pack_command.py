@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.config.arguments import LARGEST_SEED
-from tools.im2rec_wrapper.arguments import fraction, whole_number
+
+from .arguments import fraction, whole_number
 
 # A copy of sources/kinds.py's, which would import OpenCV to print a help text; a test compares the two.
 KINDS = ("folder", "lst", "csv", "rec", "webdataset", "tfrecord", "lmdb", "hdf5", "text")
@@ -125,8 +126,8 @@ def _add_images(pack: Any) -> None:
 
 def _run(parsed: argparse.Namespace) -> None:
     """Add the command `pack` to a parser's commands."""
-    from tools.im2rec_wrapper.options import Options
-    from tools.im2rec_wrapper.pack import pack
+    from .options import Options
+    from .pack import pack
 
     options = Options(
         kind=parsed.kind,

@@ -16,10 +16,11 @@ import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.data.record_writer import RecordWriter
-from tools.im2rec_wrapper.journal import PackCheckpoint
-from tools.im2rec_wrapper.plan import OutputSplit
-from tools.im2rec_wrapper.preparation import PreparedItem
-from tools.im2rec_wrapper.sources.item import Item
+
+from .journal import PackCheckpoint
+from .plan import OutputSplit
+from .preparation import PreparedItem
+from .sources.item import Item
 
 Digest = Any  # of hashlib
 Stamp = Tuple[int, ...]

@@ -15,8 +15,9 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from mxtrain.core.machine import usable_cores
 from mxtrain.data.jpeg import BadPicture
-from tools.im2rec_wrapper.images import PackedItem
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
+
+from .images import PackedItem
+from .sources.item import BadItem, Item, Source
 
 _AT_A_TIME = 8  # items a task: queueing one costs as much as reading a small file
 _TASKS_A_WORKER = 2

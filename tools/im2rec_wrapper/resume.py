@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import Iterator, Sequence
 
-import cv2
-
 import mxtrain
+from mxtrain.core.opencv import cv2
 from mxtrain.data.record_writer import RecordWriter, Written
-from tools.im2rec_wrapper import options as pack_options
-from tools.im2rec_wrapper.journal import Description, Journal, PackCheckpoint
-from tools.im2rec_wrapper.options import Options
-from tools.im2rec_wrapper.pack_run import OutputFile, PackRun, digest
-from tools.im2rec_wrapper.plan import OutputSplit
-from tools.im2rec_wrapper.preparation import map_in_order
-from tools.im2rec_wrapper.sources.item import Item, Source, file_stamp
+
+from . import options as pack_options
+from .journal import Description, Journal, PackCheckpoint
+from .options import Options
+from .pack_run import OutputFile, PackRun, digest
+from .plan import OutputSplit
+from .preparation import map_in_order
+from .sources.item import Item, Source, file_stamp
 
 _NUM_STAMPING = 16  # threads that stat files, for a cold disk
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable
 
-import cv2
 import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
+from mxtrain.core.opencv import cv2
 from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Ints, Label
-from tools.im2rec_wrapper import copies_list, drawing, fingerprints
-from tools.im2rec_wrapper.copies_list import ListedPair, ListedPicture
-from tools.im2rec_wrapper.drawing import Canvas
-from tools.im2rec_wrapper.tokens import tokens_path
+
+from . import copies_list, drawing, fingerprints
+from .copies_list import ListedPair, ListedPicture
+from .drawing import Canvas
+from .tokens import tokens_path
 
 _TILE, _GAP, _CAPTION, _MOST_COLUMNS = 144, 10, 38, 8
 _FRAME_COLOUR = (225, 225, 225)

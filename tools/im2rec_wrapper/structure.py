@@ -14,12 +14,13 @@ from typing import Iterator, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.core import regular_files
+from mxtrain.core import command_name, regular_files
 from mxtrain.data import recordio
 from mxtrain.data.record_file import RecordIOFile, index_path
 from mxtrain.data.recordio import BadRecord, Ints, Label
 from mxtrain.data.source_names import SourceNames, read_names, sources_path
-from tools.im2rec_wrapper.findings import Finding, RecordLocation, of_file
+
+from .findings import Finding, RecordLocation, of_file
 
 Ids = npt.NDArray[np.uint64]
 
@@ -137,7 +138,7 @@ def _next_start(file: RecordIOFile, offset: int) -> int | None:
 def _check_index(table: RecordTable) -> list[Finding]:
     """Return the findings about the .idx, and put its keys into the table."""
     path = index_path(table.path)
-    remedy = f"rebuild it with `python -m tools.im2rec_wrapper index {table.path}`"
+    remedy = f"rebuild it with `{command_name.packer()} index {table.path}`"
     try:
         keys, offsets = recordio.parse_index(regular_files.read(path))
     except FileNotFoundError:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from mxtrain.config.import_path import load_callable
 from mxtrain.core.errors import UsageError, as_user_code
-from tools.im2rec_wrapper.images import PackedItem
-from tools.im2rec_wrapper.sources.item import BadItem
+
+from .images import PackedItem
+from .sources.item import BadItem
 
 BYTES = "bytes"
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mxtrain.cluster.environment import LOOPBACK
@@ -19,15 +20,18 @@ from tests.support.loading import jpegs, write_records
 from tests.support.supervised_groups import until
 
 ROOT = Path(__file__).resolve().parents[3]
+NUMPY_AT_WORK = (
+    "numpy._core.multiarray" if int(np.__version__.split(".")[0]) >= 2 else "numpy.core.multiarray"
+)
 # In the middle of what is imported the signal comes: right at the beginning, or where NumPy is at work.
 MOMENTS = [
     ("mxtrain.fit", "mxtrain.core.errors"),
-    ("mxtrain.evaluate", "numpy.core.multiarray"),
+    ("mxtrain.evaluate", NUMPY_AT_WORK),
     ("mxtrain.predict", "numpy.version"),
-    ("mxtrain.predict", "numpy.core.multiarray"),
+    ("mxtrain.predict", NUMPY_AT_WORK),
     ("mxtrain.doctor", "mxtrain.core.errors"),
     ("mxtrain.launch", "mxtrain.core.errors"),
-    ("mxtrain.probe.worker", "numpy.core.multiarray"),
+    ("mxtrain.probe.worker", NUMPY_AT_WORK),
     ("tools.im2rec_wrapper", "mxtrain.config.arguments"),
 ]
 

@@ -11,14 +11,20 @@ from tests.support.fresh_process import ROOT, ask, write
 
 GOOD = {"mxnet": "1.9.1", "gluoncv": "0.10.5.post0", "numpy": "1.26.4", "opencv-python": "4.10.0.84"}
 CONFLICTS = {
-    "both mxnets": ({"mxnet-cu112": "1.9.1"}, "mxnet and mxnet-cu112", "pip uninstall -y mxnet mxnet-cu112"),
-    "no mxnet": ({"mxnet": ""}, "no mxnet", "pip install '.[cpu]'"),
-    "no gluoncv": ({"gluoncv": ""}, "gluoncv", "pip install gluoncv=="),
-    "NumPy 2": ({"numpy": "2.1.0"}, "numpy 2.1.0 is too new", "pip install 'numpy>=1.23.5,<2'"),
-    "old NumPy": ({"numpy": "1.22.4"}, "numpy 1.22.4 is too old", "pip install 'numpy>=1.23.5,<2'"),
-    "slow OpenCV": ({"opencv-python": "4.9.0.80"}, "4.9.0.80 decodes", "pip install 'opencv-python>=4.10"),
-    "OpenCV for NumPy 2": ({"opencv-python": "4.12.0.88"}, "needs NumPy 2", "'opencv-python>=4.10,<4.12'"),
-    "no OpenCV": ({"opencv-python": ""}, "opencv-python is not", "pip install 'opencv-python>=4.10,<4.12'"),
+    "both mxnets": (
+        {"mxnet-cu112": "1.9.1"},
+        "mxnet and mxnet-cu112",
+        "--install cpu (or cu112) removes both",
+    ),
+    "no mxnet": ({"mxnet": ""}, "no mxnet", "python -m mxtrain.doctor --install cpu"),
+    "no gluoncv": ({"gluoncv": ""}, "gluoncv", "python -m mxtrain.doctor --install cpu"),
+    "old NumPy": ({"numpy": "1.22.4"}, "numpy 1.22.4 is too old", "pip install 'numpy>=1.23.5'"),
+    "slow OpenCV": (
+        {"opencv-python": "4.9.0.80"},
+        "4.9.0.80 decodes",
+        "pip install --upgrade 'opencv-python>=4.10'",
+    ),
+    "no OpenCV": ({"opencv-python": ""}, "opencv-python is not", "pip install 'opencv-python>=4.10'"),
     "two OpenCVs": (
         {"opencv-python-headless": "4.11.0.86"},
         "opencv-python and opencv-python-headless overwrite",
@@ -45,6 +51,10 @@ def installed(folder: Path, wheels: dict[str, str]) -> list[str]:
 
 def test_a_good_set_has_no_conflicts(tmp_path: Path) -> None:
     assert installed(tmp_path, GOOD) == []
+
+
+def test_newer_numpy_and_opencv_are_no_conflict(tmp_path: Path) -> None:
+    assert installed(tmp_path, {**GOOD, "numpy": "2.5.5", "opencv-python": "5.0.0.93"}) == []
 
 
 @pytest.mark.parametrize("case", CONFLICTS)

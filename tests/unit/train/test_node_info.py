@@ -15,6 +15,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster import rendezvous, resume_step
+from mxtrain.core import wheels
 from mxtrain.core.errors import DataError
 from mxtrain.data import record_writer
 from mxtrain.data.record_file import open_records
@@ -120,3 +121,11 @@ def test_workers_on_several_disks_resume_from_a_step_that_is_complete_on_all(tmp
         fields = json.loads(json.dumps({"role": "worker", **IDENTITY, **info_of(out, records)}))
         infos.append(rendezvous.parse_node_info(fields))
     assert resume_step.choose(infos, node_spec("worker", 1)) == resume_step.Choice(3)
+
+
+def test_an_opencv_without_windows_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name in ("opencv-python", "opencv-python-headless"):
+        monkeypatch.setattr(wheels, "installed", lambda name=name: {"numpy": "2.5.5", name: "5.0.0.93"})
+        found.append(node_info.versions())
+    assert found[0] == found[1] and found[0]["opencv-python"] == "5.0.0.93"

@@ -14,10 +14,11 @@ import numpy as np
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from tools.im2rec_wrapper.sources import protobuf
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source
-from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
-from tools.im2rec_wrapper.sources.raw_pixels import as_png
+
+from . import protobuf
+from .item import BadItem, Item, Source
+from .labels import RawLabels, resolve_labels
+from .raw_pixels import as_png
 
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
-from tools.im2rec_wrapper.sources.labels import check_class_name
-from tools.im2rec_wrapper.sources.walk import Walk
+
+from .item import IMAGE_SUFFIXES, Item, Source, is_folder, visible
+from .labels import check_class_name
+from .walk import Walk
 
 
 def read_folder(root: Path) -> Source:

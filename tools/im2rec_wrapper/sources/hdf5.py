@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
-from tools.im2rec_wrapper.sources.item import Item, Source
-from tools.im2rec_wrapper.sources.labels import resolve_labels
-from tools.im2rec_wrapper.sources.raw_pixels import as_png
+
+from .item import Item, Source
+from .labels import resolve_labels
+from .raw_pixels import as_png
 
 IMAGES = ("images", "image", "data", "x", "X")
 LABELS = ("labels", "label", "targets", "y", "Y")

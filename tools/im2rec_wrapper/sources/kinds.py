@@ -9,15 +9,16 @@ from typing import Callable
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import recordio
-from tools.im2rec_wrapper.sources.caffe import read_lmdb
-from tools.im2rec_wrapper.sources.folder import read_folder
-from tools.im2rec_wrapper.sources.hdf5 import read_hdf5
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Source, is_folder, visible
-from tools.im2rec_wrapper.sources.listing import read_lst, read_table
-from tools.im2rec_wrapper.sources.rec import read_rec
-from tools.im2rec_wrapper.sources.tar import read_tars
-from tools.im2rec_wrapper.sources.text import read_text
-from tools.im2rec_wrapper.sources.tfrecord import is_tfrecord, read_tfrecords
+
+from .caffe import read_lmdb
+from .folder import read_folder
+from .hdf5 import read_hdf5
+from .item import IMAGE_SUFFIXES, Source, is_folder, visible
+from .listing import read_lst, read_table
+from .rec import read_rec
+from .tar import read_tars
+from .text import read_text
+from .tfrecord import is_tfrecord, read_tfrecords
 
 KINDS = {
     "folder": "a folder per class",

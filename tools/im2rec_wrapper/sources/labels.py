@@ -12,7 +12,8 @@ from typing import List, Sequence, Tuple, Union
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
-from tools.im2rec_wrapper.sources.item import Label
+
+from .item import Label
 
 RawLabels = Tuple[Union[str, float], ...]  # the labels of one item, as its source holds them
 ResolvedLabels = Tuple[List[Label], Union[List[str], None]]

@@ -15,9 +15,10 @@ from typing import List, Tuple
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError
-from tools.im2rec_wrapper.sources.folder import from_files
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source
-from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
+
+from .folder import from_files
+from .item import IMAGE_SUFFIXES, Item, Source
+from .labels import RawLabels, resolve_labels
 
 _LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
 _END = "end"  # a row after the last, which becomes part of a quote that is not closed

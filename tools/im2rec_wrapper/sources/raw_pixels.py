@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
 
-from tools.im2rec_wrapper.sources.item import BadItem
+from mxtrain.core.opencv import cv2
+
+from .item import BadItem
 
 
 def as_png(pixels: Any) -> bytes:

@@ -8,8 +8,9 @@ import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data.record_file import RecordFile, classes_path, index_path, open_records
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in
-from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
+
+from .item import BadItem, Item, Source, files_in
+from .labels import RawLabels, resolve_labels
 
 
 def read_rec(source: Path, multi_label: bool) -> Source:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from mxtrain.core.errors import DataError
-from tools.im2rec_wrapper.sources.item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
-from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
+
+from .item import IMAGE_SUFFIXES, Item, Source, files_in, read_at
+from .labels import RawLabels, resolve_labels
 
 _JSON_KEYS = ("cls", "label", "class", "labels")
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Dict, Iterator, NamedTuple
 
 from mxtrain.core.errors import DataError
-from tools.im2rec_wrapper.sources import protobuf
-from tools.im2rec_wrapper.sources.crc32c import crc32c
-from tools.im2rec_wrapper.sources.item import BadItem, Item, Source, files_in, read_at
-from tools.im2rec_wrapper.sources.labels import RawLabels, resolve_labels
+
+from . import protobuf
+from .crc32c import crc32c
+from .item import BadItem, Item, Source, files_in, read_at
+from .labels import RawLabels, resolve_labels
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 _HEAD = struct.Struct("<QI")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Iterator, NamedTuple, NoReturn, Sequence
 
 from mxtrain.core.errors import DataError
-from tools.im2rec_wrapper.sources.item import is_folder, visible
+
+from .item import is_folder, visible
 
 
 class _Seen(NamedTuple):

@@ -1,0 +1,40 @@
+"""A minimal Debian, and in it a user without root, who types `make demo`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks import debian_root, pythons
+
+MINUTE = 60
+
+
+# The fast tests that hold it in small: tests/unit/core/test_opencv.py, tests/unit/probe/test_install.py, and
+# test_libraries_that_a_slim_debian_lacks in tests/engine/test_runtime.py.
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(40 * MINUTE)
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_make_demo_without_root(suite: str, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("mmdebstrap") or not shutil.which("unshare"):
+        pytest.skip("needs root, mmdebstrap and unshare")
+    root = tmp_path / "root"
+    debian_root.make(root, suite)
+    home = root / debian_root.HOME
+    pythons.last_commit(home / "mxtrain")
+    debian_root.give(home)
+    for command in (
+        "ldconfig -p | grep -E 'libGL|libgomp|libquadmath'",
+        "touch /etc/written",
+        "command -v cc",
+    ):
+        with pytest.raises(subprocess.CalledProcessError):
+            debian_root.run(root, command, MINUTE)
+    done = debian_root.run(root, "cd mxtrain && make demo", 30 * MINUTE)
+    assert done.stdout.splitlines()[-1].startswith("done: val accuracy 0.9")
+    assert "Traceback" not in done.stderr
