@@ -301,14 +301,9 @@ def test_what_a_detector_is_trained_and_judged_with() -> None:
     assert out.shape == (3, 32, 32) and label.shape[1] == 5
 
 
-# A net of each family, small; the others are the same blocks, and `slow` goes through all.
+# A net of a few families, small; tests/engine/test_models.py goes through all classifiers.
 FEW = ("cifar_resnet20_v1", "mobilenet0.25", "squeezenet1.1", "resnet18_v1b", "mobilenetv3_small")
-DETECTORS = (
-    "ssd_512_mobilenet1.0_voc",
-    "yolo3_mobilenet0.25_voc",
-    "center_net_mobilenetv3_small_duc_voc",
-    "faster_rcnn_resnet50_v1b_voc",
-)
+DETECTORS = ("center_net_", "faster_rcnn_", "mask_rcnn_", "ssd_", "yolo3_")
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -319,47 +314,26 @@ def test_a_few_classifiers_compute(name: str) -> None:
     assert net(nd.ones((1, 3, side, side))).shape == (1, 3)
 
 
-def detector_computes(name: str) -> None:
-    net = gluoncv.model_zoo.get_model(name, pretrained=False, pretrained_base=False)
+def test_a_detector_computes() -> None:
+    net = gluoncv.model_zoo.get_model("yolo3_mobilenet0.25_voc", pretrained=False, pretrained_base=False)
     net.initialize(mx.init.Xavier())
     ids, scores, boxes = net(nd.random.uniform(shape=(1, 3, 128, 128)))[:3]
     assert ids.shape == scores.shape == (*boxes.shape[:-1], 1) and boxes.shape[-1] == 4
     assert np.isfinite(scores.asnumpy()).all()
 
 
-def test_a_detector_computes() -> None:
-    detector_computes("yolo3_mobilenet0.25_voc")
-
-
-def known() -> set[str]:
-    return set(gluoncv.model_zoo.get_model_list())
-
-
-@pytest.mark.slow  # test_a_few_classifiers_compute and test_a_detector_computes hold it for some
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", "abcdefghijklmnopqrstuvwxyz")
-def test_every_net_of_the_zoo_is_made(first: str) -> None:
-    refused = {}
-    for name in sorted(known()):
-        if name.startswith(first) and "int8" not in name and "pruned" not in name:
-            try:
-                keywords = (
-                    {}
-                    if name.startswith(("i3d", "slowfast", "c3d", "p3d", "r2plus1d"))
-                    else {"pretrained_base": False}
-                )
-                net = gluoncv.model_zoo.get_model(name, pretrained=False, **keywords)
-                net.initialize(mx.init.Xavier())
-            except (AttributeError, OverflowError, TypeError, ValueError) as error:
-                refused[name] = repr(error)
-    assert not refused
-
-
 @pytest.mark.slow  # test_a_detector_computes holds it for one
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", DETECTORS)
-def test_detectors_compute(name: str) -> None:
-    detector_computes(name)
+@pytest.mark.parametrize("family", DETECTORS)
+def test_every_detector_is_made(family: str) -> None:
+    names = [name for name in gluoncv.model_zoo.get_model_list() if name.startswith(family)]
+    made = [
+        name for name in names if "custom" not in name and "int8" not in name
+    ]  # these take classes, or only infer
+    assert len(made) > 5
+    for name in made:
+        net = gluoncv.model_zoo.get_model(name, pretrained=False, pretrained_base=False)
+        assert len(net.collect_params().keys()) > 50
 
 
 def test_a_loop_of_training_says_nothing_of_what_is_old() -> None:
