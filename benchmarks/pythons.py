@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-INSTALL_SECONDS, PART_SECONDS, MAKE_SECONDS = 900, 120, 1800
+INSTALL_SECONDS, PART_SECONDS, MAKE_SECONDS = 900, 300, 1800
 
 
 class Row(NamedTuple):
