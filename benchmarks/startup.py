@@ -55,8 +55,9 @@ def main() -> int:
 
 
 def write_pictures(folder: Path) -> None:
-    import cv2
     import numpy as np
+
+    from mxtrain.core.opencv import cv2
 
     random = np.random.default_rng(0)
     for number in range(2 * BATCH_SIZE):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 
+from mxtrain.core.opencv import cv2
 from mxtrain.data import native
 from mxtrain.data.jpeg import Box, Pixels, is_linear
 
