@@ -8,9 +8,9 @@ shapes, and colours that change slowly; some are smoother than others. The same 
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import shutil
-from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,8 @@ def make(folder: Path, num_images: int) -> dict[str, Path]:
         shutil.rmtree(folder, ignore_errors=True)
         for label in range(NUM_CLASSES):
             (folder / FILES / f"class{label}").mkdir(parents=True)
-        with Pool(os.cpu_count()) as pool:
+        # Not forked, as this process may have threads and handlers of signals.
+        with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
             pool.map(functools.partial(_write, folder / FILES), range(num_images), chunksize=16)
         for name, pack in packs.items():
             _pack(folder / FILES, pack, ImageOptions(restarts=choose_way(name == "restart", False)))
