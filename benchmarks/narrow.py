@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from types import SimpleNamespace
 from typing import Any, Callable
 
-import numpy as np
-
+from benchmarks.step import mxnet_side
+from benchmarks.step.nets import CLASSES, Net
+from benchmarks.step.overhead import seconds_of
 from mxtrain import config, runtime
 
 NETS = (
@@ -24,7 +23,6 @@ NETS = (
     *("hrnet_w18_small_v1_c", "residualattentionnet56", "cifar_resnet20_v1", "cifar_wideresnet16_10"),
 )
 TOLERANCE = 0.03
-CLASSES = 1000
 
 
 def main() -> None:
@@ -66,29 +64,13 @@ def row(model: str, options: argparse.Namespace) -> float:
 
 def steps(model: str, options: argparse.Namespace, flags: list[str]) -> tuple[Callable[[], Any], Any]:
     """Return a function that takes a step of this net, and the parts it works with."""
-    from mxtrain.optim import precision
-    from mxtrain.train import step
     from mxtrain.train.parts import build_parts
 
     size = options.image_size or (32 if model.startswith("cifar") else 299 if "inceptionv3" in model else 224)
     line = f"--train t.rec --model {model} --image-size {size} --batch-size {options.batch_size}"
     run = config.parse([*line.split(), "--micro-batch", str(options.batch_size), *flags])
     parts = build_parts(run, CLASSES)
-    rng = np.random.default_rng(0)
-    data = rng.standard_normal((options.batch_size, 3, size, size)).astype(np.float32)
-    label = rng.integers(0, CLASSES, options.batch_size).astype(np.float32)
-    batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
-    scale = precision.LossScale()
-    return lambda: step.train_step(parts, [batch], lambda batch: None, 0, 1e-4, scale), parts
-
-
-def seconds_of(call: Callable[[], Any]) -> float:
-    from mxtrain.runtime import mx
-
-    started = time.perf_counter()
-    call()
-    mx.nd.waitall()
-    return time.perf_counter() - started
+    return mxnet_side.steps_of(Net(model, options.batch_size, size, rate=1e-4), parts), parts
 
 
 if __name__ == "__main__":

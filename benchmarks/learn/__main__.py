@@ -51,9 +51,7 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    torch = environments.interpreter(options.envs, ENVIRONMENT)
-    if torch is None:
-        raise SystemExit(f"no PyTorch in {options.envs}: python -m benchmarks.learn --setup")
+    torch = environments.pytorch(options.envs, ENVIRONMENT, "benchmarks.learn")
     with contextlib.ExitStack() as stack:
         folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         digits = folds.make(folder / "digits")

@@ -47,6 +47,14 @@ def interpreter(folder: Path, name: str) -> Path | None:
     return _python(folder, name) if _ready(folder, name).exists() else None
 
 
+def pytorch(folder: Path, name: str, benchmark: str) -> Path:
+    """Return the interpreter of an environment with PyTorch; ends the benchmark where it is not installed."""
+    found = interpreter(folder, name)
+    if found is None:
+        raise SystemExit(f"no PyTorch in {folder}: python -m {benchmark} --setup")
+    return found
+
+
 def _python(folder: Path, name: str) -> Path:
     return folder / name / "bin" / "python"
 

@@ -37,9 +37,7 @@ def main() -> int:
     if options.setup:
         environments.set_up(options.envs, [ENVIRONMENT])
         return 0
-    torch = environments.interpreter(options.envs, ENVIRONMENT)
-    if torch is None:
-        raise SystemExit(f"no PyTorch in {options.envs}: python -m benchmarks.step --setup")
+    torch = environments.pytorch(options.envs, ENVIRONMENT, "benchmarks.step")
     found = results.read(options.out) if options.out else {}
     is_same = True
     for amp in options.amp:

@@ -1,4 +1,4 @@
-"""What a net's measurement found, in JSON and as numbers to show. Pure functions."""
+"""Findings of a net's measurement, in JSON and as numbers to show. Pure functions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
     @property
     def gigaflops(self) -> float:
-        """What mxtrain computes a second."""
+        """The work that mxtrain does a second."""
         return 1e-9 * FLOPS_OF_A_STEP * self.multiplications / self.ours.median
 
     @property

@@ -13,7 +13,7 @@ WARM_UP_STEPS = 2  # a first turn compiles in its first step, and finds its memo
 
 
 class Turn(NamedTuple):
-    """What a side's process prints after each line that it is given."""
+    """The line that a side's process prints after each line that it is given."""
 
     seconds: float  # a step
     losses: list[float]  # of each step, before its update

@@ -7,6 +7,7 @@ the same order, the same values, and outputs of the same names.
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 from typing import Any, Callable, Dict, List, Mapping, Sequence
@@ -21,8 +22,6 @@ AddNode = Callable[[Dict[str, Any]], int]
 Rewrite = Callable[[Graph, Shapes], Graph]
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
-
-
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 
 
@@ -111,6 +110,20 @@ def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
     # The name of a variable, of an operator's only output, of one of several outputs.
     names = (name, f"{name}_output", f"{name}_output{output}")
     return next((shapes[each] for each in names if each in shapes), ())
+
+
+def users_of(graph: Graph) -> dict[int, list[int]]:
+    """Return the positions of the nodes that take outputs of each node, once for each time that they do."""
+    users: dict[int, list[int]] = {}
+    for position, node in enumerate(graph["nodes"]):
+        for source, *_ in node["inputs"]:
+            users.setdefault(source, []).append(position)
+    return users
+
+
+def numbers(attributes: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Return the numbers of an attribute such as `stride`; none where it is not given."""
+    return tuple(ast.literal_eval(str(attributes.get(name, ()))))
 
 
 def are_float32(weights: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from mxtrain.models.graph_rewrites import (
     are_float32,
     in_bfloat16,
     shape_of,
+    users_of,
     with_replaced,
 )
 from mxtrain.runtime import mx
@@ -40,10 +41,7 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     if not _has_onednn():
         return graph
     narrow = in_bfloat16(graph)
-    users: dict[int, list[int]] = {}
-    for position, node in enumerate(nodes):
-        for source, *_ in node["inputs"]:
-            users.setdefault(source, []).append(position)
+    users = users_of(graph)
     outputs = {position for position, *_ in graph["heads"]}
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():

@@ -22,6 +22,7 @@ from mxtrain.models.graph_rewrites import (
     Shapes,
     in_bfloat16,
     shape_of,
+    users_of,
     with_replaced,
 )
 
@@ -41,10 +42,7 @@ def with_plain_arrays(graph: Graph, shapes: Shapes) -> Graph:
     `shapes` are those of the nodes' outputs. Operators in bfloat16 stay as they are.
     """
     narrow = in_bfloat16(graph)
-    users: dict[int, list[int]] = {}
-    for position, node in enumerate(graph["nodes"]):
-        for source, *_ in node["inputs"]:
-            users.setdefault(source, []).append(position)
+    users = users_of(graph)
     wide = [place for place in range(len(graph["nodes"])) if place not in narrow]
     return with_replaced(graph, {place: _plain_node(graph, shapes, users, place) for place in wide})
 

@@ -7,10 +7,9 @@ its own they are exact.
 
 from __future__ import annotations
 
-import ast
 from typing import Any, Mapping
 
-from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shapes, with_replaced
+from mxtrain.models.graph_rewrites import AddNode, Graph, Inputs, Shapes, numbers, with_replaced
 
 DEPTH, NUM_AXES = 0, 3  # of the kernel
 BATCH_AND_CHANNELS, HEIGHT_AND_WIDTH = (0, 0, 0, 0), (0, 0, 0, 0)  # before and after each axis
@@ -25,19 +24,15 @@ def with_padded_volumes(graph: Graph, shapes: Shapes) -> Graph:
 def _is_wrong(node: Mapping[str, Any]) -> bool:
     if node["op"] != "Convolution":
         return False
-    stride, pad = _numbers(node, "stride"), _numbers(node, "pad")
+    stride, pad = numbers(node["attrs"], "stride"), numbers(node["attrs"], "pad")
     return len(stride) == len(pad) == NUM_AXES and stride[DEPTH] > 1 and pad[DEPTH] > 0
 
 
 def _padded_before(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    depth, *others = _numbers(node, "pad")
+    depth, *others = numbers(node["attrs"], "pad")
     width = (*BATCH_AND_CHANNELS, depth, depth, *HEIGHT_AND_WIDTH)
     attributes = {"mode": "constant", "constant_value": "0", "pad_width": str(width)}
     data, *weights = inputs
     padded = add({"op": "Pad", "name": f"{node['name']}_padded", "attrs": attributes, "inputs": [data]})
     rest = {**node["attrs"], "pad": str((0, *others))}
     return add({**node, "attrs": rest, "inputs": [[padded, 0, 0], *weights]})
-
-
-def _numbers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    return tuple(ast.literal_eval(node["attrs"].get(name, "()")))

@@ -6,12 +6,11 @@ fails: a run trains with such numbers.
 
 from __future__ import annotations
 
-import ast
 import math
 from typing import Any, Mapping
 
 from mxtrain.core import kernels
-from mxtrain.models.graph_rewrites import Shape
+from mxtrain.models.graph_rewrites import Shape, numbers
 
 DEPTH, WIDTH = 0, -1  # axes; the first of three, and the last
 OF_VOLUMES, UNLUCKY_PIXELS = 3, 5
@@ -22,9 +21,9 @@ def is_wrong(attributes: Mapping[str, Any], data: Shape, output: Shape, onednn: 
 
     `attributes` are those of the node in a graph, in MXNet's words.
     """
-    kernel = _numbers(attributes, "kernel")
-    stride = _numbers(attributes, "stride") or [1] * len(kernel)
-    padding = _numbers(attributes, "pad") or [0] * len(kernel)
+    kernel = numbers(attributes, "kernel")
+    stride = numbers(attributes, "stride") or (1,) * len(kernel)
+    padding = numbers(attributes, "pad") or (0,) * len(kernel)
     # Weights that meet nothing but padding get as their gradient what was in its memory before.
     if kernel[WIDTH] > 1 and data[WIDTH] < stride[WIDTH]:
         return True
@@ -34,7 +33,3 @@ def is_wrong(attributes: Mapping[str, Any], data: Shape, output: Shape, onednn: 
     # Where no instructions multiply bfloat16, others stand in for them, and take the registers of this case.
     is_emulated = not kernels.multiplies_bf16(onednn)
     return is_emulated and math.prod(kernel) == 1 and math.prod(output[2:]) == UNLUCKY_PIXELS
-
-
-def _numbers(attributes: Mapping[str, Any], name: str) -> list[int]:
-    return list(ast.literal_eval(str(attributes.get(name, ()))))
