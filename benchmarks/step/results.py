@@ -51,12 +51,12 @@ class Found(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as PyTorch's best form mxtrain is."""
+        """The speed of mxtrain, that of PyTorch's best form being 1."""
         return self.best.median / self.ours.median
 
     @property
     def memory(self) -> float:
-        """How much more memory mxtrain holds than PyTorch's best form."""
+        """The memory that mxtrain holds, that of PyTorch's best form being 1."""
         return self.ours.megabytes / self.best.megabytes
 
     @property
