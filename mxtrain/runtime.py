@@ -43,32 +43,16 @@ SETTLE_SECONDS = 0.1
 
 # Of mxnet's folder: what the functions of its operators are made from.
 MAKERS_OF_OPERATORS = (
-    *(
-        "libmxnet.so",
-        "base.py",
-        "ndarray_doc.py",
-        "symbol_doc.py",
-        "ndarray/register.py",
-        "symbol/register.py",
-    ),
+    "libmxnet.so",
+    "base.py",
+    "ndarray_doc.py",
+    "symbol_doc.py",
+    "ndarray/register.py",
+    "symbol/register.py",
 )
 
 _operator_code: list[operator_code.OperatorCode] = []  # one, while mxnet is imported
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
-
-# Each is linked only to those before it.
-CUDA_LIBRARIES = (
-    "cuda_nvrtc/lib/libnvrtc.so.11.2",
-    "cuda_runtime/lib/libcudart.so.11.0",
-    "cublas/lib/libcublasLt.so.11",
-    "cublas/lib/libcublas.so.11",
-    "cufft/lib/libcufft.so.10",
-    "curand/lib/libcurand.so.10",
-    "cusolver/lib/libcusolver.so.11",
-    "cudnn/lib/libcudnn.so.8",
-    "nvtx/lib/libnvToolsExt.so.1",
-    "nccl/lib/libnccl.so.2",
-)
 
 
 def load(local_workers: int = 1, threads: int | None = None) -> types.ModuleType:
@@ -150,7 +134,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     libraries.lend()
     installed = wheels.installed()
     if "mxnet-cu112" in installed:
-        _preload_cuda()
+        libraries.preload_cuda()
     wheel = next(
         (f"{name}-{installed[name]}" for name in ("mxnet-cu112", "mxnet") if name in installed), "mxnet"
     )
@@ -294,21 +278,6 @@ def _quietly() -> Iterator[None]:
         for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
             warnings.simplefilter("ignore", category)
         yield
-
-
-def _preload_cuda() -> None:
-    """Load CUDA 11 from the nvidia wheels; otherwise mxnet-cu112 looks for a CUDA of the system."""
-    packages = importlib.util.find_spec("nvidia")
-    folders = list(packages.submodule_search_locations or []) if packages else []
-    for library in CUDA_LIBRARIES:
-        path = next((Path(folder) / library for folder in folders if (Path(folder) / library).exists()), None)
-        if path is None:
-            log.debug("%s is in no nvidia wheel: left to the system", library)
-            continue
-        try:
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            log.debug("%s does not load: %s", path, error)
 
 
 def _require_opencv() -> None:

@@ -1,11 +1,12 @@
 """The shared libraries of the system that mxnet and OpenCV need and a slim Debian lacks.
 
-Owns finding what is missing, and lending mxnet the copies that other wheels bring along.
+Owns finding what is missing, lending mxnet the copies that other wheels bring along, and loading their CUDA 11.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import logging
 import re
 import sys
@@ -23,6 +24,19 @@ NEEDED = (
     (QUADMATH, "libquadmath0", "mxnet"),
     ("libGL.so.1", "libgl1", "opencv-python"),
     ("libgthread-2.0.so.0", "libglib2.0-0", "opencv-python"),
+)
+# Each is linked only to those before it.
+CUDA_LIBRARIES = (
+    "cuda_nvrtc/lib/libnvrtc.so.11.2",
+    "cuda_runtime/lib/libcudart.so.11.0",
+    "cublas/lib/libcublasLt.so.11",
+    "cublas/lib/libcublas.so.11",
+    "cufft/lib/libcufft.so.10",
+    "curand/lib/libcurand.so.10",
+    "cusolver/lib/libcusolver.so.11",
+    "cudnn/lib/libcudnn.so.8",
+    "nvtx/lib/libnvToolsExt.so.1",
+    "nccl/lib/libnccl.so.2",
 )
 # Wheels on PyPI with a copy, for machines without root.
 WHEELS_WITH_A_COPY = {GOMP: "scikit-learn", QUADMATH: "scipy"}
@@ -74,6 +88,21 @@ def lend() -> None:
             copy.flush()
             ctypes.CDLL(copy.name, mode=ctypes.RTLD_GLOBAL)
         logger.debug("%s taken from %s", library, bundled)
+
+
+def preload_cuda() -> None:
+    """Load CUDA 11 from the nvidia wheels; otherwise mxnet-cu112 looks for a CUDA of the system."""
+    packages = importlib.util.find_spec("nvidia")
+    folders = list(packages.submodule_search_locations or []) if packages else []
+    for library in CUDA_LIBRARIES:
+        path = next((Path(folder) / library for folder in folders if (Path(folder) / library).exists()), None)
+        if path is None:
+            logger.debug("%s is in no nvidia wheel: left to the system", library)
+            continue
+        try:
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            logger.debug("%s does not load: %s", path, error)
 
 
 def copy_in_a_wheel(library: str) -> Path | None:
