@@ -52,21 +52,23 @@ def _flags(net: Net, amp: str, model: str, image_size: int) -> list[str]:
 def _parts_of_tokens(net: Net, amp: str) -> Any:
     """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
     from mxtrain.kvstore.trainer import open_trainer
-    from mxtrain.models import weights
-    from mxtrain.optim import optimizers
+    from mxtrain.models import weights, zoo
+    from mxtrain.optim import optimizers, precision
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
     from mxtrain.train.parts import build_parts
 
     run = config.parse(_flags(net, amp, "small_cnn", 32))
-    parts = build_parts(run, 10)  # turns on mixed precision and rewriting of graphs, before the net is built
+    parts = build_parts(run, 10)
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)
     mx.random.seed(run.optim.seed)
     of_tokens.initialize(mx.init.Normal(0.02))
-    of_tokens.hybridize(static_alloc=True, static_shape=True)
     of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
+    narrowing = precision.narrowing(run.model, "cpu")
+    zoo.compile_graph(of_tokens, (net.batch_size, net.size), mx.cpu(), narrowing)
+    of_tokens.forecast = narrowing and narrowing.forecast
     trained = list(weights.named_parameters(of_tokens).values())
     exempt_from_decay(trained)
     optimizer = optimizers.build(run.optim)

@@ -25,7 +25,7 @@ from mxtrain.models import (
     small,
     volumes,
 )
-from mxtrain.models.graph_rewrites import Rewrite
+from mxtrain.models.graph_rewrites import Rewrite, Shape
 from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import mx
 
@@ -118,20 +118,24 @@ def compile(
             "%s runs imperatively%s: it is a Block, not a HybridBlock", name, _in_float32(narrowing)
         )
         return
-    if narrowing:
-        _lay_out_plainly(net)
-    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
-    net.hybridize(static_alloc=True, static_shape=True)
     try:
-        # The graph is made once, for pictures of these shapes.
-        net._get_graph(mx.nd.zeros((micro_batch, *picture.shape[1:]), ctx=contexts[0]))
-        net(picture).wait_to_read()
+        compile_graph(net, (micro_batch, *picture.shape[1:]), contexts[0], narrowing)
     except Exception as error:
         net.hybridize(active=False)
         reason = _reason(error)
         logger.warning(
             "%s runs imperatively%s, it will not hybridize: %s", name, _in_float32(narrowing), reason
         )
+
+
+def compile_graph(net: Any, shape: Shape, context: Any, narrowing: Narrowing | None) -> None:
+    """Turn a net that has been called into a symbolic graph, rewritten for batches of this shape."""
+    if narrowing:
+        _lay_out_plainly(net)
+    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
+    net.hybridize(static_alloc=True, static_shape=True)
+    net._get_graph(mx.nd.zeros(shape, ctx=context))  # made once, for these shapes
+    net(mx.nd.zeros((1, *shape[1:]), ctx=context)).wait_to_read()
 
 
 def _lay_out_plainly(net: Any) -> None:

@@ -14,6 +14,7 @@ from benchmarks.loader import environments
 from benchmarks.step import multiplications, mxnet_nets, mxnet_side, sides, turns
 from benchmarks.step.nets import FOR_TESTS, NETS, batch
 from mxtrain.runtime import mx
+from tests.support.amp import needs_bf16
 
 
 @pytest.mark.parametrize("name", FOR_TESTS)
@@ -23,6 +24,13 @@ def test_every_kind_of_net_learns_by_the_steps_of_fit(name: str) -> None:
     step = mxnet_side.steps_of(net, parts)
     losses = [step() for _ in range(8)]
     assert losses[-1] < 0.95 * losses[0]
+
+
+@needs_bf16
+def test_a_net_of_tokens_runs_in_bfloat16_where_it_is_asked_for() -> None:
+    """As it did not once, when its bf16 row was float32's."""
+    parts = mxnet_side.parts_of(NETS["gpt"]._replace(batch_size=1), "bf16")
+    assert parts.net.forecast.share == 1
 
 
 def test_a_token_sees_none_of_those_after_it() -> None:
