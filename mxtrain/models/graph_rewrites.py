@@ -90,16 +90,18 @@ def _shapes(inputs: Sequence[Any], args: Sequence[Any]) -> Shapes:
 
 def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:
     """Return a Symbol that computes what `output` does."""
+    before, shapes = nodes_and_shapes(output, input_shapes)
+    after = functools.reduce(lambda graph, rewrite: rewrite(graph, shapes), rewrites, before)
+    return output if after is before else mx.sym.load_json(json.dumps(after))
+
+
+def nodes_and_shapes(output: Any, input_shapes: Shapes) -> tuple[Graph, Shapes]:
+    """Return the graph of a Symbol, and the shapes of its nodes' outputs as far as MXNet knows them."""
     internals = output.get_internals()
     _, shapes, _ = internals.infer_shape_partial(**input_shapes)
-    by_name = dict(
-        zip(internals.list_outputs(), shapes or [])
-    )  # a rewrite keeps the names of what it replaces
-    before = json.loads(
-        output.tojson(remove_amp_cast=False)
-    )  # else a net for bfloat16 becomes one in float32
-    after = functools.reduce(lambda graph, rewrite: rewrite(graph, by_name), rewrites, before)
-    return output if after is before else mx.sym.load_json(json.dumps(after))
+    graph = json.loads(output.tojson(remove_amp_cast=False))  # else a net for bfloat16 becomes one in float32
+    # A rewrite keeps the names of what it replaces.
+    return graph, dict(zip(internals.list_outputs(), shapes or []))
 
 
 def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:

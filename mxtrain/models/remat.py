@@ -8,12 +8,15 @@ nothing that does this: its MXNET_BACKWARD_DO_MIRROR and MXNET_MEMORY_OPT change
 from __future__ import annotations
 
 import ctypes
+import functools
+import json
 import re
+import warnings
 from typing import Any, NamedTuple, Sequence
 
-import numpy as np
-
-from mxtrain.models import graph, segments
+from mxtrain.core.errors import UsageError
+from mxtrain.models import graph_rewrites, segments
+from mxtrain.models.graph_rewrites import Graph
 from mxtrain.models.running_statistics import parameters as running_statistics
 from mxtrain.runtime import mx
 
@@ -29,32 +32,18 @@ class SegmentInput(NamedTuple):
     seed: int | None
 
 
-class Cast(mx.gluon.HybridBlock):
-    """A cast to another type within a graph."""
-
-    def __init__(self, dtype: Any):
-        super().__init__(prefix="")
-        self._dtype = dtype
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.cast(x, dtype=self._dtype)
-
-
 class RecomputedNet(mx.gluon.Block):
     """A net computed in segments. Its parameters have the same names as the net's."""
 
-    def __init__(self, net: Any, parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]):
+    def __init__(self, net: Any, graphs: Sequence[Graph]):
         super().__init__(prefix="")
         self.net = net
-        # With --amp fp16 parts may take and give float16; segments pass float32.
-        types = [*_types_between(parts, picture_shape), None]
-        self._segments = [
-            _segment(of_segment, *between) for of_segment, *between in zip(parts, [None, *types], types)
-        ]
-        _make_graphs(self._segments, picture_shape)
-        self._draws = [_draws(segment) for segment in self._segments]
-        self._running = [running_statistics(segment) for segment in self._segments]
-        self._first = _first_trained(self._segments)
+        parameters = net.collect_params()
+        self._segments = [_segment(graph, parameters) for graph in graphs]
+        self._draws = [_draws(graph) for graph in graphs]
+        moving = running_statistics(net)
+        self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
+        self._first = _first_trained(graphs, parameters)
         self._is_plain = False
         self._pending: dict[Any, list[SegmentInput]] = {}
 
@@ -75,7 +64,7 @@ class RecomputedNet(mx.gluon.Block):
         if self._is_plain:
             return self.net(data)
         if not mx.autograd.is_recording():
-            return segments.chain(self._segments, data)
+            return functools.reduce(lambda passed, segment: segment(passed), self._segments, data)
         kept = []
         with mx.autograd.pause(train_mode=True):
             for segment, draws, running in zip(self._segments[:-1], self._draws, self._running):
@@ -114,14 +103,20 @@ class RecomputedNet(mx.gluon.Block):
 
 
 def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> RecomputedNet:
-    """Return the net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
+    """Return the compiled net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
+    if not getattr(net, "_active", False):
+        raise UsageError(f"--remat: {name} is no graph, so it cannot be cut; leave it out")
+    (data,), output = net._cached_graph
+    # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
+    graphs = segments.split(*graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape}), data.name)
+    if len(graphs) == 1:
+        raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
     net.hybridize(active=False)
-    cut = RecomputedNet(net, segments.split(net, name, picture_shape), picture_shape)
     # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    return cut
+    return RecomputedNet(net, graphs)
 
 
 def finish_backward(net: Any, context: Any) -> None:
@@ -135,48 +130,29 @@ def unwrapped(net: Any) -> Any:
     return net.net if isinstance(net, RecomputedNet) else net
 
 
-def _segment(parts: Sequence[Any], input_type: Any, output_type: Any) -> Any:
-    """Return the parts as one graph from float32 to float32, though inside they take and give other types."""
-    segment = mx.gluon.nn.HybridSequential(prefix="")
-    before = [] if input_type in (None, np.float32) else [Cast(input_type)]
-    after = [] if output_type in (None, np.float32) else [Cast("float32")]
-    segment.add(*before, *parts, *after)
+def _segment(graph: Graph, parameters: Any) -> Any:
+    data, output = mx.sym.var(segments.HANDED_ON), mx.sym.load_json(json.dumps(graph))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MXNet's, that it does not know the input's type before there is one
+        segment = mx.gluon.SymbolBlock(output, [data], parameters)
     # A static graph would hold its memory between the passes.
     segment.hybridize()
     return segment
 
 
-def _make_graphs(parts: Sequence[Any], shape: tuple[int, ...]) -> None:
-    """Make each segment's graph for inputs of this shape, and not of that which happens to come first."""
-    for segment in parts:
-        context = next((each.list_ctx()[0] for each in segment.collect_params().values()), mx.cpu())
-        (data,), output = segment._get_graph(mx.nd.zeros(shape, ctx=context))
-        (shape,) = output.infer_shape(**{data.name: shape})[1]
+def _names(graph: Graph) -> set[str]:
+    return {node["name"] for node in graph["nodes"]}
 
 
-def _types_between(parts: Sequence[Sequence[Any]], picture_shape: tuple[int, ...]) -> list[Any]:
-    """Return the output type of each segment but the last, found by running one picture."""
-    parameter = next(iter(parts[0][0].collect_params().values()), None)
-    data = mx.nd.zeros((1, *picture_shape[1:]), ctx=parameter.list_ctx()[0] if parameter else mx.cpu())
-    types = []
-    for of_segment in parts[:-1]:
-        data = segments.chain(of_segment, data)
-        types.append(data.dtype)
-    return types
-
-
-def _first_trained(parts: Sequence[Any]) -> int:
+def _first_trained(graphs: Sequence[Graph], parameters: Any) -> int:
     """Return the position of the first segment that has a parameter which trains."""
-    return next(
-        place
-        for place, segment in enumerate(parts)
-        if any(parameter.grad_req != "null" for parameter in segment.collect_params().values())
-    )
+    trained = {name for name, parameter in parameters.items() if parameter.grad_req != "null"}
+    return next(place for place, graph in enumerate(graphs) if trained & _names(graph))
 
 
-def _draws(segment: Any) -> bool:
+def _draws(graph: Graph) -> bool:
     """Return whether a segment draws random numbers."""
-    return any(RANDOM.search(node.operator + str(node.attributes)) for node in graph.trace(segment))
+    return any(RANDOM.search(node["op"] + str(node.get("attrs"))) for node in graph["nodes"])
 
 
 def _draw_seed(context: Any) -> int:

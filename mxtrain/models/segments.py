@@ -1,50 +1,109 @@
-"""Cutting a net into segments for recomputation: its parts in order of computation, and the cuts that save most.
+"""Cutting a net's graph into segments for recomputation, where that saves most memory.
 
-Owns the choice of cuts; `remat.py` computes with them. A net is taken apart as long as its children, and those of its
-sequences, are computed one after the other, which is checked against the net's own graph.
+Owns the choice of cuts, on plain nodes; `remat.py` computes with them. A graph can be cut where one value alone goes
+on: all that comes after needs nothing else of what came before, and no weight is used on both sides.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from typing import Any, Sequence
+from typing import Sequence
 
-from mxtrain.core.errors import UsageError
-from mxtrain.models import graph
-from mxtrain.runtime import mx
+from mxtrain.models.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
+from mxtrain.models.operator_times import num_elements
 
-
-def split(net: Any, name: str, picture_shape: tuple[int, ...]) -> list[list[Any]]:
-    """Return the net's parts by segment, with the lowest peak memory; UsageError if `name` cannot be cut."""
-    parts = _parts(net)
-    if not _follow_each_other(parts, net, name):
-        raise UsageError(
-            f"--remat: {name} does more than its children in turn, so it cannot be cut; leave it out"
-        )
-    computed, outputs = _sizes(parts, picture_shape)
-    ends = cuts(computed, outputs)
-    segments = [parts[start:end] for start, end in zip([0, *ends], [*ends, len(parts)])]
-    if len(segments) == 1:
-        raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
-    _refuse_shared(segments, name)
-    return segments
+HANDED_ON = "handed on"  # the name of a segment's input
+FLOAT32_BYTES, BFLOAT16_BYTES = 4, 2
 
 
-def chain(parts: Sequence[Any], data: Any) -> Any:
-    """Return the output of the last part, each part taking the output of the one before."""
-    return functools.reduce(lambda passed, part: part(passed), parts, data)
+def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
+    """Return the segments with the lowest peak memory, each a graph of one variable, `HANDED_ON`, and of weights.
+
+    `data` is the name of the graph's input, `shapes` are those of the nodes' outputs.
+    """
+    first = next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
+    passages = passages_of(graph, first)
+    computed, handed_on = sizes(graph, shapes, first, passages)
+    ends = [passages[place - 1] for place in cuts(computed, handed_on)]
+    head, *_ = graph["heads"]
+    return [
+        _between(graph, start, end)
+        for start, end in zip([first, *ends], [*([each, 0, 0] for each in ends), head])
+    ]
 
 
-def cuts(computed: Sequence[int], outputs: Sequence[int]) -> list[int]:
+def passages_of(graph: Graph, data: int) -> list[int]:
+    """Return the positions of the nodes whose value alone goes on after them."""
+    nodes = graph["nodes"]
+    of_data = _reached(graph, data)
+    spans = _spans(graph, of_data)
+    num_open, change = 0, [0] * (len(nodes) + 1)  # values that are there at a place and needed after it
+    for first, last in spans.values():
+        change[first] += 1
+        change[last] -= 1
+    others = {
+        source for node in nodes for source, output, *_ in node["inputs"] if output
+    }  # of several outputs
+    (head, *_), *_ = graph["heads"]
+    found = []
+    for place in range(head):
+        num_open += change[place]
+        if num_open == 1 and place in of_data & spans.keys() - others - {data}:
+            found.append(place)
+    return found
+
+
+def _reached(graph: Graph, data: int) -> set[int]:
+    """Return the positions of the nodes that are computed from the one at `data`, with it."""
+    found = {data}
+    for place, node in enumerate(graph["nodes"]):
+        if any(source in found for source, *_ in node["inputs"]):
+            found.add(place)
+    return found
+
+
+def _spans(graph: Graph, of_data: set[int]) -> dict[int, tuple[int, int]]:
+    """Return from where to where each value is needed: one computed from data from itself on, a weight's from its first
+    use on; up to the last use. Uses are those by nodes computed from data, also through others.
+    """
+    uses = {source: (len(graph["nodes"]),) * 2 for source, *_ in graph["heads"]}
+    for place, node in reversed(list(enumerate(graph["nodes"]))):
+        if place in of_data:
+            own = (place, place)
+        elif place in uses:
+            own = uses[place]
+        else:
+            continue
+        for source, *_ in node["inputs"]:
+            first, last = uses.get(source, own)
+            uses[source] = (min(first, own[0]), max(last, own[1]))
+    return {place: (place if place in of_data else first, last) for place, (first, last) in uses.items()}
+
+
+def sizes(graph: Graph, shapes: Shapes, data: int, passages: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the bytes of what is computed up to each passage and after the last one, and of what passes there."""
+    narrow = in_bfloat16(graph)
+    of_data = _reached(graph, data)
+    bytes_of = [
+        num_elements(shape_of(graph, shapes, place, 0))
+        * (BFLOAT16_BYTES if place in narrow else FLOAT32_BYTES)
+        * (place in of_data)
+        for place in range(len(graph["nodes"]))
+    ]
+    ends = [*passages, len(bytes_of) - 1]
+    computed = [sum(bytes_of[start + 1 : end + 1]) for start, end in zip([data, *passages], ends)]
+    return computed, [bytes_of[end] for end in ends]
+
+
+def cuts(computed: Sequence[int], handed_on: Sequence[int]) -> list[int]:
     """Return the cuts with the lowest peak: the inputs of all segments plus all that the largest one computes.
 
-    `computed` has the size of all arrays that each part computes, `outputs` of the last one. A cut at n comes before
+    `computed` has the size of all arrays that each part computes, `handed_on` of the last one. A cut at n comes before
     part n. For every size that a segment may have, segments are filled up to it.
     """
     largest = {sum(computed[start:end]) for start, end in itertools.combinations(range(len(computed) + 1), 2)}
     found = (_filled(computed, size) for size in sorted(largest))
-    return min(found, key=lambda ends: _peak(computed, outputs, ends))
+    return min(found, key=lambda ends: peak(computed, handed_on, ends))
 
 
 def _filled(computed: Sequence[int], size: int) -> list[int]:
@@ -57,67 +116,30 @@ def _filled(computed: Sequence[int], size: int) -> list[int]:
     return ends
 
 
-def _peak(computed: Sequence[int], outputs: Sequence[int], ends: Sequence[int]) -> int:
+def peak(computed: Sequence[int], handed_on: Sequence[int], ends: Sequence[int]) -> int:
+    """Return the memory that segments with these cuts need."""
     inside = [sum(computed[start:end]) for start, end in zip([0, *ends], [*ends, len(computed)])]
-    return sum(outputs[end - 1] for end in ends) + max(inside)
+    return sum(handed_on[end - 1] for end in ends) + max(inside)
 
 
-def _parts(net: Any) -> list[Any]:
-    """Return the children in order; those that are plain sequences are replaced by their own children."""
-    opened = type(net) is mx.gluon.nn.HybridSequential
-    children = list(net._children.values())
-    return [
-        part
-        for child in children
-        for part in (_parts(child) if type(child) is mx.gluon.nn.HybridSequential else [child])
-    ] or ([] if opened else [net])
-
-
-def _follow_each_other(parts: Sequence[Any], net: Any, name: str) -> bool:
-    """Return whether the net computes its parts one after the other."""
-    try:
-        whole = graph.trace(net)
-    except Exception as error:
-        raise UsageError(
-            f"--remat: {name} cannot be read as a graph ({type(error).__name__}); leave it out"
-        ) from None
-    try:
-        return _essence(whole) == _essence(graph.trace(lambda data: chain(parts, data)))
-    except Exception:  # parts that take or give something else than one array
-        return False
-
-
-def _essence(nodes: Sequence[graph.Node]) -> list[Any]:
-    """Return what a graph computes, without operators' names, which are numbered anew at each trace."""
-    return [
-        (node.operator, node.inputs, node.attributes, node.name if node.operator == "null" else "")
-        for node in nodes
-    ]
-
-
-def _sizes(parts: Sequence[Any], shape: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """Return the sizes of what each part computes for one picture of `shape`, and of its output."""
-    computed, outputs = [], []
-    for part in parts:
-        inside = part(mx.sym.var("data")).get_internals()
-        _, shapes, _ = inside.infer_shape(data=shape)
-        computed_shapes = [
-            each
-            for name, each in zip(inside.list_outputs(), shapes)
-            if name.endswith(("_output", "_output0"))
-        ]
-        sizes = [functools.reduce(int.__mul__, each, 1) for each in computed_shapes]
-        shape = computed_shapes[-1]
-        computed.append(sum(sizes))
-        outputs.append(sizes[-1])
-    return computed, outputs
-
-
-def _refuse_shared(segments: Sequence[Sequence[Any]], name: str) -> None:
-    """Refuse a parameter in two segments: each segment's backward pass writes its gradient."""
-    seen: set[str] = set()
-    for segment in segments:
-        names = {parameter for part in segment for parameter in part.collect_params()}
-        if names & seen:
-            raise UsageError(f"--remat: {name} uses {min(names & seen)} in several segments; leave it out")
-        seen |= names
+def _between(graph: Graph, start: int, head: Sequence[int]) -> Graph:
+    """Return the graph of the value `head` from that of the node at `start`, which becomes a variable."""
+    needed, waiting = {start}, [head[0]]
+    while waiting:
+        place = waiting.pop()
+        if place not in needed:
+            needed.add(place)
+            waiting += [source for source, *_ in graph["nodes"][place]["inputs"]]
+    positions = {place: position for position, place in enumerate(sorted(needed))}
+    nodes = []
+    for place in positions:
+        node = graph["nodes"][place]
+        inputs = [[positions[source], *rest] for source, *rest in node["inputs"] if place != start]
+        variable = {"op": "null", "name": HANDED_ON, "inputs": []}
+        nodes.append(variable if place == start else {**node, "inputs": inputs})
+    return {
+        "nodes": nodes,
+        "arg_nodes": [place for place, node in enumerate(nodes) if node["op"] == "null"],
+        "heads": [[positions[head[0]], *head[1:]]],
+        "attrs": graph["attrs"],
+    }

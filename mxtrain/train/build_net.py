@@ -46,8 +46,6 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     if is_fresh:
         _load_pretrained(net, model, untrained)
     if model.remat:
-        if narrowing:
-            narrowing.forecasts.clear()  # of the whole net, which the segments replace
         net = remat.recompute(net, model.model, (micro_batch, zoo.CHANNELS, size, size))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, kind, narrowing))
