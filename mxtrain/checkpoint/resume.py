@@ -192,17 +192,17 @@ def _warn_of_other_kernels(found: Checkpoint) -> None:
 def _warn_of_another_table(
     amp: str, found: Checkpoint, saved: InputIdentity, identity: InputIdentity
 ) -> None:
-    """Warn where other operators may run in bfloat16 than before. Old checkpoints chose by MXNet's lists of names."""
+    """Warn where other operators may run in bfloat16 than before; checkpoints without the key chose by MXNet's lists."""
     if saved.amp_table != identity.amp_table:
+        is_old = "amp_table" not in found.state
         logger.warning(
-            "%s: chose what runs in bfloat16 by %s, here --amp %s does by table %s: the curve goes on, rounded anew",
-            *(
-                found.path,
-                f"table {saved.amp_table}" if saved.amp_table else "MXNet's lists",
-                amp,
-                identity.amp_table,
-            ),
+            "%s: chose what runs in bfloat16 by %s, here --amp %s does by %s: the curve goes on, rounded anew",
+            *(found.path, "MXNet's lists" if is_old else _table(saved), amp, _table(identity)),
         )
+
+
+def _table(identity: InputIdentity) -> str:
+    return f"table {identity.amp_table}" if identity.amp_table else "no table, so nothing"
 
 
 def _is_scored_by_another(

@@ -24,6 +24,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.config import amp_table
 from mxtrain.core import distributions, durable, kernels, plain_text, wheels
 from mxtrain.core.errors import UsageError
 
@@ -85,7 +86,9 @@ class RunStart:
                 step = self._resume_point.checkpoint.state["step"]
                 directory.set_aside_after(self._out / "checkpoints", step)
             durable.replace(self._out / "config.yaml", config.to_yaml(locations.absolute(self._run)))
-            durable.replace(self._out / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+            durable.replace(
+                self._out / "environment.json", json.dumps(_environment(self._run), indent=1) + "\n"
+            )
 
     def _log(self) -> None:
         """Send the log to the folder too, with what was logged before."""
@@ -139,7 +142,7 @@ def _set_aside(out: Path) -> Path:
     return aside
 
 
-def _environment() -> dict[str, Any]:
+def _environment(run: config.Run) -> dict[str, Any]:
     return {
         "command": [sys.executable, "-m", "mxtrain.fit", *sys.argv[1:]],
         "folder": str(Path.cwd()),
@@ -150,6 +153,7 @@ def _environment() -> dict[str, Any]:
         "distributions": distributions.installed(),
         "lock": distributions.lock(),
         "kernels": kernels.used(),
+        "amp_table": amp_table.digest_of_run(run.model.amp, run.model.amp_table),
         "host": platform.node(),
         "git": _git_state(),
     }

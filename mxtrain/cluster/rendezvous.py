@@ -21,6 +21,10 @@ CURES = {
     "config": "give all the same flags",
     "data": "give all the same data",
 }
+# Where the value that differs is not what was given.
+CURES_OF_FLAGS = {
+    "amp_table": "these are hashes of its times: give all one file, or unlike CPUs one DNNL_MAX_CPU_ISA or --amp off"
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +185,8 @@ def disagreement(infos: Sequence[NodeInfo]) -> str | None:
             keys = {*mine, *firsts} if info.role == "worker" else {*mine} & {*firsts}
             for key in sorted(key for key in keys if mine.get(key) != firsts.get(key)):
                 name = key if what == "versions" else "--" + key.replace("_", "-")
-                return f"{info} has {name} {mine.get(key)}, but {first} has {firsts.get(key)}; {cure}"
+                differ = f"{info} has {name} {mine.get(key)}, but {first} has {firsts.get(key)}"
+                return f"{differ}; {CURES_OF_FLAGS.get(key, cure)}"
     return None
 
 

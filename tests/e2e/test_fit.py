@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mxtrain.config import amp_table
 from mxtrain.core import distributions, kernels
-from tests.support.amp import BF16, needs_bf16
+from tests.support.amp import ALL_NARROW, BF16, needs_bf16
 from tests.support.commands import ROOT, Command
 from tests.support.runs import has_step, wait_until, warm_started
 from tests.support.shapes_run import curve, flags, records
@@ -34,7 +35,7 @@ def test_the_run_folder(finished: Path) -> None:
     }  # fmt: skip
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
-    assert environment["kernels"] == kernels.used()
+    assert environment["kernels"] == kernels.used() and environment["amp_table"] is None
     assert environment["distributions"] == distributions.installed() and environment["folder"]
     assert environment["command"][1:3] == ["-m", "mxtrain.fit"] and environment["platform"].startswith(
         "Linux"
@@ -185,6 +186,8 @@ def test_mixed_precision_learns_the_same(
     assert done.returncode == 0, done.stderr
     assert records(out)[0]["loss"] == pytest.approx(records(finished)[0]["loss"], rel=0.05)
     assert records(out)[0]["loss"] != records(finished)[0]["loss"], "bf16 was on"
+    table = json.loads((out / "environment.json").read_text())["amp_table"]
+    assert table == amp_table.digest_of_run("bf16", str(ALL_NARROW))
     assert max(r["val_accuracy"] for r in records(out) if r["kind"] == "eval") == 1.0
 
 

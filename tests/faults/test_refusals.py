@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.faults import samples
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, started, wait_for
 from tests.faults.nodes import LOOPBACK, NodeOptions, NodesResult, run_nodes
+from tests.support.amp import BF16, needs_bf16
 
 QUICK = ("--start-timeout", "10")
 
@@ -36,6 +38,22 @@ def test_a_worker_with_other_data_is_named_with_both(data: list[str], tmp_path: 
     assert_ended(found, USAGE)
     for output in found.output.values():
         assert "worker-1 (" in output and "worker-0 (" in output and "give all the same data" in output
+
+
+@needs_bf16
+@pytest.mark.slow  # in small: tests/unit/cluster/test_rendezvous.py, tests/unit/train/test_node_info.py
+def test_workers_with_unlike_tables_for_bfloat16_are_told_what_to_give(
+    data: list[str], tmp_path: Path
+) -> None:
+    tables = (NodeOptions(tuple(line.split())) for line in ("--amp bf16", BF16))
+    own = dict(zip(("worker_0", "worker_1"), tables))
+    found = run_nodes(tmp_path, free_port(), *data, seconds=REFUSED_SECONDS, **own)
+    assert_ended(found, USAGE)
+    for output in found.output.values():
+        (said,) = [line for line in output.splitlines() if "--amp-table" in line]
+        assert re.search(
+            r"worker-1 \(.* has --amp-table \w{16}, but worker-0 \(.* has \w{16}; .*: give all one file", said
+        )
 
 
 def test_a_worker_with_another_world_size_is_refused_and_the_others_name_it(

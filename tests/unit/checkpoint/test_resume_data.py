@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,26 @@ def test_a_checkpoint_of_another_version_resumes_with_one_line(
     assert resume.find(run(tmp_path / "other", here), identity(here))
     (said,) = caplog.messages
     assert f"was computed by mxtrain 0.0.7, this is {mxtrain.__version__}, " in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "said"),
+    [
+        ({"amp_table": "f00"}, "f00", ""),
+        ({"amp_table": "f00"}, "ba7", "by table f00, here --amp bf16 does by table ba7: the curve goes on"),
+        ({}, "ba7", "by MXNet's lists, here --amp bf16 does by table ba7: "),
+        ({"amp_table": None}, "ba7", "by no table, so nothing, here --amp bf16 does by table ba7: "),
+        ({"amp_table": "f00"}, None, "by table f00, here --amp bf16 does by no table, so nothing: "),
+    ],
+)
+def test_a_checkpoint_by_another_table_for_bfloat16_resumes_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, saved: dict[str, Any], now: str | None, said: str
+) -> None:
+    here, flags = packed(tmp_path / "a.rec", samples()), ("--amp", "bf16")
+    before = {key: value for key, value in identity(here).to_dict().items() if key != "amp_table"}
+    save(run(tmp_path / "run", here, *flags), {**before, **saved})
+    assert resume.find(
+        run(tmp_path / "run", here, *flags), dataclasses.replace(identity(here), amp_table=now)
+    )
+    assert len(caplog.messages) == bool(said) and said in caplog.text
+    assert all("\n" not in line for line in caplog.messages)

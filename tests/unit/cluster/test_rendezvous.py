@@ -101,6 +101,11 @@ def test_min_workers_and_a_server_are_enough() -> None:
         ({"config": {"lr": 0.1}}, {"config": {"lr": 0.2}}, "has --lr 0.2, but worker-0 (a, pid 1) has 0.1"),
         ({"config": {"lr": 0.1}}, {}, "has --lr None"),
         ({"data": {"train": "f00"}}, {"data": {"train": "ba7"}}, "has --train ba7"),
+        (
+            {"config": {"amp_table": "f00"}},
+            {"config": {"amp_table": "ba7"}},
+            "has --amp-table ba7, but worker-0 (a, pid 1) has f00; these are hashes of its times: give all one file",
+        ),
         ({"versions": {"numpy": "1.24.4"}}, {"versions": {"numpy": "1.26.4"}}, "has numpy 1.26.4"),
     ],
 )
@@ -111,6 +116,7 @@ def test_a_difference_is_named_with_both_values(
         [node_info("worker-1", **second), *SERVERS, node_info("worker-0", **first)]
     )
     assert found is not None and found.startswith("worker-1 (a, pid 1) has ") and reason in found
+    assert "; " in found and "\n" not in found
     assert (
         rendezvous.disagreement([node_info("worker-1", **first), *SERVERS, node_info("worker-0", **first)])
         is None

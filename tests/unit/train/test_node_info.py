@@ -15,7 +15,8 @@ from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster import rendezvous, resume_step
-from mxtrain.core import wheels
+from mxtrain.config import amp_table
+from mxtrain.core import kernels, wheels
 from mxtrain.core.errors import DataError
 from mxtrain.data import record_writer
 from mxtrain.data.record_file import open_records
@@ -61,6 +62,23 @@ def test_the_same_data_elsewhere_is_described_alike(tmp_path: Path) -> None:
     other = info_of(here, open_records(rec(tmp_path / "b.rec", 7)))
     assert other["data"] != infos[0]["data"]
     assert info_of(here, open_records(here / "a.rec"), "--lr", "0.2")["config"] != infos[0]["config"]
+
+
+def test_tables_for_bfloat16_are_compared_by_their_times_and_not_by_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "onednn", lambda: "AVX512_CORE_BF16")
+    records = open_records(rec(tmp_path / "a.rec", 6))
+    shipped = json.loads(amp_table.SHIPPED.read_text())
+
+    def digest(name: str, cast: float) -> Any:
+        shipped["kernels"]["AVX512_CORE_BF16"]["cast"] = cast
+        path = tmp_path / name
+        path.write_text(json.dumps(shipped))
+        return info_of(tmp_path, records, "--amp", "auto", "--amp-table", str(path))["config"]["amp_table"]
+
+    assert digest("one.json", 1.0) == digest("same.json", 1.0) != digest("other.json", 2.0)
+    assert info_of(tmp_path, records)["config"]["amp_table"] is None
 
 
 def test_a_data_loader_is_described_by_its_size(tmp_path: Path) -> None:
