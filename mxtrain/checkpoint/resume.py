@@ -192,7 +192,7 @@ def _warn_of_other_kernels(found: Checkpoint) -> None:
 def _warn_of_another_table(
     amp: str, found: Checkpoint, saved: InputIdentity, identity: InputIdentity
 ) -> None:
-    """Warn where other operators may run in bfloat16 than before; checkpoints without the key chose by MXNet's lists."""
+    """Warn where other operators may run in bfloat16; checkpoints without the key chose by MXNet's lists."""
     if saved.amp_table != identity.amp_table:
         is_old = "amp_table" not in found.state
         logger.warning(
