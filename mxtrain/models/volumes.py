@@ -2,7 +2,7 @@
 
 Where such a convolution takes steps in depth and pads there, gradients of its weights are wrong, in float32 too, and
 memory of other arrays is overwritten: up to a crash, "double free or corruption". With the padding as an operator of
-its own they are exact.
+its own they are exact. They stay float32 then, as the shape of that operator is not among those that are known.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ BATCH_AND_CHANNELS, HEIGHT_AND_WIDTH = (0, 0, 0, 0), (0, 0, 0, 0)  # before and 
 
 def with_padded_volumes(graph: Graph, shapes: Shapes) -> Graph:
     """Return the graph with the padding in depth of such convolutions before them."""
-    places = [place for place, node in enumerate(graph["nodes"]) if _is_wrong(node)]
+    places = [
+        place
+        for place, node in enumerate(graph["nodes"])
+        if node["op"] == "Convolution" and is_wrong(node["attrs"])
+    ]
     return with_replaced(graph, dict.fromkeys(places, _padded_before))
 
 
-def _is_wrong(node: Mapping[str, Any]) -> bool:
-    if node["op"] != "Convolution":
-        return False
-    stride, pad = numbers(node["attrs"], "stride"), numbers(node["attrs"], "pad")
+def is_wrong(attributes: Mapping[str, Any]) -> bool:
+    """Return whether a convolution, of these attributes in a graph, is one of volumes that has to be mended."""
+    stride, pad = numbers(attributes, "stride"), numbers(attributes, "pad")
     return len(stride) == len(pad) == NUM_AXES and stride[DEPTH] > 1 and pad[DEPTH] > 0
 
 

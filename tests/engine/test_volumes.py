@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import pytest
 
-from mxtrain.models import graph_rewrites, volumes
+from mxtrain.config import amp_table
+from mxtrain.models import graph_rewrites, volumes, zoo
+from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import mx
-from tests.support.exact_products import NAMES, Layer, exact, numbers
+from tests.support.amp import ALL_NARROW, needs_bf16
+from tests.support.exact_products import NAMES, Layer, exact, numbers, rounded
 
 
-def computed(layer: Layer, inputs: Any, gradient: Any) -> dict[str, Any]:
+def computed(
+    layer: Layer, inputs: Any, gradient: Any, rewrites: Sequence[graph_rewrites.Rewrite]
+) -> dict[str, Any]:
     """Return the output and the gradients of a rewritten graph."""
     names = NAMES[1:]
     given = {name: mx.nd.array(value) for name, value in zip(names, inputs)}
     for array in given.values():
         array.attach_grad()
     output = mx.sym.Convolution(*map(mx.sym.var, names), name="volume", **layer.attributes)
-    fixed = graph_rewrites.rewritten(output, {"data": layer.data}, [volumes.with_padded_volumes])
+    fixed = graph_rewrites.rewritten(output, {"data": layer.data}, rewrites)
     assert fixed.list_arguments() == output.list_arguments()
     assert fixed.list_outputs() == output.list_outputs()
     run = mx.nd.CachedOp(fixed, [("static_alloc", True), ("static_shape", True)])
@@ -55,9 +60,25 @@ def layers(how_many: int) -> list[Layer]:
 def test_steps_in_depth_have_exact_gradients(how_many: int) -> None:
     for seed, layer in enumerate(layers(how_many)):
         inputs, gradient = numbers(layer, seed)
-        found = computed(layer, inputs, gradient)
+        found = computed(layer, inputs, gradient, [volumes.with_padded_volumes])
         for name, right in exact(layer, inputs, gradient).items():
             np.testing.assert_array_equal(found[name].asnumpy(), right, err_msg=f"{name} of {layer}")
+
+
+@needs_bf16
+def test_they_stay_float32_and_exact_where_others_run_in_bfloat16() -> None:
+    times = amp_table.of_run("bf16", str(ALL_NARROW))
+    assert times
+    for seed, layer in enumerate(layers(5)):
+        for depth, share in ((layer.pad[0], 0), (0, 1)):
+            layer = layer._replace(pad=(depth, *layer.pad[1:]), size=(6, 7, 8))
+            narrowing = Narrowing(times)
+            inputs, gradient = numbers(layer, seed)
+            found = computed(layer, inputs, gradient, zoo.rewrites(narrowing))
+            assert narrowing.forecast.share == share
+            for name, right in exact(layer, inputs, gradient).items():
+                wanted = rounded(right) if share else right
+                np.testing.assert_array_equal(found[name].asnumpy(), wanted, err_msg=f"{name} of {layer}")
 
 
 def test_other_convolutions_stay() -> None:
