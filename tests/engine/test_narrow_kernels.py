@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any, Iterator
 
@@ -13,26 +12,18 @@ from hypothesis import strategies as st
 from mxtrain.core import kernels
 from mxtrain.models import volumes, wrong_kernels
 from tests.support.amp import needs_bf16
-from tests.support.exact_products import Layer, differing, exact, in_bfloat16, numbers
+from tests.support.exact_products import Layer, differing, exact, in_bfloat16, memory_that_shows, numbers
 
 pytestmark = needs_bf16
 
 USED = kernels.onednn()
 MOST_PRODUCTS, MOST_NUMBERS = 4 * 10**6, 10**5  # of a layer, unless one sample has more
-PERTURB, HUGE, NOTHING = (
-    -6,
-    0x80,
-    0,
-)  # of glibc's mallopt: new memory has 0x7f in each byte, 3.4e38 in each number
 
 
 @pytest.fixture(autouse=True, scope="module")
-def memory_that_shows() -> Iterator[None]:
-    """What a kernel forgets to write is seen, instead of being zero by chance."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *of: 0)
-    mallopt(PERTURB, HUGE)
-    yield
-    mallopt(PERTURB, NOTHING)
+def _memory() -> Iterator[None]:
+    with memory_that_shows():
+        yield
 
 
 def problems(layer: Layer, seed: int) -> list[str]:

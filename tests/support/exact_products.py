@@ -6,9 +6,11 @@ gives the exact result rounded once, to the bit, and has no other excuse.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
 import math
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from mxtrain.runtime import mx
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet calls it
 EXACT = 2**24  # whole numbers up to here are float32's
 LARGEST = 127  # has bfloat16's eight bits
+PERTURB, HUGE, NOTHING = (
+    -6,
+    0x80,
+    0,
+)  # of glibc's mallopt: new memory has 0x7f in each byte, 3.4e38 in each number
 NAMES = ("output", "data", "weight", "bias")
 Arrays = Sequence[np.ndarray]
 
@@ -130,6 +137,15 @@ def in_bfloat16(layer: Layer, inputs: Arrays, gradient: np.ndarray) -> dict[str,
         result = run(*(given[name] for name in output.list_arguments()))
     result.backward(mx.nd.array(gradient))
     return {"output": result.asnumpy(), **{name: given[name].grad.asnumpy() for name in names}}
+
+
+@contextlib.contextmanager
+def memory_that_shows() -> Iterator[None]:
+    """What a kernel forgets to write is seen, instead of being zero by chance."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *of: 0)
+    mallopt(PERTURB, HUGE)
+    yield
+    mallopt(PERTURB, NOTHING)
 
 
 def differing(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> list[str]:
