@@ -51,6 +51,8 @@ MAKERS_OF_OPERATORS = (
     "symbol/register.py",
 )
 
+MODULES_OF_LOADERS = ("mxnet.gluon.data.dataloader", "gluoncv.data.dataloader")
+
 _operator_code: list[operator_code.OperatorCode] = []  # one, while mxnet is imported
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
@@ -200,6 +202,12 @@ def _import_gluoncv(execute: Callable[[], None]) -> None:
     import_shims.complete_package("gluoncv")
 
 
+def _import_loaders(name: str, execute: Callable[[], None]) -> None:
+    """Execute a module of DataLoaders; mxnet and gluoncv have one each."""
+    execute()
+    mxnet_repairs.fork_workers(sys.modules[name])
+
+
 @contextlib.contextmanager
 def _explaining() -> Iterator[None]:
     """A block in which an error of a broken wheel becomes one sentence; still an ImportError, for callers to catch."""
@@ -316,6 +324,7 @@ sys.meta_path.insert(
             "mxnet": _import_mxnet,
             "mxnet.base": _import_base,
             "gluoncv": _import_gluoncv,
+            **{name: functools.partial(_import_loaders, name) for name in MODULES_OF_LOADERS},
         }
     ),
 )

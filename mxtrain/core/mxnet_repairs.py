@@ -1,7 +1,7 @@
-"""Repairs in an mxnet 1.9.1 that has been imported: what its Python asks of NumPy and SciPy and newer ones refuse.
+"""Repairs in an mxnet 1.9.1 that has been imported: what it asks of Python, NumPy and SciPy and newer ones refuse.
 
-Owns changes to mxnet's own functions, each for one reason. Those for NumPy 2 are made under NumPy 2 alone.
-Takes mxnet as an argument and imports it nowhere.
+Owns changes to mxnet's own functions and to GluonCV's copies, each for one reason. Those for NumPy 2 are made under
+NumPy 2 alone. Takes mxnet as an argument and imports it nowhere.
 """
 
 from __future__ import annotations
@@ -24,6 +24,28 @@ def repair(mxnet: types.ModuleType) -> None:
     if int(numpy.__version__.partition(".")[0]) >= 2:
         _write_scalars_plainly(mxnet)
         _sum_metrics_in_float64(mxnet)
+
+
+def fork_workers(loaders: types.ModuleType) -> None:
+    """Have a module of DataLoaders fork its workers, as it did before Python 3.14; a chosen "spawn" stays.
+
+    A worker that Python starts afresh, as is its way since then, imports mxnet without this process's door.
+    """
+    import multiprocessing
+
+    if multiprocessing.get_all_start_methods()[0] != "fork":
+        vars(loaders)["multiprocessing"] = _Forking("multiprocessing")
+
+
+class _Forking(types.ModuleType):
+    """Python's multiprocessing with `fork` for its default."""
+
+    def __getattr__(self, name: str) -> Any:
+        import multiprocessing
+
+        method = multiprocessing.get_start_method(allow_none=True)
+        context = multiprocessing.get_context("spawn" if method == "spawn" else "fork")
+        return getattr(context if hasattr(context, name) else multiprocessing, name)
 
 
 def _keep_csr_quiet() -> None:

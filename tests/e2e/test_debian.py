@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import debian_root, pythons
+from benchmarks.pythons import debian, fresh
 
 MINUTE = 60
 
@@ -24,17 +24,17 @@ def test_make_demo_without_root(suite: str, tmp_path: Path) -> None:
     if os.geteuid() != 0 or not shutil.which("mmdebstrap") or not shutil.which("unshare"):
         pytest.skip("needs root, mmdebstrap and unshare")
     root = tmp_path / "root"
-    debian_root.make(root, suite)
-    home = root / debian_root.HOME
-    pythons.last_commit(home / "mxtrain")
-    debian_root.give(home)
+    debian.make(root, suite)
+    home = root / debian.HOME
+    fresh.last_commit(home / "mxtrain")
+    debian.give(home)
     for command in (
         "ldconfig -p | grep -E 'libGL|libgomp|libquadmath'",
         "touch /etc/written",
         "command -v cc",
     ):
         with pytest.raises(subprocess.CalledProcessError):
-            debian_root.run(root, command, MINUTE)
-    done = debian_root.run(root, "cd mxtrain && make demo", 30 * MINUTE)
+            debian.run(root, command, MINUTE)
+    done = debian.run(root, "cd mxtrain && make demo", 30 * MINUTE)
     assert done.stdout.splitlines()[-1].startswith("done: val accuracy 0.9")
     assert "Traceback" not in done.stderr

@@ -155,6 +155,31 @@ def test_gluoncv_alone_brings_mxnet_in_by_the_door() -> None:
     assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
+# Python's default from 3.14 on, on any Python. A worker that does not fork finds no class of this process.
+AFRESH = """
+import multiprocessing
+every_default = multiprocessing.context._default_context
+every_default._default_context, every_default._actual_context = multiprocessing.get_context("forkserver"), None
+multiprocessing.get_all_start_methods = lambda: ["forkserver", "spawn", "fork"]
+"""
+
+
+def test_workers_of_loaders_are_forked_where_python_starts_processes_afresh() -> None:
+    """MXNet's, and those of GluonCV's own loader."""
+    code = AFRESH + (
+        "from mxtrain.runtime import mx, gluoncv\n"
+        "from gluoncv.data.dataloader import RandomTransformDataLoader\n"
+        "def square(value): return value * value\n"
+        "class Numbers(mx.gluon.data.SimpleDataset): pass\n"
+        "dataset = Numbers([mx.nd.array([number]) for number in range(6)])\n"
+        "def numbers(loader): return [each.asscalar().item() for batch in loader for each in batch]\n"
+        "answer = [numbers(mx.gluon.data.DataLoader(dataset, 2, num_workers=2, timeout=20)),\n"
+        "          numbers(RandomTransformDataLoader([square], dataset, 1, 2, num_workers=2)),\n"
+        "          multiprocessing.get_context().get_start_method()]"
+    )
+    assert answer(code) == [[0, 1, 2, 3, 4, 5], [0, 1, 4, 9, 16, 25], "forkserver"]
+
+
 def test_threads_that_import_at_once_all_get_the_whole_module() -> None:
     """By a door that was loaded anew, and stands there once."""
     code = (
