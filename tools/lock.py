@@ -1,6 +1,6 @@
 """Makes the lock files: for each Python the exact wheels that mxtrain is installed with, and their hashes.
 
-    make lock PYTHONS="python3.8 python3.13"
+    make lock PYTHONS="python3.8 python3.13 python3.14"
 
 Writes `locks/PYTHON-SET.txt`. The set `dev` is what `make env LOCKED=1` installs; `cpu` and `cu112` are for images. pip
 resolves them with the packages of PyPI alone and downloads no more than it has to; nothing is installed. A lock names

@@ -7,7 +7,7 @@
 What is installed is the last commit of this checkout, into an environment that goes away again. Each part runs in a
 process of its own with a deadline, outside of the checkout. The file is written after each row, so a run that was
 interrupted goes on with --missing. The rows of Debian need root and mmdebstrap, and work inside as a user without root.
-A row whose Python is not on this machine is left out and said. Exits with 1 unless every row asked for is all ok.
+A row whose Python is not on this machine is left out and said. Exits with 1 where anything fails.
 """
 
 from __future__ import annotations

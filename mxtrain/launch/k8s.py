@@ -24,6 +24,7 @@ from mxtrain.launch.plan import GENERATION, RESTARTS
 PORT = 9091
 # Nodes have to come and images to be pulled; the flags of the job win.
 DEFAULTS = ("--start-timeout", "1800")
+GROUP = 1000  # of docker/Dockerfile's user; Kubernetes adds it to the groups of any other
 GRACE_SECONDS = 120  # for an evicted worker to write a checkpoint in
 LONGEST_NAME = 45  # of a host name's 63 letters, beside "-scheduler-0-0"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -163,6 +164,8 @@ def _pod(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, A
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # A new volume is root's, and the image's user is not: this makes it the group's. Once, as it takes long.
+        "securityContext": {"fsGroup": GROUP, "fsGroupChangePolicy": "OnRootMismatch"},
         "containers": [container],
         "volumes": volumes,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Callable
@@ -108,6 +109,17 @@ def arguments(*flags: str, wanted: list[str] = WANTED) -> list[str]:
     (jobset,) = of_kind("JobSet", manifests(*wanted, flags=list(flags)))
     found: list[str] = container(jobset["spec"]["replicatedJobs"][2]["template"]["spec"])["args"]
     return found
+
+
+@pytest.mark.parametrize("form", ["jobset", "plain"])
+def test_the_images_user_may_write_to_the_volume(form: str) -> None:
+    (user,) = re.findall(r"^USER (\d+)$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    (uid,) = re.findall(r"useradd --uid (\d+)", (ROOT / "docker" / "Dockerfile").read_text())
+    assert user == uid, "its group has the same number"
+    for spec in jobs(form).values():
+        pod = spec["template"]["spec"]
+        assert pod["securityContext"]["fsGroup"] == int(user)
+        assert {"name": "runs", "mountPath": "/runs"} in container(spec)["volumeMounts"]
 
 
 def test_a_clusters_store_is_the_default() -> None:
