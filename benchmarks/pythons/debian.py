@@ -22,7 +22,7 @@ USER, HOME = 1234, "home/someone"
 LENT = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 VARIABLES = ("PIP_", "SSL_", "http", "HTTP", "no_proxy")
 
-# In a mount namespace of its own: what is mounted goes away with the command.
+# In namespaces of its own: what is mounted and what was started goes away with the command.
 INSIDE = """
 mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
 root=$1 user=$2; shift 2
@@ -61,7 +61,20 @@ def run(root: Path, command: str, seconds: float) -> subprocess.CompletedProcess
         "-c",
         f"cd /{HOME} && {command}",
     ]
-    line = ["unshare", "-m", "bash", "-c", INSIDE, "bash", str(root), f"{USER}:{USER}", *inside]
+    line = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "bash",
+        "-c",
+        INSIDE,
+        "bash",
+        str(root),
+        f"{USER}:{USER}",
+        *inside,
+    ]
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=seconds)
 
 
