@@ -22,6 +22,7 @@ from mxtrain.models import (
     norm_relus,
     plain_arrays,
     prelu,
+    shapes,
     small,
     volumes,
 )
@@ -96,20 +97,16 @@ def compile(
     narrowing: Narrowing | None = None,
     micro_batch: int = 1,
 ) -> None:
-    """Fix all shapes by running one picture, and turn the net into a symbolic graph if it can be one.
+    """Fix all shapes, and turn the net into a symbolic graph if it can be one.
 
-    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of pictures. UsageError if
-    the net does not take pictures of `image_size`, or does not give `num_classes` scores for each.
+    A picture is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
+    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of pictures. UsageError
+    if the net does not take pictures of `image_size`, or does not give `num_classes` scores for each.
     """
     picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
-    try:
-        output = net(picture)
-        mx.nd.waitall()
-    except (mx.base.MXNetError, ValueError) as error:
-        raise UsageError(
-            f"--model {name} does not take pictures of --image-size {image_size}: {_reason(error)}"
-        ) from None
-    _check_output(name, output, num_classes)
+    has_shapes = shapes.fill_parameters(net, picture.shape) == (1, num_classes)
+    if not has_shapes:
+        _check_output(name, _computed(net, name, picture), num_classes)
     _refuse_unused(name, net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"--model {name}: has no parameters to train")
@@ -120,6 +117,8 @@ def compile(
         return
     try:
         compile_graph(net, (micro_batch, *picture.shape[1:]), contexts[0], narrowing)
+        if ":" in name:  # a user's own net is tried; known ones are by our tests
+            net(picture).wait_to_read()
     except Exception as error:
         net.hybridize(active=False)
         reason = _reason(error)
@@ -129,13 +128,25 @@ def compile(
 
 
 def compile_graph(net: Any, shape: Shape, context: Any, narrowing: Narrowing | None) -> None:
-    """Turn a net that has been called into a symbolic graph, rewritten for batches of this shape."""
+    """Turn a net whose shapes are known into a symbolic graph, rewritten for batches of this shape."""
     if narrowing:
         _lay_out_plainly(net)
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
-    net._get_graph(mx.nd.zeros(shape, ctx=context))  # made once, for these shapes
-    net(mx.nd.zeros((1, *shape[1:]), ctx=context)).wait_to_read()
+    net._get_graph(mx.nd.empty(shape, ctx=context))  # made once, for these shapes
+    net._build_cache(mx.nd.empty((1, *shape[1:]), ctx=context))
+
+
+def _computed(net: Any, name: str, picture: Any) -> Any:
+    """Return what the net makes of one picture, which gives its parameters their shapes and values."""
+    try:
+        output = net(picture)
+        mx.nd.waitall()
+    except (mx.base.MXNetError, ValueError) as error:
+        raise UsageError(
+            f"--model {name} does not take pictures of --image-size {picture.shape[-1]}: {_reason(error)}"
+        ) from None
+    return output
 
 
 def _lay_out_plainly(net: Any) -> None:
