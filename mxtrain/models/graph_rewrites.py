@@ -1,8 +1,8 @@
 """Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
 
-Owns where rewrites take place, for the whole process, and replacing nodes; what replaces what is `concats.py`'s,
-`clips.py`'s, `plain_arrays.py`'s, `norm_relus.py`'s and `layer_norms.py`'s. A rewritten graph has the same inputs in
-the same order, the same values, and outputs of the same names.
+Owns where rewrites take place, for the whole process, and replacing nodes. What replaces what is each rewrite's own
+module's; `zoo.py` lists them. A rewritten graph has the same inputs in the same order, the same values, and outputs of
+the same names.
 """
 
 from __future__ import annotations
@@ -40,44 +40,69 @@ def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewr
         is_new = not self._cached_graph
         inputs, output = get_graph(self, *args)
         if is_new and _are_on_cpu(args):
-            self._cached_graph = inputs, rewritten(output, _shapes(inputs, args), rewrites)
+            self._shapes_of_graph = _shapes(inputs, args)
+            self._cached_graph = inputs, rewritten(output, self._shapes_of_graph, rewrites)
         return self._cached_graph
 
     @functools.wraps(build_cache)
     def build_caches(self: Any, *args: Any) -> None:
         build_cache(self, *args)
-        inputs, output = self._cached_graph
         if training_rewrites and _are_on_cpu(args):
-            for_training = rewritten(output, _shapes(inputs, args), training_rewrites)
-            if for_training is not output:
-                self._cached_op = OperatorByMode(_compiled(self, for_training), self._cached_op)
+            training = OperatorForTraining(self, training_rewrites, self._cached_op)
+            if training.is_rewritten_for(self._shapes_of_graph):
+                self._cached_op = training
 
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches
 
 
-class OperatorByMode:
-    """A net compiled twice, called as Gluon calls one that is compiled once."""
+class OperatorForTraining:
+    """A net compiled twice, called as Gluon calls one that is compiled once.
 
-    def __init__(self, training: Any, otherwise: Any):
-        self._training, self._otherwise = training, otherwise
+    For training it is compiled for inputs of certain shapes; others, as those of an epoch's last, short step, have it
+    compiled anew.
+    """
+
+    def __init__(self, block: Any, rewrites: Sequence[Rewrite], otherwise: Any):
+        _, self._output = block._cached_graph
+        self._places = _places(block)
+        self._flags = [*self._places.items(), *block._flags]
+        self._rewrites, self._otherwise = rewrites, otherwise
+        self._names = self._output.list_inputs()
+        self._shapes: Shapes = {}
+        self._training: Any = None
+        self._hooks: list[Any] = []
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        chosen = self._training if mx.autograd.is_training() else self._otherwise
-        return chosen(*args, **keywords)
+        if not mx.autograd.is_training():
+            return self._otherwise(*args, **keywords)
+        shapes = {self._names[place]: args[place].shape for place in self._places["data_indices"]}
+        if shapes != self._shapes:
+            self.is_rewritten_for(shapes)
+        return self._training(*args, **keywords)
 
-    def _register_op_hook(self, *args: Any) -> None:
-        for each in (self._training, self._otherwise):
-            each._register_op_hook(*args)
+    def is_rewritten_for(self, shapes: Shapes) -> bool:
+        """Compile the net for training with inputs of these shapes; return whether that differs from its own graph."""
+        symbol = rewritten(self._output, shapes, self._rewrites)
+        is_other = symbol is not self._output
+        self._shapes = shapes
+        self._training = mx.nd.CachedOp(symbol, self._flags) if is_other else self._otherwise
+        for hook in self._hooks if is_other else ():
+            self._training._register_op_hook(*hook)
+        return is_other
+
+    def _register_op_hook(self, *hook: Any) -> None:
+        self._hooks.append(hook)
+        for each in {self._training, self._otherwise}:
+            each._register_op_hook(*hook)
 
 
-def _compiled(block: Any, output: Any) -> Any:
-    """Return `output` compiled as the block's own graph was, whose inputs it has in the same order."""
+def _places(block: Any) -> dict[str, list[int]]:
+    """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
     are_data = [is_data for is_data, _ in block._cached_op_args]
-    places = {
+    return {
         kind: [place for place, is_data in enumerate(are_data) if is_data == wanted]
         for kind, wanted in (("data_indices", True), ("param_indices", False))
     }
-    return mx.nd.CachedOp(output, [*places.items(), *block._flags])
 
 
 def _are_on_cpu(args: Sequence[Any]) -> bool:
@@ -132,6 +157,24 @@ def are_float32(weights: Mapping[str, Any]) -> bool:
     """Return whether the node of these weights, a variable or the cast of one, is float32."""
     attributes = weights.get("attrs", {})
     return attributes.get("dtype" if weights["op"] == "amp_cast" else "__dtype__", "0") in FLOAT32
+
+
+def in_float32(graph: Graph) -> set[int]:
+    """Return the positions of the nodes that are known to give float32: weights, casts, and what comes of them.
+
+    Of the type of data, such as tokens, the graph says nothing.
+    """
+    wide: set[int] = set()
+    for place, node in enumerate(graph["nodes"]):
+        if node["op"] == "null":
+            is_wide = "__dtype__" in node.get("attrs", {}) and are_float32(node)
+        elif node["op"] in ("Cast", "amp_cast"):
+            is_wide = node["attrs"]["dtype"] == "float32"
+        else:
+            is_wide = any(source in wide for source, *_ in node["inputs"])
+        if is_wide:
+            wide.add(place)
+    return wide
 
 
 def in_bfloat16(graph: Graph) -> set[int]:

@@ -23,7 +23,7 @@ from mxtrain.models.graph_rewrites import (
     with_replaced,
 )
 
-FEWEST = 256  # numbers in what the graph is compiled for, a batch of one: with less, more operators cost more
+FEWEST = 256  # numbers: with less, more operators cost more
 
 
 def with_fast_layer_norms(graph: Graph, shapes: Shapes) -> Graph:

@@ -32,7 +32,7 @@ MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of thei
 # What passes on the form of the arrays that it gets.
 THROUGH = {
     *("Activation", "LeakyReLU", "relu", "clip", "_minimum_scalar", "_maximum_scalar", "Pooling", "Dropout"),
-    *("_plus_scalar", "_mul_scalar", "_div_scalar", "elemwise_mul", "amp_cast"),
+    *("_plus_scalar", "_mul_scalar", "_div_scalar", "elemwise_mul", "hard_sigmoid", "amp_cast"),
 }
 
 

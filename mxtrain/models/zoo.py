@@ -15,9 +15,11 @@ from mxtrain.config import gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models import (
+    broadcasts,
     clips,
     concats,
     graph_rewrites,
+    hard_sigmoids,
     layer_norms,
     norm_relus,
     plain_arrays,
@@ -34,9 +36,14 @@ logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
-AFTER_NARROWING = (norm_relus.with_joined_relus, clips.with_fast_clips, plain_arrays.with_plain_arrays)
+AFTER_NARROWING = (
+    norm_relus.with_joined_relus,
+    hard_sigmoids.with_hard_sigmoids,
+    clips.with_fast_clips,
+    plain_arrays.with_plain_arrays,
+)
 REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
-TRAINING_REWRITES = (layer_norms.with_fast_layer_norms,)
+TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
 
 def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:

@@ -137,8 +137,8 @@ def test_a_net_learns_along_the_same_curve_and_evaluates_by_its_own_layer_norms(
     fast = parts_of()
     monkeypatch.setattr(zoo, "TRAINING_REWRITES", ())
     plain = parts_of()
-    assert isinstance(fast.net._cached_op, graph_rewrites.OperatorByMode)
-    assert not isinstance(plain.net._cached_op, graph_rewrites.OperatorByMode)
+    assert isinstance(fast.net._cached_op, graph_rewrites.OperatorForTraining)
+    assert not isinstance(plain.net._cached_op, graph_rewrites.OperatorForTraining)
     pictures = mx.nd.random.normal(shape=(5, 3, SIZE, SIZE))
     np.testing.assert_array_equal(fast.net(pictures).asnumpy(), plain.net(pictures).asnumpy())
     ours, right = train(fast, 12), train(plain, 12)
@@ -154,4 +154,4 @@ def test_recomputed_segments_train_by_products_too() -> None:
     assert train(again, 3) == train(plain, 3)
     assert_equal(arrays(again), arrays(plain))
     compiled = [segment._cached_op for segment in again.net._segments]
-    assert any(isinstance(each, graph_rewrites.OperatorByMode) for each in compiled)
+    assert any(isinstance(each, graph_rewrites.OperatorForTraining) for each in compiled)
