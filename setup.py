@@ -10,7 +10,17 @@ native = Extension(
     "mxtrain.data.native._built",
     sources=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.c")),
     depends=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.h")),
-    extra_compile_args=["-O3", "-mavx2", "-mbmi2", "-mpclmul", "-ffp-contract=off", "-Wall", "-Wextra"],
+    extra_compile_args=[
+        "-O3",
+        "-mavx2",
+        "-mbmi2",
+        "-mpclmul",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-Wall",
+        "-Wextra",
+    ],
+    libraries=["m"],
     optional=True,
 )
 

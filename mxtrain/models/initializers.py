@@ -31,6 +31,14 @@ def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
         net.initialize(mx.init.Zero() if text == ZEROS else build(text), ctx=list(contexts))
 
 
+def is_name(text: str) -> bool:
+    """Return whether `text` is no initialiser of the user's own."""
+    return text == ZEROS or catalogue.initializer(text)[0] in {
+        **MATRIX_INITIALIZERS,
+        **ANY_SHAPE_INITIALIZERS,
+    }
+
+
 def build(text: str) -> Any:
     """Return the MXNet initialiser that `--init` describes."""
     name, numbers = catalogue.initializer(text)

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, batch_plan
-from mxtrain.models import graph_rewrites, initializers, pretrained, remat, weights, zoo
+from mxtrain.models import draws, graph_rewrites, initializers, pretrained, remat, weights, zoo
 from mxtrain.models.narrow import Forecast
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
@@ -40,9 +40,10 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
-    initializers.initialize(net, model.init if is_fresh else initializers.ZEROS, places, run.optim.seed)
-    size = run.data.image_size
-    zoo.compile(net, model.model, places, size, num_classes, narrowing, micro_batch)
+    init, size, seed = model.init if is_fresh else initializers.ZEROS, run.data.image_size, run.optim.seed
+    with draws.in_less_time(net, init, seed):
+        initializers.initialize(net, init, places, seed)
+        zoo.compile(net, model.model, places, size, num_classes, narrowing, micro_batch)
     if is_fresh:
         _load_pretrained(net, model, untrained)
     if model.remat:

@@ -51,7 +51,7 @@ def initialised(build: Any, text: str) -> Any:
     return net
 
 
-@pytest.mark.parametrize("text", ["msra", "xavier", "xavier_normal", "normal", "uniform", "orthogonal"])
+@pytest.mark.parametrize("text", ["msra", "uniform"])
 @pytest.mark.parametrize("name", ["small_resnet", "mobilenetv2_0.25", "backwards"])
 def test_weights_are_those_of_a_forward_pass(name: str, text: str) -> None:
     build = Backwards if name == "backwards" else lambda: zoo.build(name, 5)

@@ -1,4 +1,5 @@
-"""The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, and checksums.
+"""The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, and MXNet's
+random numbers.
 
 Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
 but `crc32` are None: their callers do the same in more time, or leave restart markers out.
@@ -42,3 +43,8 @@ resize: Function | None = getattr(_built, "resize", None)
 planes: Function | None = getattr(_built, "planes", None)
 # rewrite_jpeg(payload, interval) -> the same coefficients with restart markers in bytes, or text: why there are none
 rewrite_jpeg: Function | None = getattr(_built, "rewrite_jpeg", None)
+# random_streams(seed) -> the beginning of MXNet's streams of random numbers
+random_streams: Function | None = getattr(_built, "random_streams", None)
+# draw_uniform(streams, low, high, out), draw_normal(streams, mean, deviation, out): fill float32 as MXNet does
+draw_uniform: Function | None = getattr(_built, "draw_uniform", None)
+draw_normal: Function | None = getattr(_built, "draw_normal", None)

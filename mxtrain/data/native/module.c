@@ -7,6 +7,7 @@
 #include "checksum.h"
 #include "coefficients.h"
 #include "crop.h"
+#include "random.h"
 
 PyDoc_STRVAR(
     crop_doc,
@@ -186,6 +187,52 @@ static PyObject *crc32(PyObject *module, PyObject *arguments) {
     return PyLong_FromUnsignedLong(found);
 }
 
+PyDoc_STRVAR(streams_doc, "random_streams(seed)\n\nThe beginning of MXNet's streams of random numbers, in a bytearray.");
+
+static PyObject *random_streams(PyObject *module, PyObject *arguments) {
+    (void)module;
+    unsigned seed;
+    if (!PyArg_ParseTuple(arguments, "I", &seed)) return NULL;
+    PyObject *streams = PyByteArray_FromStringAndSize(NULL, NUM_STREAMS * sizeof(Stream));
+    if (streams) begin_streams((Stream *)PyByteArray_AS_STRING(streams), seed);
+    return streams;
+}
+
+typedef void (*Draw)(Stream *streams, float first, float second, float *out, size_t count);
+
+static PyObject *drawn(PyObject *arguments, Draw draw) {
+    Py_buffer streams, out;
+    float first, second;
+    if (!PyArg_ParseTuple(arguments, "w*ffw*", &streams, &first, &second, &out)) return NULL;
+    int is_right = streams.len == NUM_STREAMS * sizeof(Stream) && out.len % sizeof(float) == 0;
+    if (is_right) {
+        PyThreadState *lock = PyEval_SaveThread();
+        draw(streams.buf, first, second, out.buf, (size_t)out.len / sizeof(float));
+        PyEval_RestoreThread(lock);
+    }
+    PyBuffer_Release(&streams);
+    PyBuffer_Release(&out);
+    if (is_right) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "expected what random_streams returns, and float32 numbers");
+    return NULL;
+}
+
+PyDoc_STRVAR(uniform_doc,
+             "draw_uniform(streams, low, high, out)\n\nFill float32 numbers as MXNet does, and move the streams on.");
+
+static PyObject *uniform(PyObject *module, PyObject *arguments) {
+    (void)module;
+    return drawn(arguments, draw_uniform);
+}
+
+PyDoc_STRVAR(normal_doc,
+             "draw_normal(streams, mean, deviation, out)\n\nFill float32 numbers as MXNet does, and move the streams on.");
+
+static PyObject *normal(PyObject *module, PyObject *arguments) {
+    (void)module;
+    return drawn(arguments, draw_normal);
+}
+
 static PyMethodDef methods[] = {
     {"crc32", crc32, METH_VARARGS, crc32_doc},
     {"jpeg_size", jpeg_size, METH_O, jpeg_size_doc},
@@ -193,6 +240,9 @@ static PyMethodDef methods[] = {
     {"resize", resize_pixels, METH_VARARGS, resize_doc},
     {"planes", planes, METH_VARARGS, planes_doc},
     {"rewrite_jpeg", rewrite_jpeg, METH_VARARGS, rewrite_doc},
+    {"random_streams", random_streams, METH_VARARGS, streams_doc},
+    {"draw_uniform", uniform, METH_VARARGS, uniform_doc},
+    {"draw_normal", normal, METH_VARARGS, normal_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -202,7 +252,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
-    "Boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, and checksums.",
+    "Boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, and random numbers.",
     -1,
     methods,
     NULL,
