@@ -12,15 +12,18 @@ import statistics
 from typing import Any, Callable
 
 from benchmarks.step import mxnet_side
-from benchmarks.step.nets import CLASSES, Net
+from benchmarks.step import nets as step_nets
+from benchmarks.step.nets import Net
 from benchmarks.step.overhead import seconds_of
-from mxtrain import config, runtime
+from mxtrain import runtime
 
+OF_TOKENS = ("gpt", "lstm")  # benchmarks.step's
 NETS = (
     *("resnet18_v1b", "resnet50_v1b", "resnet18_v2", "se_resnext50_32x4d", "resnext50_32x4d", "resnest14"),
     *("mobilenet1.0", "mobilenetv2_1.0", "mobilenetv3_large", "densenet121", "squeezenet1.1", "vgg11_bn"),
     *("alexnet", "inceptionv3", "googlenet", "darknet53", "xception", "senet_154", "nasnet_4_1056"),
     *("hrnet_w18_small_v1_c", "residualattentionnet56", "cifar_resnet20_v1", "cifar_wideresnet16_10"),
+    *OF_TOKENS,
 )
 TOLERANCE = 0.03
 
@@ -45,8 +48,10 @@ def main() -> None:
 
 def row(model: str, options: argparse.Namespace) -> float:
     """Print a net's row and return how many times as fast as float32 it is."""
-    narrow_flags = ["--amp", options.amp, "--amp-table", options.amp_table]
-    wide, (narrow, parts) = steps(model, options, [])[0], steps(model, options, narrow_flags)
+    wide, (narrow, parts) = (
+        steps(model, options, "off", "")[0],
+        steps(model, options, options.amp, options.amp_table),
+    )
     times: dict[Callable[[], Any], list[float]] = {wide: [], narrow: []}
     for step in times:
         seconds_of(step), seconds_of(step)  # the first lay arrays out
@@ -62,15 +67,17 @@ def row(model: str, options: argparse.Namespace) -> float:
     return before / after
 
 
-def steps(model: str, options: argparse.Namespace, flags: list[str]) -> tuple[Callable[[], Any], Any]:
+def steps(model: str, options: argparse.Namespace, amp: str, table: str) -> tuple[Callable[[], Any], Any]:
     """Return a function that takes a step of this net, and the parts it works with."""
-    from mxtrain.train.parts import build_parts
-
-    size = options.image_size or (32 if model.startswith("cifar") else 299 if "inceptionv3" in model else 224)
-    line = f"--train t.rec --model {model} --image-size {size} --batch-size {options.batch_size}"
-    run = config.parse([*line.split(), "--micro-batch", str(options.batch_size), *flags])
-    parts = build_parts(run, CLASSES)
-    return mxnet_side.steps_of(Net(model, options.batch_size, size, rate=1e-4), parts), parts
+    if model in OF_TOKENS:
+        net = step_nets.NETS[model]._replace(batch_size=options.batch_size)
+    else:
+        size = options.image_size or (
+            32 if model.startswith("cifar") else 299 if "inceptionv3" in model else 224
+        )
+        net = Net(model, options.batch_size, size, rate=1e-4)
+    parts = mxnet_side.parts_of(net, amp, table)
+    return mxnet_side.steps_of(net, parts), parts
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from mxtrain.models import weights
 from mxtrain.runtime import gluoncv, mx
 
 nn = mx.gluon.nn
+HIDDEN = -1e30  # added to a score
 
 
 def mobilenetv3(num_classes: int) -> Any:
@@ -88,10 +89,9 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         projected = self.project(x)
         scores = F.contrib.interleaved_matmul_selfatt_qk(projected, heads=self.heads)
-        # Row n of a head's scores counts up to n + 1 places: softmax leaves out the others, without a mask to add.
-        visible = (F.contrib.arange_like(scores, axis=1) + 1).expand_dims(0)
-        visible = F.broadcast_like(visible, scores, lhs_axes=(0,), rhs_axes=(0,)).astype("int32")
-        attended = F.softmax(scores, visible, axis=-1, use_length=True)
+        places = F.contrib.arange_like(scores, axis=1)
+        later = F.broadcast_greater(places.expand_dims(0), places.expand_dims(1)) * HIDDEN
+        attended = F.softmax(F.broadcast_add(scores, later.expand_dims(0)), axis=-1)
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, attended, heads=self.heads))
 
 

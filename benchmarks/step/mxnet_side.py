@@ -33,23 +33,23 @@ def main() -> None:
     turns.take_turns(steps_of(net, parts), num_parameters, count)
 
 
-def parts_of(net: Net, amp: str) -> Any:
+def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
     from mxtrain.train.parts import build_parts
 
     if net.vocabulary:
-        return _parts_of_tokens(net, amp)
-    return build_parts(config.parse(_flags(net, amp, net.model, net.size)), CLASSES)
+        return _parts_of_tokens(net, amp, amp_table)
+    return build_parts(config.parse(_flags(net, amp, amp_table, net.model, net.size)), CLASSES)
 
 
-def _flags(net: Net, amp: str, model: str, image_size: int) -> list[str]:
-    flags = (
-        f"--train none.rec --model {model} --image-size {image_size} --amp {amp} --optimizer {net.optimizer}"
-    )
-    return f"{flags} --batch-size {net.samples} --micro-batch {net.samples} --lr {net.rate}".split()
+def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> list[str]:
+    flags = f"--train none.rec --model {model} --image-size {image_size} --optimizer {net.optimizer}"
+    precision = ["--amp", amp, "--amp-table", amp_table]
+    size = f"--batch-size {net.samples} --micro-batch {net.samples} --lr {net.rate}"
+    return [*flags.split(), *size.split(), *precision]
 
 
-def _parts_of_tokens(net: Net, amp: str) -> Any:
+def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
     from mxtrain.kvstore.trainer import open_trainer
     from mxtrain.models import weights, zoo
@@ -58,7 +58,7 @@ def _parts_of_tokens(net: Net, amp: str) -> Any:
     from mxtrain.runtime import mx
     from mxtrain.train.parts import build_parts
 
-    run = config.parse(_flags(net, amp, "small_cnn", 32))
+    run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
     parts = build_parts(run, 10)
     from benchmarks.step import mxnet_nets
 

@@ -14,7 +14,7 @@ from benchmarks.loader import environments
 from benchmarks.step import multiplications, mxnet_nets, mxnet_side, sides, turns
 from benchmarks.step.nets import FOR_TESTS, NETS, batch
 from mxtrain.runtime import mx
-from tests.support.amp import needs_bf16
+from tests.support.amp import ALL_NARROW, needs_bf16
 
 
 @pytest.mark.parametrize("name", FOR_TESTS)
@@ -31,6 +31,21 @@ def test_a_net_of_tokens_runs_in_bfloat16_where_it_is_asked_for() -> None:
     """As it did not once, when its bf16 row was float32's."""
     parts = mxnet_side.parts_of(NETS["gpt"]._replace(batch_size=1), "bf16")
     assert parts.net.forecast.share == 1
+
+
+@needs_bf16
+def test_a_gpt_learns_in_bfloat16_as_in_float32(tmp_path: Path) -> None:
+    dear = '"any other": {"float32": 1000'  # of which a GPT has too many for the rest to pay
+    table = tmp_path / "table.json"
+    table.write_text(ALL_NARROW.read_text().replace(dear, dear[:-3]))
+    net, curves = FOR_TESTS["small_gpt"], []
+    for parts in (mxnet_side.parts_of(net, "off"), mxnet_side.parts_of(net, "bf16", str(table))):
+        step = mxnet_side.steps_of(net, parts)
+        curves.append([step() for _ in range(40)])
+    assert parts.net.forecast.share > 0.9
+    wide, narrow = curves
+    assert narrow != wide and narrow == pytest.approx(wide, rel=0.03)
+    assert wide[-1] < 0.5 * wide[0]
 
 
 def test_a_token_sees_none_of_those_after_it() -> None:
