@@ -1,6 +1,6 @@
 """A BatchNorm and the ReLU after it as one operator, which goes over the arrays once.
 
-To the bit as two. MXNet has it for CPUs only, with oneDNN, and for arrays of pictures.
+To the bit as two, in bfloat16 too. MXNet has it for CPUs only, with oneDNN, and for arrays of pictures.
 
 A ReLU6, which is a clip for MXNet, becomes that ReLU and a minimum. It spares mobilenetv2 a fifth of its step, because
 MXNet's own operators, unlike oneDNN's, need plain arrays. At exactly 0 its gradient is ReLU's, 0, where clip's is 1;
@@ -20,7 +20,6 @@ from mxtrain.models.graph_rewrites import (
     Replacement,
     Shapes,
     are_float32,
-    in_bfloat16,
     shape_of,
     users_of,
     with_replaced,
@@ -33,19 +32,15 @@ GAMMA = 1  # of its inputs
 
 
 def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
-    """Return the graph with one operator for each BatchNorm that only a ReLU follows; `shapes` are of its nodes.
-
-    BatchNorms in bfloat16 stay as they are.
-    """
+    """Return the graph with one operator for each BatchNorm that only a ReLU follows; `shapes` are of its nodes."""
     nodes = graph["nodes"]
     if not _has_onednn():
         return graph
-    narrow = in_bfloat16(graph)
     users = users_of(graph)
     outputs = {position for position, *_ in graph["heads"]}
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
-        if others or norm in outputs or norm in narrow or not _fits(graph, shapes, norm):
+        if others or norm in outputs or not _fits(graph, shapes, norm):
             continue
         name = nodes[user]["name"]
         if _is_relu(nodes[user]):
