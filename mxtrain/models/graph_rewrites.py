@@ -190,6 +190,19 @@ def in_bfloat16(graph: Graph) -> set[int]:
     return narrow
 
 
+def plain_copy(name: str, entry: list[int]) -> dict[str, Any]:
+    """Return a node that copies float32 pictures to plain order; its backward pass does so with the gradient.
+
+    Not for bfloat16, of which it writes float32, beyond the array's end.
+
+    An operator that oneDNN does not compute needs plain arrays. Of blocked ones MXNet makes copies for it, of both
+    inputs and of the output of its backward pass, and in a static graph keeps each for good. This node's copies are the
+    graph's own arrays, in memory that is used again. A transposition that moves no axis is it because oneDNN computes
+    it, and because unlike a reshape it never works in place, for which oneDNN copies twice.
+    """
+    return {"op": "transpose", "name": name, "attrs": {"axes": "(0, 1, 2, 3)"}, "inputs": [entry]}
+
+
 def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:
     """Return the graph with what `replacements` make of the nodes at their positions; the same one without any."""
     if not any(replacements.values()):

@@ -5,8 +5,7 @@ whole ones, such as 24 channels; and one in groups of 4 channels in blocks of 4.
 gets its input in one form and the gradient of its output in the other; a global pooling of part blocks does too. For
 that, and for all BatchNorms of blocks of 4, oneDNN 2.4.4 has only its reference kernels, which took 20 times as long as
 all else of a mobilenetv2's BatchNorms together. An array in plain order MXNet puts into the other's form by itself. So
-a node is put beside such an operator that computes nothing, but takes and gives plain arrays: a clip without limits. It
-is no other, because most that would do give the gradient on in place.
+a copy in plain order is put beside such an operator; its backward pass makes one of the gradient.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from mxtrain.models.graph_rewrites import (
     Replacement,
     Shapes,
     in_bfloat16,
+    plain_copy,
     shape_of,
     users_of,
     with_replaced,
@@ -95,14 +95,10 @@ def _convolutions_after(
 
 
 def _with_plain_output(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
-    return add(_plain(node["name"], [add({**node, "inputs": inputs}), 0, 0]))
+    return add(plain_copy(f"{node['name']}_plain", [add({**node, "inputs": inputs}), 0, 0]))
 
 
 def _with_plain_input(node: Mapping[str, Any], inputs: Inputs, add: AddNode) -> int:
     first, *others = inputs
-    return add({**node, "inputs": [[add(_plain(node["name"], first)), 0, 0], *others]})
-
-
-def _plain(name: str, entry: list[int]) -> dict[str, Any]:
-    limits = {"a_min": "-inf", "a_max": "inf"}
-    return {"op": "clip", "name": f"{name}_plain", "attrs": limits, "inputs": [entry]}
+    plain = add(plain_copy(f"{node['name']}_plain", first))
+    return add({**node, "inputs": [[plain, 0, 0], *others]})

@@ -13,6 +13,7 @@ from mxtrain.models import graph_rewrites, narrow, norm_relus, zoo
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.amp import needs_bf16
+from tests.support.fresh_python import answer
 from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arrays, assert_equal, train
 
 JOINED = "_contrib_BatchNormWithReLU"
@@ -135,3 +136,38 @@ def test_a_net_learns_along_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> N
     ours = train(joined, 6)
     assert ours == train(plain, 6) and ours[-1] != ours[0]
     assert_equal(arrays(joined), arrays(plain))
+
+
+def test_a_relu6_keeps_three_arrays() -> None:
+    """The convolution's output, its norm after the ReLU, and the minimum; MXNet's own copies would be four more."""
+    arrays_of_a_block = answer(
+        """
+import resource
+from mxtrain.models import graph_rewrites, norm_relus
+from mxtrain.runtime import mx
+
+SHAPE, BLOCKS = (4, 32, 96, 96), 8
+symbol = mx.sym.var("x")
+for _ in range(BLOCKS):
+    symbol = mx.sym.Convolution(symbol, kernel=(1, 1), num_filter=SHAPE[1], no_bias=True)
+    symbol = mx.sym.clip(mx.sym.BatchNorm(symbol, fix_gamma=False), 0, 6)
+x = mx.nd.ones(SHAPE)
+rewritten = graph_rewrites.rewritten(symbol, {"x": SHAPE}, [norm_relus.with_joined_relus])
+shapes, _, states = rewritten.infer_shape(x=SHAPE)
+given = dict(zip(rewritten.list_arguments(), shapes)), dict(zip(rewritten.list_auxiliary_states(), states))
+inputs = [x if name == "x" else mx.nd.ones({**given[0], **given[1]}[name]) for name in rewritten.list_inputs()]
+for each in inputs:
+    each.attach_grad()
+run = mx.nd.CachedOp(rewritten, [("static_alloc", True), ("static_shape", True)])
+mx.nd.waitall()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in range(2):
+    with mx.autograd.record():
+        output = run(*inputs)
+    output.backward()
+    mx.nd.waitall()
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+answer = 1024 * grown / (4 * x.size) / BLOCKS
+"""
+    )
+    assert 2 < arrays_of_a_block < 4.5

@@ -403,3 +403,29 @@ def test_a_second_start_takes_the_kept_functions_of_the_operators(tmp_path: Path
     assert first[1] == second[1]
     assert first[1][0] > 500 and first[1][2:] == [6.0, ["data", "fc_weight", "fc_bias"], 0.0]
     assert len(list((tmp_path / "mxtrain").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("asked", "workspaces"), [({}, 1), ({"MXNET_CPU_TEMP_COPY": "4"}, 4)])
+def test_operators_share_a_workspace_unless_asked_otherwise(asked: dict[str, str], workspaces: int) -> None:
+    """What is in memory after eight searches more than after the first is workspaces other than that one's."""
+    kept, workspace = answer(
+        """
+import os
+from pathlib import Path
+from mxtrain.runtime import mx
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+numbers = mx.nd.random.uniform(shape=(1 << 22,))
+mx.nd.waitall()
+found = [resident()]
+for _ in range(8):
+    mx.nd.topk(numbers, k=5, axis=0).wait_to_read()
+    found.append(resident())
+answer = found[-1] - found[1], found[1] - found[0]
+""",
+        **asked,
+    )
+    assert workspace > 1 << 24
+    assert workspaces - 1.5 < kept / workspace < workspaces - 0.5
