@@ -48,8 +48,10 @@ def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewr
     def build_caches(self: Any, *args: Any) -> None:
         build_cache(self, *args)
         if training_rewrites and _are_on_cpu(args):
+            # A block that is made from a graph was not asked for one.
+            shapes = getattr(self, "_shapes_of_graph", _shapes(self._cached_graph[0], args))
             training = OperatorForTraining(self, training_rewrites, self._cached_op)
-            if training.is_rewritten_for(self._shapes_of_graph):
+            if training.is_rewritten_for(shapes):
                 self._cached_op = training
 
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches

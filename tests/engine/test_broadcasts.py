@@ -110,8 +110,8 @@ def gated_net(num_classes: int) -> Any:
     return net
 
 
-def parts_of() -> TrainingParts:
-    line = f"--train t.rec --image-size {SIZE} --model {__name__}:gated_net {FLAGS}"
+def parts_of(flags: str = "") -> TrainingParts:
+    line = f"--train t.rec --image-size {SIZE} --model {__name__}:gated_net {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 
 
@@ -143,3 +143,11 @@ def test_other_shapes_are_compiled_anew_once(monkeypatch: pytest.MonkeyPatch) ->
     assert shapes == [(2, 3, SIZE, SIZE)]
     train(parts, 2)
     assert shapes == [(2, 3, SIZE, SIZE), (4, 3, SIZE, SIZE)]
+
+
+@pytest.mark.parametrize("flags", ["--remat", "--devices cpu:0,1"])
+def test_recomputed_segments_and_devices_train_so_too(flags: str) -> None:
+    plain, other = parts_of(), parts_of(flags)
+    np.testing.assert_allclose(train(other, 3), train(plain, 3), rtol=1e-5)
+    blocks = getattr(other.net, "_segments", [other.net])
+    assert any(isinstance(each._cached_op, graph_rewrites.OperatorForTraining) for each in blocks)
