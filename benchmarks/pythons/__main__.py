@@ -38,16 +38,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table there, too")
     arguments = parser.parse_args()
-    lines = table.read(arguments.write) if arguments.write else {}
-    rows = asked_for(arguments, lines)
+    rows = asked_for(arguments, table.read(arguments.write) if arguments.write else {})
+    lines = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         made = {pool.submit(line_of, row): row for row in rows}
         for each in as_completed(made):
-            lines[made[each]] = each.result()
-            print(" | ".join(each.result()), flush=True)
+            lines.append(each.result())
+            print(" | ".join(lines[-1]), flush=True)
             if arguments.write:
-                arguments.write.write_text(table.markdown(lines))
-    return 0 if all(table.is_green(lines[row]) for row in rows) else 1
+                table.keep(arguments.write, made[each], lines[-1])
+    return 0 if all(map(table.is_green, lines)) else 1
 
 
 def asked_for(arguments: argparse.Namespace, lines: dict[Row, list[str]]) -> list[Row]:

@@ -50,6 +50,11 @@ def read(path: Path) -> dict[Row, list[str]]:
     return lines
 
 
+def keep(path: Path, row: Row, cells: list[str]) -> None:
+    """Write a row's line into a file, beside those of other rows; another command may have made some by now."""
+    path.write_text(markdown({**read(path), row: cells}))
+
+
 def _row_of(cells: list[str]) -> Row | None:
     source, place, _, compiler, versions, *_ = cells
     found = re.match(r"(\d+\.\d+)[.\d]*, NumPy (\d+)", versions)
