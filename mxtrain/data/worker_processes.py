@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from multiprocessing.connection import Connection, Pipe
-from typing import Iterator
+from typing import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from mxtrain.data.worker_pool import Buffer, LoaderTask, RunTask
 
 MAX_DEATHS = 3  # over one task
 POLL_SECONDS = 0.2
+_spawning = threading.Lock()
 
 
 class SharedMemory:
@@ -118,9 +119,7 @@ class WorkerProcess:
         inherited = (theirs.fileno(), self._shared.descriptor, *self._assembly.records.descriptors)
         # One thread a worker: decoding has no use for teams, and their threads would fight over the cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=inherited, env=environment
-        )
+        process = _spawn(program, inherited, environment)
         theirs.close()
         try:
             ours.send(self._assembly)
@@ -148,3 +147,21 @@ class WorkerProcess:
             f"a loader worker died {MAX_DEATHS} times ({cause}) while it read {where}: look at these records with "
             f"`{command_name.packer()} check`, or use --loader threads to see more"
         )
+
+
+def _spawn(program: str, inherited: Sequence[int], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a Python that runs `program` and has the files `inherited`, by posix_spawn.
+
+    Where Python has files to close it forks, before 3.10, and MXNet has a fork wait until its engine is idle and then
+    stop it. In a thread beside one that trains, that wait may be for ever (tests/e2e/test_loading.py kills workers).
+    """
+    with _spawning:  # or another thread's process would have these files too
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-c", program], stdin=subprocess.DEVNULL, close_fds=False, env=environment
+            )
+        finally:
+            for descriptor in inherited:
+                os.set_inheritable(descriptor, False)
