@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from mxtrain.core.errors import UsageError
+from mxtrain.core.errors import UsageError, nearest
 
 LARGEST_SEED = 2**31 - 1  # MXNet's is a C int
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises UsageError."""
+    """An ArgumentParser that raises UsageError, and knows what flag a mistyped one is near to."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Refuse unknown flags here, where a command's own are known: its parent leaves the rest to it."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
+        if flag:
+            self.error(f"unknown flag {flag}{nearest(flag, self._option_string_actions)}")
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")

@@ -175,8 +175,12 @@ def _print_line(line: str, exit_code: int) -> int:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'a' or 'b'?` for the known names close to `name`, or an empty string."""
+    """Return `; did you mean 'a' or 'b'?` for the known names close to `name`, or an empty string.
+
+    The dashes of flags do not count: by them every flag would be a little like every other.
+    """
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return "; did you mean " + " or ".join(f"'{c}'" for c in close) + "?" if close else ""
+    plain = {each.lstrip("-"): each for each in known}
+    close = difflib.get_close_matches(name.lstrip("-"), plain, n=3, cutoff=0.6)
+    return "; did you mean " + " or ".join(f"'{plain[c]}'" for c in close) + "?" if close else ""
