@@ -48,9 +48,9 @@ class Traces:
     def left_behind(self) -> list[str]:
         """Wait a little and return what is still there after all should have ended; nothing should be."""
         end = time.monotonic() + LEAVE_SECONDS
-        while self._found() and time.monotonic() < end:
+        while (found := self._found()) and time.monotonic() < end:
             time.sleep(0.05)
-        return self._found()
+        return found  # and not what a second look finds: memory that another program has just made
 
     def _found(self) -> list[str]:
         return [

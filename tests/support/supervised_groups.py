@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -85,21 +86,19 @@ class SupervisedGroup:
     def log(self, name: str) -> str:
         return (self.out / "logs" / f"{name}.log").read_text()
 
-    def pids(self) -> list[int]:
+    def pids(self, *markers: str) -> list[int]:
         """All processes of this group but the supervisor: its children, or what is left of them."""
-        marker = f"OUT={self.out}\0".encode()
+        wanted = [f"{marker}\0".encode() for marker in (f"OUT={self.out}", *markers)]
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if marker in path.read_bytes():
+            with contextlib.suppress(OSError):  # it has ended since
+                environment = path.read_bytes()
+                if all(marker in environment for marker in wanted):
                     found.append(int(path.parent.name))
-            except OSError:
-                continue
         return found
 
     def pid(self, name: str) -> int:
-        marker = f"MXTRAIN_NODE={name}\0".encode()
-        (pid,) = [pid for pid in self.pids() if marker in Path(f"/proc/{pid}/environ").read_bytes()]
+        (pid,) = self.pids(f"MXTRAIN_NODE={name}")
         return pid
 
 

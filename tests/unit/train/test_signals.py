@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -37,17 +38,31 @@ def test_a_signal_is_a_stop_request(number: int, code: int) -> None:
         assert [stop.exit_code for stop in stop_requests] == [code]
 
 
+def open_pipes() -> set[str]:
+    """The pipes of this process, in which threads of other tests open and close files meanwhile."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(path))
+    return {name for name in found if name.startswith("pipe:")}
+
+
+def readers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "signals"]
+
+
 def test_earlier_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number, _ in CODES]
-    threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    pipes = open_pipes()
     for _ in range(3):
         with signals.stop_requests():
             assert [signal.getsignal(number) for number, _ in CODES] != before
+            assert len(readers()) > 0 and open_pipes() - pipes
     assert [signal.getsignal(number) for number, _ in CODES] == before
     end = time.monotonic() + 20
-    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < end:
+    while (readers() or open_pipes() - pipes) and time.monotonic() < end:
         time.sleep(0.001)
-    assert len(os.listdir("/proc/self/task")) <= threads and len(os.listdir("/proc/self/fd")) <= files
+    assert readers() == [] and open_pipes() <= pipes
 
 
 BLOCKED_IN_C = """
