@@ -24,6 +24,7 @@ from mxtrain.models import (
     norm_relus,
     plain_arrays,
     prelu,
+    rnn_weights,
     shapes,
     small,
     volumes,
@@ -41,6 +42,7 @@ AFTER_NARROWING = (
     hard_sigmoids.with_hard_sigmoids,
     clips.with_fast_clips,
     plain_arrays.with_plain_arrays,
+    rnn_weights.with_weights_by_rows,
 )
 REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
