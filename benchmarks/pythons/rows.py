@@ -25,7 +25,6 @@ class Row(NamedTuple):
 # has the Python of its suite.
 ROWS = (
     Row("3.14", "2", "checkout", debian="forky"),
-    Row("3.14", "2", "checkout", compiler=False, debian="forky"),
     Row("3.13", "2", "checkout", compiler=False, debian="trixie"),
     Row("3.11", "1", "checkout", compiler=False, debian="bookworm"),
     Row("3.13", "2", "checkout"),
