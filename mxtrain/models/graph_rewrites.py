@@ -23,6 +23,7 @@ Rewrite = Callable[[Graph, Shapes], Graph]
 # Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
 Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
 FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
+CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
 
 
 def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewrite] = ()) -> None:
@@ -170,7 +171,7 @@ def in_float32(graph: Graph) -> set[int]:
     for place, node in enumerate(graph["nodes"]):
         if node["op"] == "null":
             is_wide = "__dtype__" in node.get("attrs", {}) and are_float32(node)
-        elif node["op"] in ("Cast", "amp_cast"):
+        elif node["op"] in CASTS:
             is_wide = node["attrs"]["dtype"] == "float32"
         else:
             is_wide = any(source in wide for source, *_ in node["inputs"])
@@ -184,7 +185,7 @@ def in_bfloat16(graph: Graph) -> set[int]:
     narrow: set[int] = set()
     for place, node in enumerate(graph["nodes"]):
         first = next((source for source, *_ in node["inputs"]), -1)
-        if node["op"] == "amp_cast":
+        if node["op"] in CASTS:
             if node["attrs"]["dtype"] == "bfloat16":
                 narrow.add(place)
         elif first in narrow:
