@@ -85,6 +85,8 @@ def one_line(program: str, command: Callable[[], object]) -> int:
             raise
         traceback.print_exc()
         return _print_line(f"{program}: {message_of(error)}", BUG)
+    finally:
+        _give_up_a_stderr_without_reader()
     return DONE
 
 
@@ -166,6 +168,14 @@ def _unnamed_file(error: OSError) -> str:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it would fail once more at the interpreter's end
             return "standard output"
     return "a file of this run"
+
+
+def _give_up_a_stderr_without_reader() -> None:
+    """Send nowhere what nobody reads: from 3.14 on Python fails for it as it ends, with a code of its own, 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _print_line(line: str, exit_code: int) -> int:

@@ -110,6 +110,7 @@ def test_no_time_is_left_at_the_end_nor_known_at_the_beginning(capsys: pytest.Ca
 
 
 def test_packing_goes_on_where_the_reader_of_its_lines_has_gone(pictures: Path, tmp_path: Path) -> None:
+    """With 0: Python 3.14 would end with 120 for what nobody reads."""
     code = (
         "import sys; from mxtrain.report import progress; progress.LINE_SECONDS = 0.0\n"
         "from tools.im2rec_wrapper.__main__ import main; raise SystemExit(main(sys.argv[1:]))"
