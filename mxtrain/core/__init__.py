@@ -1,4 +1,4 @@
-"""What every part builds on; imported first by all commands, so it tells them of a folder in the package's place."""
+"""Parts that all others build on. Commands import it first, so it tells of a folder in the package's place."""
 
 import sys
 from pathlib import Path

@@ -28,10 +28,7 @@ PRELOADED = "tests.support.warm_imports"
 MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "tools.im2rec_wrapper")
 # Variables that no command reads before mxnet is loaded: of tests, and of packages that set them when imported.
 OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES")
-OF_RUNTIME = (
-    "MXNET_CPU_TEMP_COPY",
-    "NNVM_AUTO_SEARCH_MATCH_RANGE",
-)  # mxtrain.runtime gives them wherever mxnet is loaded
+OF_RUNTIME = ("MXNET_CPU_TEMP_COPY", "NNVM_AUTO_SEARCH_MATCH_RANGE")  # set wherever mxnet is loaded
 OF_PACKAGES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "CRC32C_SW_MODE", *OF_RUNTIME)
 ENVIRONMENT: dict[str, str] = {}  # before any test changed it
 
