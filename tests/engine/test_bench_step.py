@@ -88,7 +88,7 @@ def test_a_side_answers_each_line_with_a_turn(tmp_path: Path) -> None:
         side.warm_up()
         side.measure()
     assert len(side.seconds) == 1 and len(side.losses) > turns.WARM_UP_STEPS
-    assert side.losses[-1] < side.losses[0] and side.last.megabytes > 50
+    assert min(side.losses) < 0.9 * side.losses[0] and side.last.megabytes > 50  # single steps may leap
     saved = np.load(tmp_path / "weights.npz")
     assert sum(saved[name].size for name in saved.files) == side.last.parameters
 
