@@ -1,4 +1,4 @@
-"""What is tried in each environment of `benchmarks.pythons`: one part in a process, outside of any checkout.
+"""Parts that are tried in each environment of `benchmarks.pythons`: one in a process, outside of any checkout.
 
     python parts.py PART
 
