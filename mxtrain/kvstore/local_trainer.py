@@ -12,6 +12,7 @@ from typing import Any, Sequence
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.store import open_store
+from mxtrain.models.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.runtime import mx
 
@@ -93,10 +94,18 @@ class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
 
 def open_local(
-    parameters: Sequence[Any], optimizer: Any, kvstore: str, statistics: Sequence[Any], threshold: float
+    parameters: Sequence[Any],
+    optimizer: Any,
+    kvstore: str,
+    statistics: Sequence[Any],
+    num_micro_batches: int,
+    threshold: float,
 ) -> LocalTrainer:
     """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
-    buckets = _open_buckets(kvstore, parameters, statistics, threshold) if "dist" in kvstore else (None, None)
+    buckets: tuple[Buckets | None, Buckets | None] = None, None
+    if "dist" in kvstore:
+        kv = open_store(kvstore)
+        buckets = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_micro_batches)
     trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *buckets)
     trainer._init_kvstore()
     trainer._init_params()
@@ -109,16 +118,21 @@ def _device_store(kvstore: str) -> str:
     return kvstore if "dist" not in kvstore else "device" if "device" in kvstore else "local"
 
 
-def _open_buckets(
-    kvstore: str, parameters: Sequence[Any], statistics: Sequence[Any], threshold: float
-) -> tuple[Buckets, Buckets | None]:
-    """Return buckets for gradients and for statistics, after the first worker's values were sent to all."""
-    kv = open_store(kvstore)
+def _open_gradients(kv: Any, parameters: Sequence[Any], threshold: float) -> Buckets:
+    """Return buckets in which gradients are computed, after the first worker's weights were sent to all."""
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     gradients = _broadcast(kv, trained, "gradients", threshold)
     for parameter, view in zip(trained, gradients.views):
         _compute_gradient_in(view, parameter)
-    return gradients, _broadcast(kv, statistics, "statistics") if statistics else None
+    return gradients
+
+
+def _open_rows(kv: Any, statistics: Sequence[Any], num_rows: int) -> Buckets | None:
+    """Return buckets for rows of all `statistics`, after the first worker's statistics were sent to all."""
+    if not statistics:
+        return None
+    _broadcast(kv, statistics, "statistics")
+    return Buckets(kv, [(num_rows, num_elements(statistics))], name="statistics-rows")
 
 
 def _broadcast(kv: Any, parameters: Sequence[Any], name: str, threshold: float = 0.0) -> Buckets:

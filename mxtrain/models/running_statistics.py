@@ -1,18 +1,20 @@
 """BatchNorm's running statistics under micro-batches.
 
 Owns their movement: MXNet moves them in each backward pass, on the device that runs it, so they would depend on who
-computes what. Here they move once a step, by the mean over all its micro-batches, are equal on every device afterwards,
-and stay as they are if the step is not applied. Does not own the sum over workers (`kvstore`).
+computes what. Here they move once a step, by the mean over all its micro-batches, have the same bits on every device
+and for every mapping afterwards, and stay as they are if the step is not applied. Does not own the sum over workers
+(`kvstore`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+import math
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import WorkerGroup, sum_arrays
+from mxtrain.cluster.worker_group import WorkerGroup, in_order, sum_arrays
 from mxtrain.models.weights import layers
 from mxtrain.runtime import mx
 
@@ -31,6 +33,11 @@ def parameters(net: Any) -> list[Any]:
         p for p in net.collect_params().values() if p.grad_req == "null" and p.name.endswith(NAME_ENDINGS)
     ]
     return [parameter for parameter in running if parameter.name not in fixed]
+
+
+def num_elements(running: Sequence[Any]) -> int:
+    """Return how many numbers these parameters hold together."""
+    return sum(math.prod(parameter.shape) for parameter in running)
 
 
 def need_input_grad(net: Any) -> bool:
@@ -76,7 +83,7 @@ def average(net: Any, counter: SampleCounter, group: WorkerGroup) -> None:
 class StepStatistics:
     """The running statistics of one step: each micro-batch starts from the same ones, and `apply` takes the mean.
 
-    `num_micro_batches` are those of the whole step, over its `num_workers` workers.
+    `num_micro_batches` are those of the whole step, over its `num_workers` workers. Each has a row for what it leaves.
     """
 
     def __init__(
@@ -94,41 +101,36 @@ class StepStatistics:
         self.start = {c: [p.data(c).copy() for p in self.parameters] for c in self.contexts}
         # The engine does not see the writes of a static graph, so no copy may be pending when one runs.
         mx.nd.waitall()
-        self.sums: dict[Any, list[Any]] = {}
+        self.moved: set[Any] = set()
+        self.rows = np.zeros((num_micro_batches, num_elements(self.parameters)), np.float32)
 
     def before_batch(self, context: Any) -> None:
         """Reset the statistics on `context` to those of the step's start."""
-        if context in self.sums:
+        if context in self.moved:
             self._set(context, self.start[context])
+        self.moved.add(context)
 
-    def after_batch(self, context: Any, num_samples: int) -> None:
-        """Add the statistics that a micro-batch has left on `context`; its computation must have ended."""
-        if self.is_single_batch:
-            return
-        weighted = [parameter.data(context) * num_samples for parameter in self.parameters]
-        if context not in self.sums:
-            self.sums[context] = weighted
-        else:
-            for total, value in zip(self.sums[context], weighted):
-                total += value
+    def after_batch(self, context: Any, position: int) -> None:
+        """Note the statistics that a micro-batch has left on `context`; its computation must have ended."""
+        if not self.is_single_batch:
+            for parameter, part in self._parts(self.rows[position]):
+                part[:] = parameter.data(context).asnumpy()
 
-    def local_sums(self) -> list[Any]:
-        """Return the statistics summed over this worker's samples, on the first device, for the workers to sum."""
-        if self.is_single_batch:
-            return []
-        first = self.contexts[0]
-        if not self.sums:  # a worker without a share of this step
-            return [mx.nd.zeros_like(start) for start in self.start[first]]
-        of_devices = [[each.as_in_context(first) for each in sums] for sums in self.sums.values()]
-        return [sum(parts[1:], parts[0]) for parts in zip(*of_devices)]
+    def local_rows(self) -> list[Any]:
+        """Return a list of the array of all rows, zero where another worker computes, for the workers to sum.
 
-    def apply(self, sums: list[Any], num_samples: float) -> None:
-        """Set the mean on every device, from the `sums` over all workers and the number of samples in them."""
-        self.counter.num_samples += num_samples
-        for parameter, total in zip(self.parameters, sums):
-            mean = total / num_samples
-            for context in self.contexts:
-                parameter.data(context)[:] = mean.as_in_context(context)
+        The list is empty where nothing is to be summed.
+        """
+        return [] if self.is_single_batch or not self.parameters else [mx.nd.array(self.rows)]
+
+    def apply(self, rows: list[Any], num_samples: Any) -> None:
+        """Set the mean on every device, from the `rows` of all workers and each row's number of samples."""
+        self.counter.num_samples += float(num_samples.sum())
+        for of_step in rows:
+            total = in_order(of_step.asnumpy() * num_samples[:, np.newaxis])
+            for parameter, part in self._parts((total / num_samples.sum()).astype(np.float32)):
+                for context in self.contexts:
+                    parameter.data(context)[:] = part
 
     def restore(self) -> None:
         """Restore the statistics of the step's start: those of a step that is not applied may not be finite."""
@@ -138,3 +140,11 @@ class StepStatistics:
     def _set(self, context: Any, values: list[Any]) -> None:
         for parameter, value in zip(self.parameters, values):
             parameter.data(context)[:] = value
+
+    def _parts(self, row: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield each parameter with its part of a row, in the parameter's shape."""
+        start = 0
+        for parameter in self.parameters:
+            stop = start + num_elements([parameter])
+            yield parameter, row[start:stop].reshape(parameter.shape)
+            start = stop

@@ -7,11 +7,12 @@ that it trains with: they fit here too, where nothing is kept for a backward pas
 from __future__ import annotations
 
 import collections
+import math
 from typing import Any, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, in_order, sum_arrays
 from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Stop
 from mxtrain.data import sample_requests
@@ -43,7 +44,9 @@ def evaluate(
     None after a stop request on any worker. `loss` is that of the labels as they are, without what helps training:
     smoothing, mixing, a teacher. `step` is reported as this worker's progress.
     """
-    sums: Any = np.zeros(3)
+    # A row for each micro-batch: their sum has the same bits whoever computes them.
+    rows = np.zeros((math.ceil(len(records) / batch_plan.of_run(run).micro_batch), 3))
+    own_rows = rows[group.rank :: group.world_size]
     with open_loader(run, records, group) as loader:
         pending: collections.deque[tuple[Any, Any, Any]] = collections.deque()
         for batch in loader:
@@ -56,14 +59,14 @@ def evaluate(
             pending.append((batch, output, loss(output, label)))
             # As many batches compute at once as there are devices.
             if len(pending) == len(contexts):
-                sums += _collect(loader, *pending.popleft())
+                _collect(loader, own_rows, *pending.popleft())
         while pending:
-            sums += _collect(loader, *pending.popleft())
+            _collect(loader, own_rows, *pending.popleft())
             group.report_progress()
-    *sums, num_stop_requests = group.sum([*sums, len(stop_requests)])
+    rows, num_stop_requests = sum_arrays(group, [rows, np.array(len(stop_requests))])
     if num_stop_requests:
         return None
-    mean_loss, correct, correct_top5 = (total / len(records) for total in sums)
+    mean_loss, correct, correct_top5 = in_order(rows) / len(records)
     return {
         "val_loss": float(mean_loss),
         "val_accuracy": float(correct),
@@ -83,10 +86,10 @@ def open_loader(run: Run, records: Records, group: WorkerGroup = SINGLE_WORKER) 
     return Loader(assembly, (3, size, size), requests, loader_options(run.data), dtype_of(run))
 
 
-def _collect(loader: Loader, batch: Any, output: Any, losses: Any) -> Any:
-    """Wait for a batch's outputs and release it; return its summed loss and its hits at 1 and at 5."""
+def _collect(loader: Loader, rows: Any, batch: Any, output: Any, losses: Any) -> None:
+    """Wait for a batch's outputs and release it; write its summed loss and its hits at 1 and at 5 into its row."""
     order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
     hits = order == batch.label[:, None]
-    sums = np.array([losses.asnumpy().sum(dtype=np.float64), hits[:, 0].sum(), hits.any(axis=1).sum()])
+    loss = losses.asnumpy().sum(dtype=np.float64)
+    rows[batch.request.position] = loss, hits[:, 0].sum(), hits.any(axis=1).sum()
     loader.release(batch)
-    return sums

@@ -73,6 +73,7 @@ def build_parts(
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
+    num_micro_batches = batch_plan.of_run(run).num_micro_batches
     trainer = open_trainer(
         trained,
         optimizer,
@@ -80,6 +81,7 @@ def build_parts(
         running_statistics.parameters(net),
         catalogue.compression_threshold(optim.compress),
         group,
+        num_micro_batches,
     )
     return TrainingParts(
         net=net,
@@ -90,7 +92,7 @@ def build_parts(
         extra_optimizer_state=extra_optimizer_state,
         contexts=places,
         seed=optim.seed,
-        num_micro_batches=batch_plan.of_run(run).num_micro_batches,
+        num_micro_batches=num_micro_batches,
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,

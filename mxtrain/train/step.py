@@ -2,7 +2,7 @@
 
 `train_step` reads top to bottom: every micro-batch is seeded, run forward and backward, and its gradients added up;
 then gradients are reduced over devices and workers, checked, and applied. The mapping of micro-batches to devices
-changes nothing but the last bits.
+changes nothing but the last bits of gradients; of their losses, hits and statistics each has a row, added in order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import itertools
 import math
 from typing import Any, Callable, Iterator, Protocol, Sequence
 
+import numpy as np
+
+from mxtrain.cluster.worker_group import in_order
 from mxtrain.models import remat
 from mxtrain.models.running_statistics import StepStatistics
 from mxtrain.optim.gradients import GradientAccumulator
@@ -58,8 +61,7 @@ def train_step(
     # ----------------------------------------------------------------------------------------------------
     # Forward and backward: as many micro-batches at a time as this worker has devices
     gradients, running = GradientAccumulator(parts.trainer.parameters, parts.contexts), step_statistics(parts)
-    sums: list[Any] = []
-    num_local_samples = 0
+    computed: dict[int, tuple[Any, Any, int]] = {}
     for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
             gradients.before_backward(context)
@@ -67,7 +69,7 @@ def train_step(
             scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
             scaled.backward()
             remat.finish_backward(parts.net, context)
-            sums.append(loss_and_hits)
+            computed[batch.request.position] = (*loss_and_hits, len(batch.label))
         if is_last:
             first_device = gradients.write_sums()
             parts.trainer.start_reduce()  # each gradient is on its way as soon as the backward pass has it
@@ -76,16 +78,15 @@ def train_step(
         mx.nd.waitall()
         parts.group.report_progress()
         for batch, context in wave:
-            running.after_batch(context, len(batch.label))
-            num_local_samples += len(batch.label)
+            running.after_batch(context, batch.request.position)
             release(batch)
 
     # ----------------------------------------------------------------------------------------------------
     # Reduce over devices and workers
-    statistics = running.local_sums()
+    statistics = running.local_rows()
     parts.trainer.finish_reduce(statistics)
-    local_sums = [sum(float(value.asscalar()) for value in values) for values in zip(*sums)] or [0, 0]
-    loss, correct, num_samples = parts.step_group.sum([*local_sums, num_local_samples]).tolist()
+    rows = _sum_rows(parts, computed)
+    loss, correct, num_samples = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
         parts.trainer.skip_update()
         return StepResult(0.0, 0.0, 0, 0.0, True, scale)
@@ -96,7 +97,7 @@ def train_step(
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_sample
     applied = math.isfinite(norm) and math.isfinite(loss)
     if applied:
-        running.apply(statistics, num_samples)
+        running.apply(statistics, rows[:, 2])
         gradients.unscale(scale.scale)
         _update_weights(parts, gradients, rate, norm, per_sample)
     else:
@@ -105,6 +106,17 @@ def train_step(
     mx.nd.waitall()
     means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
     return StepResult(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
+
+
+def _sum_rows(parts: TrainingParts, computed: dict[int, tuple[Any, Any, int]]) -> Any:
+    """Return summed loss, hits and number of samples of each micro-batch of the step, whoever has computed it.
+
+    `computed` are this worker's, by position.
+    """
+    rows = np.zeros((parts.num_micro_batches, 3))
+    for position, (loss, hits, num_samples) in computed.items():
+        rows[position] = float(loss.asscalar()), float(hits.asscalar()), num_samples
+    return parts.step_group.sum(rows)
 
 
 def _update_weights(

@@ -59,6 +59,7 @@ def test_workers_make_the_curve_of_one_process(
         done = command("mxtrain.fit", *flags(tmp_path, shared, *more, *cluster))
         assert done.returncode == 0, done.stderr
         np.testing.assert_allclose(losses(shared), losses(alone), rtol=BAR, err_msg=name)
+        assert losses(shared)[0] == losses(alone)[0], "rows of losses are added in one order everywhere"
         _same_evaluations(shared, alone)
         found = [
             [record.get("bad_records", 0) for record in records(out, "train")] for out in (shared, alone)

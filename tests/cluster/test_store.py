@@ -12,6 +12,7 @@ import pytest
 from tests.support.cluster_jobs import ended, job
 
 WIDTH = 2100  # a square of them is cut into buckets of its own
+ROWS = np.random.default_rng(0).normal(size=(7, 10)).astype(np.float32)
 
 
 def net(places: list[Any]) -> Any:
@@ -36,24 +37,40 @@ def backward(layers: Any, pictures: Any, place: Any) -> None:
 
 
 def sum_gradients(group: Any, folder: Path) -> None:
-    """Three steps on two devices of every worker, against a net that is alone with all their pictures."""
+    """Three steps on two devices of every worker, against a net that is alone with all their pictures.
+
+    Statistics of as many micro-batches as there are `ROWS` go the same way.
+    """
     from mxtrain.kvstore.trainer import open_trainer
+    from mxtrain.models import running_statistics
     from mxtrain.runtime import mx
 
     mx.random.seed(group.rank)
     places = [mx.cpu(0), mx.cpu(1)]
     shared, alone = net(places), net([mx.cpu()])
     parameters, twins = (list(layers.collect_params().values()) for layers in (shared, alone))
-    trainer = open_trainer(parameters, mx.optimizer.SGD(), "dist_sync", group=group)
+    norm = mx.gluon.nn.BatchNorm(in_channels=ROWS.shape[1] // 2)
+    norm.initialize(mx.init.Normal(), ctx=places)
+    statistics = running_statistics.parameters(norm)
+    for statistic in statistics:
+        statistic.set_data(statistic.data(places[0]) + group.rank)
+    trainer = open_trainer(
+        parameters, mx.optimizer.SGD(), "dist_sync", statistics, group=group, num_micro_batches=len(ROWS)
+    )
+    of_first_worker = [[array.asnumpy().tolist() for array in each.list_data()] for each in statistics]
     for parameter, twin in zip(parameters, twins):
         twin.set_data(parameter.data(places[0]))
-    differences = []
+    differences, same_rows = [], []
     for step in range(3):
         pictures = np.random.default_rng(step).normal(size=(group.world_size, len(places), 2, 16, 5, 5))
         for device, place in enumerate(places):
             backward(shared, pictures[group.rank, device], place)
+        own_rows = np.zeros_like(ROWS)
+        own_rows[group.rank :: group.world_size] = ROWS[group.rank :: group.world_size] * (step + 1)
+        rows = mx.nd.array(own_rows)
         trainer.start_reduce()
-        trainer.finish_reduce()
+        trainer.finish_reduce([rows])
+        same_rows.append(np.array_equal(rows.asnumpy(), ROWS * (step + 1)))
         backward(alone, pictures.reshape(-1, *pictures.shape[3:]), mx.cpu())
         for parameter, twin in zip(parameters, twins):
             right = twin.grad().asnumpy()
@@ -64,6 +81,8 @@ def sum_gradients(group: Any, folder: Path) -> None:
     found = {
         "differences": differences,
         "in views": all(in_views),
+        "same rows": same_rows,
+        "statistics": of_first_worker,
         "cuts": sum(bucket.segments[0].start > 0 for bucket in gradients.buckets),
     }
     (folder / f"{group.rank}.json").write_text(json.dumps(found))
@@ -76,7 +95,14 @@ def test_gradients_are_computed_in_buckets_and_all_workers_have_the_sum(
     with job(tmp_path, sum_gradients, num_workers) as processes:
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
+    statistics: list[Any] = []
     for number in range(num_workers):
         found = json.loads((tmp_path / f"{number}.json").read_text())
         assert len(found["differences"]) == 3 * 7 * 2 and max(found["differences"]) < 1e-5
         assert found["in views"] and found["cuts"]
+        assert found["same rows"] == [True] * 3
+        mean, variance = found["statistics"]
+        assert mean[0][0] in range(num_workers), "those of the store's first worker"
+        assert mean == [[mean[0][0]] * 5] * 2 and variance == [[mean[0][0] + 1] * 5] * 2
+        statistics.append(found["statistics"])
+    assert statistics == statistics[:1] * num_workers

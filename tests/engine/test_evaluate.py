@@ -43,13 +43,13 @@ class Seeing(mx.gluon.Block):  # type: ignore[misc]
 
 
 def evaluated(
-    flags: str, loss: Any = losses.cross_entropy
+    flags: str, loss: Any = losses.cross_entropy, group: Listening | None = None
 ) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
     """What is found, how many pictures the net saw at a time, and what was told of it."""
     run = config.parse([*FLAGS.split(), *flags.split()])
     contexts = build_net.contexts(run.layout.devices)
     mx.random.seed(0)
-    net, group = Seeing(), Listening()
+    net, group = Seeing(), group or Listening()
     net.initialize(ctx=contexts)
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
@@ -80,6 +80,29 @@ def test_devices_and_micro_batches_do_not_change_scores() -> None:
     other, _, _ = evaluated("--micro-batch 32")
     assert other["val_accuracy"] == one["val_accuracy"] and other["num_samples"] == NUM_SAMPLES
     np.testing.assert_allclose(other["val_loss"], one["val_loss"], rtol=1e-6)
+
+
+class WorkerInTurn(Listening):
+    """One of several workers that compute one after the other; the last one has the sum."""
+
+    def __init__(self, rank: int, world_size: int, before: Any):
+        super().__init__()
+        self.rank, self.world_size, self.total = rank, world_size, before  # type: ignore[misc]
+
+    def sum(self, values: Any) -> Any:
+        self.total = values + self.total
+        return self.total
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 8])
+def test_workers_have_the_scores_of_one_to_the_bit(world_size: int) -> None:
+    one, _, _ = evaluated("--micro-batch 5")
+    before: Any = 0.0
+    for rank in range(world_size):
+        group = WorkerInTurn(rank, world_size, before)
+        found, _, _ = evaluated("--micro-batch 5", group=group)
+        before = group.total
+    assert found == one
 
 
 def test_the_loss_is_the_mean_over_samples() -> None:

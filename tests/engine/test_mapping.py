@@ -13,7 +13,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.training_steps import CLASSES, arrays, batches, parts_of
+from tests.support.training_steps import CLASSES, arrays, assert_equal, batches, parts_of
 
 nn = mx.gluon.nn
 SAMPLES = 24
@@ -93,6 +93,33 @@ def test_steps_on_one_two_and_four_devices(net: str, num_steps: int) -> None:
     )
     assert_same(two, one)
     assert_same(four, one)
+
+
+def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
+    """Losses and accuracies of steps at a learning rate of 0, so that all but running statistics stays as it is."""
+    parts = parts_of(f"--model {__name__}:norm_and_dropout --batch-size {SAMPLES} {AMP} {flags}")
+    micro_batch, found = int(flags.split("--micro-batch ")[1].split()[0]), []
+    for number in range(3):
+        given_batches = batches(num_samples, micro_batch, number)
+        result = step.train_step(parts, given_batches, lambda batch: None, number, 0.0, precision.LossScale())
+        found.append((result.loss, result.accuracy))
+    return found, {name: value for name, value in arrays(parts).items() if "running" in name}
+
+
+@pytest.mark.parametrize(("micro_batch", "num_samples"), [(6, 24), (5, 24), (7, 23), (3, 10)])
+def test_losses_and_statistics_of_the_same_weights_have_the_same_bits(
+    micro_batch: int, num_samples: int
+) -> None:
+    """Also where the last micro-batch is shorter, and where a step has fewer of them than others."""
+    flags = f"--micro-batch {micro_batch} --devices cpu:"
+    one, two, three = (
+        losses_and_statistics(flags + devices, num_samples) for devices in ("0", "0,1", "0,1,2")
+    )
+    assert len({loss for loss, _ in one[0]}) == 3, "the pictures of each step are others"
+    for other in (two, three):
+        assert other[0] == one[0]
+        assert len(other[1]) == 2
+        assert_equal(other[1], one[1])
 
 
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5", "--weight-decay 0.01 --label-smoothing 0.1"])

@@ -109,7 +109,8 @@ def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
 
 
 def test_every_batch_is_released_once_and_in_time() -> None:
-    parts, released, given = parts_of(FLAGS + "--devices cpu:0,1"), [], batches(16, 2, seed=0)
+    flags = FLAGS.replace("--micro-batch 4", "--micro-batch 2") + "--devices cpu:0,1"
+    parts, released, given = parts_of(flags), [], batches(16, 2, seed=0)
 
     class Lazily(list):  # type: ignore[type-arg]
         def __iter__(self) -> Any:

@@ -63,8 +63,8 @@ MUTANTS = (
         "README.md",
         "running statistics move once a step, by the mean over its micro-batches",
         "mxtrain/models/running_statistics.py",
-        "if context in self.sums:\n            self._set(",
-        "if context not in self.sums:\n            self._set(",
+        "if context in self.moved:\n            self._set(",
+        "if context not in self.moved:\n            self._set(",
         ("tests/engine/test_step.py",),
     ),
     Mutant(
