@@ -17,6 +17,7 @@ native = Extension(
         "-mpclmul",
         "-ffp-contract=off",
         "-fno-math-errno",
+        "-fno-trapping-math",
         "-Wall",
         "-Wextra",
     ],

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = 2
 STATE, MANIFEST = "state.json", "manifest.json"
-WEIGHTS, OPTIMIZER, AVERAGES = "weights.params", "optimizer.params", "ema.params"
+WEIGHTS, OPTIMIZER, AVERAGES, GRID = "weights.params", "optimizer.params", "ema.params", "grid.params"
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
 NUM_READ = 2  # intact checkpoints that are read in full before a cluster agrees on a step
 SYNC_BYTES = 64 << 20  # synced at a time, so that a slow disk differs from a dead one

@@ -1,14 +1,18 @@
 """Gradient accumulation: the gradients of a step's micro-batches, summed on each device.
 
 Owns what a device's gradient arrays hold when a trainer reduces them, and how they are unscaled and clipped after.
-Does not own the reduction over devices and workers (`kvstore`).
+Does not own the reduction over devices and workers (`kvstore`) or the arithmetic of exact sums (`grid.py`).
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Iterator, Sequence
 
+import numpy as np
+
 from mxtrain.models import sparse_rows
+from mxtrain.optim.grid import Grid
 from mxtrain.runtime import mx
 
 
@@ -45,6 +49,9 @@ class GradientAccumulator:
         self._set_fresh(True)
         return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
 
+    def end_step(self, is_applied: bool) -> None:
+        """Note whether the step's sums, which the gradient arrays hold by now, are applied; called before `unscale`."""
+
     def unscale(self, scale: float) -> None:
         """Divide the gradients on every device by the loss scale.
 
@@ -78,3 +85,57 @@ class GradientAccumulator:
         for context in self.contexts:
             for parameter in self.parameters:
                 parameter.data(context)._fresh_grad = fresh
+
+
+class ExactAccumulator(GradientAccumulator):
+    """Sums them exactly, on a grid: the same bits whichever device computes which micro-batch.
+
+    All devices are CPUs of this process, and add to the same totals. The first gradient that is added is that of the
+    step's first micro-batch, whatever the number of devices.
+    """
+
+    def __init__(self, parameters: Sequence[Any], contexts: Sequence[Any], grid: Grid, loss_scale: float):
+        super().__init__(parameters, contexts)
+        self.grid = grid
+        grid.start_step(loss_scale)
+
+    def before_backward(self, context: Any) -> None:
+        """Add the device's last gradients, which are computed, before the next backward pass overwrites them."""
+        if context in self.sums:
+            self._add(context)
+        self.sums[context] = []
+
+    def write_sums(self) -> list[Any]:
+        """Wait for the last backward passes; write the sums to the first device's arrays, and zeros to all others."""
+        mx.nd.waitall()
+        for context in self.contexts:
+            if context in self.sums:
+                self._add(context)
+        sums = [parameter.grad(self.contexts[0]) for parameter in self.parameters]
+        for gradient, total in zip(sums, self.grid.totals):
+            with np.errstate(over="ignore"):
+                memory(gradient)[:] = total
+        for context in self.contexts[1:]:
+            for parameter in self.parameters:
+                parameter.grad(context)[:] = 0
+        self._set_fresh(True)
+        return sums
+
+    def end_step(self, is_applied: bool) -> None:
+        sums = [memory(parameter.grad(self.contexts[0])) for parameter in self.parameters]
+        self.grid.end_step(sums, is_applied)
+
+    def _add(self, context: Any) -> None:
+        self.grid.add([memory(gradient) for gradient in self._last(context)])
+
+
+def memory(array: Any) -> Any:
+    """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
+
+    `asnumpy` copies them. They are the caller's until MXNet is asked to compute with the array again.
+    """
+    array.wait_to_read()
+    pointer = ctypes.POINTER(ctypes.c_float)()
+    # Also puts an array that oneDNN has laid out in blocks back in order.
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    return np.ctypeslib.as_array(pointer, (array.size,))

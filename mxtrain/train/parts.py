@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, Sequence
+
+import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, catalogue, names, store_checks
@@ -17,6 +20,7 @@ from mxtrain.models import losses, running_statistics, sparse_rows, weights
 from mxtrain.models.losses import Loss
 from mxtrain.optim import optimizers
 from mxtrain.optim.ema import Ema
+from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.train import build_net, distillation
@@ -36,6 +40,7 @@ class TrainingParts:
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
+    grid: Grid | None  # on which gradients are summed; None: as they come, in float32
     mix: Any  # (data, label, step, position) -> what was mixed in, or None
     clip_norm: float
     clip_value: float
@@ -93,6 +98,7 @@ def build_parts(
         contexts=places,
         seed=optim.seed,
         num_micro_batches=num_micro_batches,
+        grid=_grid(run, trained, num_micro_batches),
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
@@ -104,3 +110,15 @@ def build_parts(
         step_group=step_group(group, run.layout.kvstore),
         is_async=names.is_async(run.layout.kvstore),
     )
+
+
+def _grid(run: Run, parameters: Sequence[Any], num_micro_batches: int) -> Grid | None:
+    """Return a grid for the sums of gradients, where there are any and one process has them all in a CPU's memory."""
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    is_plain = all(
+        each.dtype in ("float32", np.float32) and not sparse_rows.is_table(each) for each in trained
+    )
+    is_here = "dist" not in run.layout.kvstore and run.layout.devices.startswith("cpu")
+    if not (is_plain and is_here and num_micro_batches > 1):
+        return None
+    return Grid([math.prod(each.shape) for each in trained], num_micro_batches)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import locations
-from mxtrain.checkpoint.directory import AVERAGES, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
+from mxtrain.checkpoint.directory import AVERAGES, GRID, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run
@@ -98,6 +98,8 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
     files = {WEIGHTS: weights.copy_of(parts.net), OPTIMIZER: optimizer_arrays}
     if parts.ema is not None:
         files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
+    if parts.grid is not None and parts.grid.exponents is not None:
+        files[GRID] = {"exponents": parts.grid.exponents.copy()}
     values = {
         **dataclasses.asdict(state),
         "update_counts": update_counts,
@@ -126,6 +128,8 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
     parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
+    if parts.grid is not None and (path / GRID).is_file():
+        parts.grid.restore(mx.nd.load(str(path / GRID))["exponents"].asnumpy())
     logger.info("resuming from %s", path)
     return _share_score(_from_dict(saved), parts.group)
 

@@ -17,7 +17,7 @@ import numpy as np
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.models import remat
 from mxtrain.models.running_statistics import StepStatistics
-from mxtrain.optim.gradients import GradientAccumulator
+from mxtrain.optim.gradients import ExactAccumulator, GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts
@@ -60,7 +60,7 @@ def train_step(
     """
     # ----------------------------------------------------------------------------------------------------
     # Forward and backward: as many micro-batches at a time as this worker has devices
-    gradients, running = GradientAccumulator(parts.trainer.parameters, parts.contexts), step_statistics(parts)
+    gradients, running = step_gradients(parts, scale.scale), step_statistics(parts)
     computed: dict[int, tuple[Any, Any, int]] = {}
     for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
@@ -96,6 +96,7 @@ def train_step(
     per_sample = 1.0 / num_samples
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_sample
     applied = math.isfinite(norm) and math.isfinite(loss)
+    gradients.end_step(applied)
     if applied:
         running.apply(statistics, rows[:, 2])
         gradients.unscale(scale.scale)
@@ -129,6 +130,13 @@ def _update_weights(
     parts.trainer.apply(rate, shorten * per_sample)
     if parts.ema is not None:
         parts.ema.update()
+
+
+def step_gradients(parts: TrainingParts, loss_scale: float) -> GradientAccumulator:
+    """Return what adds up the gradients of the step that begins."""
+    if parts.grid is not None:
+        return ExactAccumulator(parts.trainer.parameters, parts.contexts, parts.grid, loss_scale)
+    return GradientAccumulator(parts.trainer.parameters, parts.contexts)
 
 
 def step_statistics(parts: TrainingParts) -> StepStatistics:

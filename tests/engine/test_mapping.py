@@ -91,8 +91,8 @@ def test_steps_on_one_two_and_four_devices(net: str, num_steps: int) -> None:
         curve(net, f"--micro-batch 6 --devices cpu:{devices}", num_steps)
         for devices in ("0", "0,1", "0,1,2,3")
     )
-    assert_same(two, one)
-    assert_same(four, one)
+    assert_same(two, one, 0)
+    assert_same(four, one, 0)
 
 
 def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
@@ -151,7 +151,7 @@ def assert_mapping_moves_nothing(
     one = curve(net, flags, len(sizes), sizes.__getitem__)
     many = curve(net, spread, len(sizes), sizes.__getitem__)
     again = curve(net, spread, len(sizes), sizes.__getitem__)
-    assert_same(many, one)
+    assert_same(many, one, 0)
     np.testing.assert_array_equal(many[0], again[0])
     for name, value in many[1].items():
         np.testing.assert_array_equal(again[1][name], value, err_msg=name)

@@ -47,9 +47,10 @@ def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) ->
     before = frozen(taken)
     advance(parts, progress, 2)
     later = state.snapshot(run, parts, progress, IDENTITY)
-    assert set(taken.files) == {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES}
+    assert set(taken.files) == {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.GRID}
     for file, named in before.items():
         assert named
         for name, array in named.items():
             np.testing.assert_array_equal(taken.files[file][name], array, err_msg=f"{file} {name}")
-        assert any((named[name] != later.files[file][name]).any() for name in named), "the steps moved it"
+        has_moved = any((named[name] != later.files[file][name]).any() for name in named)
+        assert has_moved or file == state.GRID, "the steps moved it"

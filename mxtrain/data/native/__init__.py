@@ -1,5 +1,5 @@
-"""The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, and MXNet's
-random numbers.
+"""The C extension: boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, MXNet's
+random numbers, and exact sums.
 
 Owns importing it. It is built where mxtrain is installed with a C compiler, and needs AVX2. Without it all functions
 but `crc32` are None: their callers do the same in more time, or leave restart markers out.
@@ -48,3 +48,6 @@ random_streams: Function | None = getattr(_built, "random_streams", None)
 # draw_uniform(streams, low, high, out), draw_normal(streams, mean, deviation, out): fill float32 as MXNet does
 draw_uniform: Function | None = getattr(_built, "draw_uniform", None)
 draw_normal: Function | None = getattr(_built, "draw_normal", None)
+# add_on_grid(total, values, exponents, reach), block_maxima(values, maxima): see optim/grid.py
+add_on_grid: Function | None = getattr(_built, "add_on_grid", None)
+block_maxima: Function | None = getattr(_built, "block_maxima", None)

@@ -7,6 +7,7 @@
 #include "checksum.h"
 #include "coefficients.h"
 #include "crop.h"
+#include "grid.h"
 #include "random.h"
 
 PyDoc_STRVAR(
@@ -233,6 +234,55 @@ static PyObject *normal(PyObject *module, PyObject *arguments) {
     return drawn(arguments, draw_normal);
 }
 
+PyDoc_STRVAR(add_on_grid_doc,
+             "add_on_grid(total, values, exponents, reach)\n\n"
+             "Add float32 `values` to a float64 `total`, rounded to multiples of 2**exponent, an int32 for each block.");
+
+static PyObject *add_to_total(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer total, values, exponents;
+    int reach;
+    if (!PyArg_ParseTuple(arguments, "w*y*y*i", &total, &values, &exponents, &reach)) return NULL;
+    size_t count = (size_t)values.len / sizeof(float);
+    int is_right = (size_t)values.len == count * sizeof(float) && (size_t)total.len == count * sizeof(double) &&
+                   (size_t)exponents.len == num_blocks(count) * sizeof(int32_t) && reach >= 0 && reach <= 51;
+    if (is_right) {
+        PyThreadState *lock = PyEval_SaveThread();
+        add_on_grid(total.buf, values.buf, count, exponents.buf, reach);
+        PyEval_RestoreThread(lock);
+    }
+    PyBuffer_Release(&total);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&exponents);
+    if (is_right) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError,
+                    "expected as many float64 and float32 numbers, an int32 for each block, and a reach up to 51");
+    return NULL;
+}
+
+PyDoc_STRVAR(block_maxima_doc,
+             "block_maxima(values, maxima)\n\n"
+             "Write the largest absolute value of each block of float32 `values` into float32 `maxima`.");
+
+static PyObject *maxima_of_blocks(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer values, maxima;
+    if (!PyArg_ParseTuple(arguments, "y*w*", &values, &maxima)) return NULL;
+    size_t count = (size_t)values.len / sizeof(float);
+    int is_right = (size_t)values.len == count * sizeof(float) &&
+                   (size_t)maxima.len == num_blocks(count) * sizeof(float);
+    if (is_right) {
+        PyThreadState *lock = PyEval_SaveThread();
+        block_maxima(values.buf, count, maxima.buf);
+        PyEval_RestoreThread(lock);
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&maxima);
+    if (is_right) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "expected float32 numbers, and one for each block of them");
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
     {"crc32", crc32, METH_VARARGS, crc32_doc},
     {"jpeg_size", jpeg_size, METH_O, jpeg_size_doc},
@@ -243,6 +293,8 @@ static PyMethodDef methods[] = {
     {"random_streams", random_streams, METH_VARARGS, streams_doc},
     {"draw_uniform", uniform, METH_VARARGS, uniform_doc},
     {"draw_normal", normal, METH_VARARGS, normal_doc},
+    {"add_on_grid", add_to_total, METH_VARARGS, add_on_grid_doc},
+    {"block_maxima", maxima_of_blocks, METH_VARARGS, block_maxima_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -252,7 +304,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "mxtrain.data.native._built",
-    "Boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, and random numbers.",
+    "Boxes of JPEGs, resized pixels, planes of pixels, JPEGs with restart markers, checksums, random numbers, and exact sums.",
     -1,
     methods,
     NULL,

@@ -1,0 +1,128 @@
+"""Sums of gradients that do not depend on their order, because they are exact (docs/adr/0020).
+
+Owns the grid and the arithmetic on it. A parameter's gradient is cut into blocks of 1,024 numbers, and a block has an
+exponent: before they are first added its numbers are rounded to multiples of a unit, 2**exponent. Float64 adds such
+multiples without rounding. The exponents of a step follow from the sum of the step before it, which is the same
+whoever computed it, and a grid without any from the first gradient that it sees. Knows arrays of NumPy only; whose
+gradients are added, and when, is `gradients.py`'s.
+
+Where MXNet's part in C is built it does what `_add` and `_maxima` do, to the same bits in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import numpy as np
+
+from mxtrain.data import native
+
+BLOCK = 1024
+TARGET = 19  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
+DEPTH = 20  # no unit is finer than that of the block with the largest sum by more than 2**DEPTH
+FALL = 8  # nor does a unit shrink by more than 2**FALL from a step to the next
+LOWEST = -126  # of float32's normal numbers
+# Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
+LARGEST, DIGITS = 51, 53
+PIECE = BLOCK * 256  # as many numbers at a time are added without C, which needs arrays in between
+
+
+class Grid:
+    """The exponents for gradients of these `sizes`, None until one is known, and the `totals` of a step.
+
+    A step adds up to `num_addends` gradients. Exponents are kept as for a loss scale of 1, so that a scale which is a
+    power of two moves no bit.
+    """
+
+    def __init__(self, sizes: Sequence[int], num_addends: int):
+        self.ends = np.cumsum([math.ceil(size / BLOCK) for size in sizes])
+        self.reach = min(LARGEST, DIGITS - math.ceil(math.log2(num_addends)))
+        self.exponents: Any = None  # of all blocks, int32
+        self.before, self.scale_exponent = self.exponents, 0
+        self.totals = [np.zeros(size) for size in sizes]
+
+    def restore(self, exponents: Any) -> None:
+        """Take saved exponents, unless they are those of other parameters, trained before a `--freeze`."""
+        if exponents.shape == (self.ends[-1],):
+            self.exponents = exponents
+
+    def start_step(self, loss_scale: float) -> None:
+        """Set the totals to zero; gradients of the step are `loss_scale` times what they would be."""
+        self.before, self.scale_exponent = self.exponents, math.frexp(loss_scale)[1] - 1
+        for total in self.totals:
+            total[:] = 0
+
+    def add(self, gradients: Sequence[Any]) -> None:
+        """Add float32 gradients to the totals.
+
+        A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
+        reach infinity. Exponents that nobody knows yet are taken from these gradients.
+        """
+        if self.exponents is None:
+            self.exponents = self._suitable(self._maxima(gradients))
+        if self.exponents is None:
+            for total in self.totals:
+                total[:] = np.nan
+            return
+        add = native.add_on_grid or _add
+        scaled = np.maximum(self.exponents + self.scale_exponent, LOWEST).astype(np.int32)
+        of_parameters = np.split(scaled, self.ends[:-1])
+        for total, gradient, exponents in zip(self.totals, gradients, of_parameters):
+            add(total, gradient, exponents, self.reach)
+
+    def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
+        """Take exponents for the next step from the sums of this one.
+
+        A step that is not applied leaves them as they were; but where a number was out of reach they are unknown again,
+        and where all sums are zero.
+        """
+        maxima = self._maxima(sums)
+        is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
+        if is_out_of_reach or not maxima.any():
+            self.exponents = None
+        elif is_applied:
+            self.exponents = np.maximum(self._suitable(maxima), self.exponents - FALL)
+        else:
+            self.exponents = self.before
+
+    def _suitable(self, maxima: Any) -> Any:
+        """Return exponents for blocks whose largest numbers are `maxima`; None where one is not finite."""
+        return suitable(maxima) - self.scale_exponent if np.isfinite(maxima).all() else None
+
+    def _maxima(self, gradients: Sequence[Any]) -> Any:
+        """Return the largest absolute value of each block; not finite where one of its numbers is not."""
+        found = np.empty(self.ends[-1], np.float32)
+        write = native.block_maxima or _write_maxima
+        for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
+            write(gradient, maxima)
+        return found
+
+
+def suitable(maxima: Any) -> Any:
+    """Return exponents for blocks whose largest numbers are `maxima`.
+
+    A block of zeros has the finest unit. Where there is nothing else the net's largest number counts as 1: any
+    exponents will do, if they are the same for everybody.
+    """
+    wanted = np.frexp(maxima)[1] - TARGET
+    top = int(wanted[maxima > 0].max()) if maxima.any() else 1 - TARGET
+    finest = max(top - DEPTH, LOWEST)
+    return np.where(maxima > 0, np.maximum(wanted, finest), finest).astype(np.int32)
+
+
+def _add(total: Any, values: Any, exponents: Any, reach: int) -> None:
+    for start in range(0, len(values), PIECE):
+        part = values[start : start + PIECE].astype(np.float64)
+        of_blocks = np.ldexp(1.0, exponents[start // BLOCK : (start + PIECE) // BLOCK])
+        units = np.repeat(of_blocks, BLOCK)[: len(part)]
+        rounder = 1.5 * 2.0**52 * units  # beside which float64 has no digits below a unit
+        with np.errstate(invalid="ignore"):
+            rounded = (part + rounder) - rounder
+            rounded[np.abs(part) > 2.0**reach * units] = np.inf
+        rounded[~np.isfinite(part)] = np.nan
+        total[start : start + PIECE] += rounded
+
+
+def _write_maxima(values: Any, maxima: Any) -> None:
+    np.maximum.reduceat(np.abs(values), np.arange(0, len(values), BLOCK), out=maxima)
