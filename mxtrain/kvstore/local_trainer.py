@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+import numpy as np
+
 from mxtrain.core.params_file import Arrays
+from mxtrain.kvstore import limbs
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.store import open_store
 from mxtrain.models.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
+from mxtrain.optim.grid import Grid
 from mxtrain.runtime import mx
 
 
@@ -54,6 +58,22 @@ class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             self.statistics_buckets.start_allreduce(statistics)
             self.statistics_buckets.finish_allreduce(statistics)
         self.gradient_buckets.finish_allreduce([first for first, *_ in gradients])
+        self._copy_to_other_devices(gradients)
+
+    def inexact(self, are_exact: Sequence[bool]) -> Any:
+        """Return flags of the buckets that this worker has sent without all digits of its sums."""
+        return np.zeros(0) if self.gradient_buckets is None else limbs.flags(self.gradient_buckets, are_exact)
+
+    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
+        """Sum all digits of the totals in the buckets that any worker has flagged."""
+        if self.gradient_buckets is None or not any(is_wide):
+            return
+        gradients = self._gradients()
+        firsts = [first for first, *_ in gradients]
+        limbs.sum_again(self.gradient_buckets, is_wide, grid, firsts, num_workers)
+        self._copy_to_other_devices(gradients)
+
+    def _copy_to_other_devices(self, gradients: Sequence[Sequence[Any]]) -> None:
         for first, *others in gradients:
             for other in others:
                 first.copyto(other)

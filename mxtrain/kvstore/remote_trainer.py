@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
+import numpy as np
+
 from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
 from mxtrain.config.names import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.server_client import ServerClient
 from mxtrain.optim import precision
+from mxtrain.optim.grid import Grid
 from mxtrain.runtime import mx
 
 
@@ -43,6 +46,13 @@ class RemoteTrainer:
         totals = sum_arrays(self._step_group, [array.asnumpy() for array in statistics])
         for array, total in zip(statistics, totals):
             array[:] = mx.nd.array(total)
+
+    def inexact(self, are_exact: Sequence[bool]) -> Any:
+        """Return no flags: the servers add gradients as they come."""
+        return np.zeros(0)
+
+    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
+        """Do nothing, for the same reason."""
 
     def gradient_norm(self, gradients: Sequence[Any]) -> float:
         """Return the norm of all workers' shares side by side: none has their sum, and all have to agree."""

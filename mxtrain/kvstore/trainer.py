@@ -14,6 +14,7 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore import local_trainer
 from mxtrain.kvstore.remote_trainer import RemoteTrainer
 from mxtrain.models import sparse_rows
+from mxtrain.optim.grid import Grid
 
 
 class StepTrainer(Protocol):
@@ -42,6 +43,14 @@ class StepTrainer(Protocol):
 
         `statistics` is empty, or one array with a row for each micro-batch.
         """
+        ...
+
+    def inexact(self, are_exact: Sequence[bool]) -> Any:
+        """Return flags of what this worker has sent without all digits, where only some parameters `are_exact`."""
+        ...
+
+    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
+        """Sum the totals of `grid` where the workers' flags together say so; called after `finish_reduce`."""
         ...
 
     def gradient_norm(self, gradients: Sequence[Any]) -> float:

@@ -11,8 +11,9 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.models import sparse_rows
-from mxtrain.optim.grid import Grid
+from mxtrain.optim.grid import Grid, exact_bits
 from mxtrain.runtime import mx
 
 
@@ -88,16 +89,26 @@ class GradientAccumulator:
 
 
 class ExactAccumulator(GradientAccumulator):
-    """Sums them exactly, on a grid: the same bits whichever device computes which micro-batch.
+    """Sums them exactly, on a grid: the same bits whoever of `group` computes which micro-batch.
 
-    All devices are CPUs of this process, and add to the same totals. The first gradient that is added is that of the
-    step's first micro-batch, whatever the number of devices.
+    All devices are CPUs of this process, and add to the same totals. The first gradient that worker 0 adds is that of
+    the step's first micro-batch, whatever the number of devices and workers.
     """
 
-    def __init__(self, parameters: Sequence[Any], contexts: Sequence[Any], grid: Grid, loss_scale: float):
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        contexts: Sequence[Any],
+        grid: Grid,
+        loss_scale: float,
+        group: WorkerGroup = SINGLE_WORKER,
+    ):
         super().__init__(parameters, contexts)
-        self.grid = grid
+        self.grid, self.group = grid, group
         grid.start_step(loss_scale)
+        self.learns = grid.exponents is None
+        # Of each parameter, whether servers add this worker's float32 sums exactly; one worker's they only copy.
+        self.are_exact = [True] * len(self.parameters)
 
     def before_backward(self, context: Any) -> None:
         """Add the device's last gradients, which are computed, before the next backward pass overwrites them."""
@@ -111,10 +122,14 @@ class ExactAccumulator(GradientAccumulator):
         for context in self.contexts:
             if context in self.sums:
                 self._add(context)
+        self._learn([])  # a worker without a micro-batch has not added any
         sums = [parameter.grad(self.contexts[0]) for parameter in self.parameters]
-        for gradient, total in zip(sums, self.grid.totals):
+        numbers = [memory(gradient) for gradient in sums]
+        for number, total in zip(numbers, self.grid.totals):
             with np.errstate(over="ignore"):
-                memory(gradient)[:] = total
+                number[:] = total
+        if self.group.world_size > 1:
+            self.are_exact = self.grid.are_within(numbers, exact_bits(self.group.world_size))
         for context in self.contexts[1:]:
             for parameter in self.parameters:
                 parameter.grad(context)[:] = 0
@@ -126,7 +141,17 @@ class ExactAccumulator(GradientAccumulator):
         self.grid.end_step(sums, is_applied)
 
     def _add(self, context: Any) -> None:
-        self.grid.add([memory(gradient) for gradient in self._last(context)])
+        gradients = [memory(gradient) for gradient in self._last(context)]
+        self._learn(gradients)
+        self.grid.add(gradients)
+
+    def _learn(self, gradients: Sequence[Any]) -> None:
+        """Let all workers take the grid from worker 0's first gradients, where there is none; a collective then."""
+        if self.learns:
+            self.learns = False
+            has_first = self.group.rank == 0
+            own = self.grid.maxima(gradients) if has_first else np.zeros(self.grid.ends[-1])
+            self.grid.learn(self.group.sum(own))
 
 
 def memory(array: Any) -> Any:

@@ -6,7 +6,7 @@ multiples without rounding. The exponents of a step follow from the sum of the s
 whoever computed it, and a grid without any from the first gradient that it sees. Knows arrays of NumPy only; whose
 gradients are added, and when, is `gradients.py`'s.
 
-Where MXNet's part in C is built it does what `_add` and `_maxima` do, to the same bits in a fraction of the time.
+Where MXNet's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ FALL = 8  # nor does a unit shrink by more than 2**FALL from a step to the next
 LOWEST = -126  # of float32's normal numbers
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53
+FLOAT32_DIGITS = 24
 PIECE = BLOCK * 256  # as many numbers at a time are added without C, which needs arrays in between
 
 
@@ -53,23 +54,42 @@ class Grid:
         for total in self.totals:
             total[:] = 0
 
+    def learn(self, maxima: Any) -> None:
+        """Take exponents from the largest numbers of the step's first gradient, the same for all workers."""
+        self.exponents = self._suitable(np.asarray(maxima, np.float32))
+
     def add(self, gradients: Sequence[Any]) -> None:
         """Add float32 gradients to the totals.
 
         A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
-        reach infinity. Exponents that nobody knows yet are taken from these gradients.
+        reach infinity. Without exponents nothing is one.
         """
-        if self.exponents is None:
-            self.exponents = self._suitable(self._maxima(gradients))
         if self.exponents is None:
             for total in self.totals:
                 total[:] = np.nan
             return
         add = native.add_on_grid or _add
-        scaled = np.maximum(self.exponents + self.scale_exponent, LOWEST).astype(np.int32)
-        of_parameters = np.split(scaled, self.ends[:-1])
-        for total, gradient, exponents in zip(self.totals, gradients, of_parameters):
+        for total, gradient, exponents in zip(self.totals, gradients, self._scaled_exponents()):
             add(total, gradient, exponents, self.reach)
+
+    def are_within(self, sums: Sequence[Any], num_bits: int) -> list[bool]:
+        """Return of each parameter whether its float32 `sums` are exact and below 2**num_bits units of their blocks."""
+        if self.exponents is None:
+            return [True] * len(sums)
+        maxima = np.split(self.maxima(sums), self.ends[:-1])
+        return [
+            not (largest >= np.ldexp(1.0, exponents + num_bits)).any()
+            for largest, exponents in zip(maxima, self._scaled_exponents())
+        ]
+
+    def units(self, index: int) -> Any:
+        """Return the unit of each number of a parameter."""
+        return np.repeat(np.ldexp(1.0, self._scaled_exponents()[index]), BLOCK)[: self.totals[index].size]
+
+    def _scaled_exponents(self) -> list[Any]:
+        """Return the exponents of each parameter, for gradients that are scaled with the loss."""
+        scaled = np.maximum(self.exponents + self.scale_exponent, LOWEST).astype(np.int32)
+        return np.split(scaled, self.ends[:-1])
 
     def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
         """Take exponents for the next step from the sums of this one.
@@ -77,7 +97,7 @@ class Grid:
         A step that is not applied leaves them as they were; but where a number was out of reach they are unknown again,
         and where all sums are zero.
         """
-        maxima = self._maxima(sums)
+        maxima = self.maxima(sums)
         is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
         if is_out_of_reach or not maxima.any():
             self.exponents = None
@@ -90,13 +110,18 @@ class Grid:
         """Return exponents for blocks whose largest numbers are `maxima`; None where one is not finite."""
         return suitable(maxima) - self.scale_exponent if np.isfinite(maxima).all() else None
 
-    def _maxima(self, gradients: Sequence[Any]) -> Any:
+    def maxima(self, gradients: Sequence[Any]) -> Any:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
         found = np.empty(self.ends[-1], np.float32)
         write = native.block_maxima or _write_maxima
         for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
             write(gradient, maxima)
         return found
+
+
+def exact_bits(num_workers: int) -> int:
+    """Return of how many bits numbers of units may be that float32 adds exactly, one from each worker."""
+    return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
 
 
 def suitable(maxima: Any) -> Any:

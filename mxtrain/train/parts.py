@@ -113,7 +113,10 @@ def build_parts(
 
 
 def _grid(run: Run, parameters: Sequence[Any], num_micro_batches: int) -> Grid | None:
-    """Return a grid for the sums of gradients, where there are any and one process has them all in a CPU's memory."""
+    """Return a grid for the sums of gradients; None where a step has no sums, or adds them as they come.
+
+    That is on GPUs, with row-sparse tables, and over workers.
+    """
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     is_plain = all(
         each.dtype in ("float32", np.float32) and not sparse_rows.is_table(each) for each in trained

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Protocol, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import in_order
+from mxtrain.cluster.worker_group import in_order, sum_arrays
 from mxtrain.models import remat
 from mxtrain.models.running_statistics import StepStatistics
 from mxtrain.optim.gradients import ExactAccumulator, GradientAccumulator
@@ -83,9 +83,7 @@ def train_step(
 
     # ----------------------------------------------------------------------------------------------------
     # Reduce over devices and workers
-    statistics = running.local_rows()
-    parts.trainer.finish_reduce(statistics)
-    rows = _sum_rows(parts, computed)
+    rows, statistics = _reduce(parts, gradients, running, computed)
     loss, correct, num_samples = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
         parts.trainer.skip_update()
@@ -109,15 +107,28 @@ def train_step(
     return StepResult(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
 
 
-def _sum_rows(parts: TrainingParts, computed: dict[int, tuple[Any, Any, int]]) -> Any:
-    """Return summed loss, hits and number of samples of each micro-batch of the step, whoever has computed it.
+def _reduce(
+    parts: TrainingParts,
+    gradients: GradientAccumulator,
+    running: StepStatistics,
+    computed: dict[int, tuple[Any, Any, int]],
+) -> tuple[Any, list[Any]]:
+    """Finish the sums over devices and workers.
 
-    `computed` are this worker's, by position.
+    Return summed loss, hits and number of samples of each micro-batch of the step, whoever has computed it, and the
+    rows of running statistics. `computed` are this worker's, by position.
     """
+    statistics = running.local_rows()
+    parts.trainer.finish_reduce(statistics)
     rows = np.zeros((parts.num_micro_batches, 3))
     for position, (loss, hits, num_samples) in computed.items():
         rows[position] = float(loss.asscalar()), float(hits.asscalar()), num_samples
-    return parts.step_group.sum(rows)
+    if not isinstance(gradients, ExactAccumulator):
+        return parts.step_group.sum(rows), statistics
+    inexact = parts.trainer.inexact(gradients.are_exact)
+    rows, is_wide = sum_arrays(parts.step_group, [rows, inexact])
+    parts.trainer.reduce_again(is_wide, gradients.grid, parts.step_group.world_size)
+    return rows, statistics
 
 
 def _update_weights(
@@ -135,7 +146,9 @@ def _update_weights(
 def step_gradients(parts: TrainingParts, loss_scale: float) -> GradientAccumulator:
     """Return what adds up the gradients of the step that begins."""
     if parts.grid is not None:
-        return ExactAccumulator(parts.trainer.parameters, parts.contexts, parts.grid, loss_scale)
+        return ExactAccumulator(
+            parts.trainer.parameters, parts.contexts, parts.grid, loss_scale, parts.step_group
+        )
     return GradientAccumulator(parts.trainer.parameters, parts.contexts)
 
 

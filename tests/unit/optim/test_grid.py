@@ -29,19 +29,24 @@ def gradients(seed: int = 0, size: int = SIZE, num: int = NUM) -> np.ndarray:
 def known(numbers: np.ndarray, num_addends: int = NUM) -> Grid:
     """A grid after a step with the sum of these."""
     found = Grid([numbers.shape[1]], num_addends)
-    found.start_step(1.0)
-    for each in numbers:
-        found.add([each])
+    total_of(found, numbers)
     found.end_step([found.totals[0].astype(np.float32)], is_applied=True)
     assert found.exponents is not None
     return found
 
 
 def total_of(of: Grid, numbers: Any) -> np.ndarray:
-    of.start_step(1.0)
-    for each in numbers:
-        of.add([np.ascontiguousarray(each)])
+    add(of, numbers, 1.0)
     return of.totals[0].copy()
+
+
+def add(of: Grid, numbers: Any, loss_scale: float) -> None:
+    of.start_step(loss_scale)
+    for number, each in enumerate(numbers):
+        gradient = np.ascontiguousarray(each)
+        if number == 0 and of.exponents is None:
+            of.learn(of.maxima([gradient]))
+        of.add([gradient])
 
 
 def put(*numbers: tuple[int, int, float]) -> Callable[[np.ndarray], None]:
@@ -162,9 +167,7 @@ def test_a_loss_scale_of_a_power_of_two_moves_no_bit() -> None:
     for step in range(3):
         found = total_of(plain, numbers)
         factor = 2.0 ** (5 * step)
-        scaled.start_step(factor)
-        for each in numbers:
-            scaled.add([each * np.float32(factor)])
+        add(scaled, list(numbers * np.float32(factor)), factor)
         np.testing.assert_array_equal(scaled.totals[0], found * factor)
         scaled.end_step([scaled.totals[0].astype(np.float32)], is_applied=True)
         plain.end_step([found.astype(np.float32)], is_applied=True)

@@ -1,0 +1,101 @@
+"""Gradients over workers: to the bit what one process adds, whether float32 is enough for the sums or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.cluster_jobs import ended, job
+
+SHAPES = [(3000,), (7,), (1,), (90, 100), (2, 300)]
+NUM = 7  # micro-batches of a step
+# Of each step: factor of its gradients, and numbers that stand in a micro-batch's first array.
+STEPS: list[tuple[float, dict[int, float]]] = [
+    (1.0, {}),
+    (1.0, {}),
+    (2.0**20, {}),
+    (2.0**20, {}),
+    (2.0**10, {}),
+    (1.0, {4: np.nan}),
+    (1.0, {5: np.inf}),
+    (2.0**70, {}),
+    (2.0**70, {}),
+    (0.0, {}),
+    (1e-38, {}),
+    (1.0, {2: 3e38, 6: -3e38}),
+    (1.0, {}),
+]
+
+
+def gradients(step: int, position: int) -> list[np.ndarray]:
+    factor, extra = STEPS[step]
+    rng = np.random.default_rng([step, position])
+    found = [(factor * rng.standard_normal(shape)).astype(np.float32) for shape in SHAPES]
+    found[0][5] = extra.get(position, found[0][5])
+    return [array.ravel() for array in found]
+
+
+def totals(of: Any, step: int, positions: range) -> list[np.ndarray]:
+    of.start_step(1.0)
+    if of.exponents is None:
+        of.learn(of.maxima(gradients(step, 0)))
+    for position in positions:
+        of.add(gradients(step, position))
+    with np.errstate(over="ignore"):
+        return [total.astype(np.float32) for total in of.totals]
+
+
+def add_over_workers(group: Any, folder: Path) -> None:
+    from mxtrain.kvstore import limbs
+    from mxtrain.kvstore.buckets import Buckets
+    from mxtrain.kvstore.store import open_store
+    from mxtrain.optim.grid import Grid, exact_bits
+    from mxtrain.runtime import mx
+
+    buckets = Buckets(open_store("dist_sync"), SHAPES, bucket_mb=0.008)
+    sizes = [int(np.prod(shape)) for shape in SHAPES]
+    shared, alone = Grid(sizes, NUM), Grid(sizes, NUM)
+    found: dict[str, list[Any]] = {"wide": [], "same": [], "finite": [], "buckets": [len(buckets.buckets)]}
+    for step in range(len(STEPS)):
+        expected = totals(alone, step, range(NUM))
+        own = totals(shared, step, range(group.rank, NUM, group.world_size))
+        inexact = limbs.flags(buckets, shared.are_within(own, exact_bits(group.world_size)))
+        arrays = [mx.nd.array(numbers.reshape(shape)) for numbers, shape in zip(own, SHAPES)]
+        buckets.start_allreduce(arrays)
+        buckets.finish_allreduce(arrays)
+        is_wide = group.sum(inexact)
+        limbs.sum_again(buckets, is_wide, shared, arrays, group.world_size)
+        sums = [array.asnumpy().ravel() for array in arrays]
+        is_finite = all(np.isfinite(each).all() for each in expected)
+        found["same"].append(all(np.array_equal(*pair, equal_nan=True) for pair in zip(sums, expected)))
+        found["wide"].append(int(np.count_nonzero(is_wide)))
+        found["finite"].append(is_finite)
+        for grid, ended_with in ((shared, sums), (alone, expected)):
+            grid.end_step(ended_with, is_applied=is_finite)
+        assert np.array_equal(shared.exponents, alone.exponents)
+    (folder / f"{group.rank}.json").write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "num_servers"),
+    [(3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (5, 1)))],
+)
+def test_workers_have_the_sums_of_one_process_to_the_bit(
+    tmp_path: Path, num_workers: int, num_servers: int
+) -> None:
+    with job(tmp_path, add_over_workers, num_workers, num_servers) as processes:
+        codes = ended(processes)
+    assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
+    found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(num_workers)]
+    assert all(each == found[0] for each in found)
+    assert found[0]["same"] == [True] * len(STEPS)
+    wide, (num_buckets,) = found[0]["wide"], found[0]["buckets"]
+    assert num_buckets > len(SHAPES), "an array is split"
+    assert wide[1] == 0 and wide[2] == num_buckets, (
+        "sums that have grown 2**20 times have more digits than float32"
+    )
+    assert found[0]["finite"] == [True] * 5 + [False] * 3 + [True] * 3 + [False, True]
