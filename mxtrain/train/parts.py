@@ -115,13 +115,14 @@ def build_parts(
 def _grid(run: Run, parameters: Sequence[Any], num_micro_batches: int) -> Grid | None:
     """Return a grid for the sums of gradients; None where a step has no sums, or adds them as they come.
 
-    That is on GPUs, with row-sparse tables, and over workers.
+    That is on GPUs, with row-sparse tables, with compression, and where workers do not wait for each other.
     """
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     is_plain = all(
         each.dtype in ("float32", np.float32) and not sparse_rows.is_table(each) for each in trained
     )
-    is_here = "dist" not in run.layout.kvstore and run.layout.devices.startswith("cpu")
-    if not (is_plain and is_here and num_micro_batches > 1):
+    is_whole = run.optim.compress == "none" and not names.is_async(run.layout.kvstore)
+    is_here = run.layout.devices.startswith("cpu")
+    if not (is_plain and is_whole and is_here and num_micro_batches > 1):
         return None
     return Grid([math.prod(each.shape) for each in trained], num_micro_batches)

@@ -12,10 +12,11 @@ import pytest
 from mxtrain import config
 from mxtrain.data import record_sets, sample_requests
 from tests.support import damaged_data, overflowing_loss, slow_loss
+from tests.support.amp import needs_bf16
 from tests.support.cluster_run import BAR, CLUSTER, flags, losses, records, weights
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, wait_until, warm_started
+from tests.support.runs import has_step, newest, wait_until, warm_started
 
 CLUSTERS = {
     # Of four micro-batches the first has two.
@@ -58,8 +59,8 @@ def test_workers_make_the_curve_of_one_process(
         shared = tmp_path / name
         done = command("mxtrain.fit", *flags(tmp_path, shared, *more, *cluster))
         assert done.returncode == 0, done.stderr
-        np.testing.assert_allclose(losses(shared), losses(alone), rtol=BAR, err_msg=name)
-        assert losses(shared)[0] == losses(alone)[0], "rows of losses are added in one order everywhere"
+        np.testing.assert_array_equal(losses(shared), losses(alone), err_msg=name)
+        assert_same_checkpoint(shared, alone)
         _same_evaluations(shared, alone)
         found = [
             [record.get("bad_records", 0) for record in records(out, "train")] for out in (shared, alone)
@@ -67,12 +68,47 @@ def test_workers_make_the_curve_of_one_process(
         assert found[0] == found[1] and found[0][-1] == 3
 
 
+RECIPES = {
+    "adamw_ema": "--optimizer adamw --lr 0.003 --ema 0.9 --mixup 0.2 --clip-norm 1",
+    "lamb_cutmix": "--optimizer lamb --cutmix 1 --label-smoothing 0.1",
+    "dynamic_scale": "--optimizer sgd --loss-scale dynamic --clip-value 0.1 --micro-batch 7",
+    "many": "--micro-batch 2 --weight-decay 0.01",
+    "bf16": "--amp bf16 --optimizer adam",
+}
+MAPPINGS = {
+    "three": ["--num-workers", "3", "--num-servers", "2"],
+    "two of two devices": ["--num-workers", "2", "--devices", "cpu:0,1"],
+    "five": ["--num-workers", "5"],
+}
+
+
+@pytest.mark.slow  # above are three recipes on two mappings, and tests/cluster/test_exact_sums.py adds what is rare
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [*[*RECIPES][:-1], pytest.param("bf16", marks=needs_bf16)])
+def test_recipes_have_the_bits_of_one_process(
+    digits: Path, tmp_path: Path, command: Command, name: str
+) -> None:
+    for mapping, cluster in {"one": [], **MAPPINGS}.items():
+        store = ["--kvstore", "dist_sync", "--start-timeout", "60", *cluster] if cluster else []
+        done = command("mxtrain.fit", *flags(digits, tmp_path / mapping, *RECIPES[name].split(), *store))
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(losses(tmp_path / mapping), losses(tmp_path / "one"), err_msg=mapping)
+        assert_same_checkpoint(tmp_path / mapping, tmp_path / "one")
+        _same_evaluations(tmp_path / mapping, tmp_path / "one")
+
+
+def assert_same_checkpoint(one: Path, other: Path) -> None:
+    """Weights, momenta and grids to the bit."""
+    for name in ("weights.params", "optimizer.params", "grid.params"):
+        assert (newest(one) / name).read_bytes() == (newest(other) / name).read_bytes(), name
+
+
 def _same_evaluations(some: Path, others: Path) -> None:
     evaluations = records(some, "eval"), records(others, "eval")
     assert len(evaluations[0]) == len(evaluations[1]) > 0
     for one, other in zip(*evaluations):
         assert (one["num_samples"], one["val_accuracy"]) == (other["num_samples"], other["val_accuracy"])
-        assert one["val_loss"] == pytest.approx(other["val_loss"], rel=BAR)
+        assert one["val_loss"] == other["val_loss"]
 
 
 @pytest.mark.timeout(200)
@@ -86,7 +122,8 @@ def test_a_net_of_many_buckets_whose_convolutions_store_weights_in_their_own_lay
         done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
         assert done.returncode == 0, done.stderr
     one, two = ([record["loss"] for record in records(tmp_path / name, "train")] for name in ("one", "two"))
-    np.testing.assert_allclose(two, one, rtol=BAR)
+    np.testing.assert_array_equal(two, one)
+    assert_same_checkpoint(tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.timeout(200)
