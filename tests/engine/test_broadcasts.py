@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mxtrain import config
 from mxtrain.models import broadcasts, graph_rewrites, zoo
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts, build_parts
+from tests.support.symbols import computed, operators
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, train
 
 LARGE = (8, 16, 8, 8)
@@ -28,17 +28,6 @@ def smaller_with(
 
 def rewritten(symbol: Any, large: tuple[int, ...] = LARGE) -> Any:
     return graph_rewrites.rewritten(symbol, {"large": large}, [broadcasts.with_fast_broadcasts])
-
-
-def computed(symbol: Any, values: dict[str, Any], gradient: Any) -> list[Any]:
-    """Return the output and both gradients."""
-    gradients = {name: mx.nd.zeros(value.shape) for name, value in values.items()}
-    bound = symbol.bind(
-        mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()}, args_grad=gradients
-    )
-    (output,) = bound.forward(is_train=True)
-    bound.backward(mx.nd.array(gradient))
-    return [output.asnumpy(), *(each.asnumpy() for each in gradients.values())]
 
 
 @pytest.mark.parametrize("is_first", [False, True])
@@ -83,10 +72,6 @@ def test_arrays_of_unknown_type_stay() -> None:
     """Such as numbers of tokens, of which MXNet multiplies no matrices."""
     symbol = mx.sym.broadcast_add(mx.sym.var("large"), mx.sym.var("small", shape=(8, 16, 1, 1)))
     assert rewritten(symbol) is symbol
-
-
-def operators(symbol: Any) -> list[str]:
-    return [node["op"] for node in json.loads(symbol.tojson())["nodes"]]
 
 
 class Gated(mx.gluon.nn.HybridBlock):  # type: ignore[misc]

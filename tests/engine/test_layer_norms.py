@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mxtrain import config
 from mxtrain.models import graph_rewrites, layer_norms, zoo
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts, build_parts
+from tests.support.symbols import computed, operators
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, train
 
 EPSILON = 1e-5
@@ -26,20 +26,6 @@ def layer_norm(**attributes: Any) -> Any:
 
 def rewritten(symbol: Any, shape: tuple[int, ...]) -> Any:
     return graph_rewrites.rewritten(symbol, {"data": shape}, [layer_norms.with_fast_layer_norms])
-
-
-def operators(symbol: Any) -> list[str]:
-    return [node["op"] for node in json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]]
-
-
-def computed(symbol: Any, values: dict[str, Any], gradient: Any) -> list[Any]:
-    """Return the output and the gradients of data, gamma and beta."""
-    arrays = {name: mx.nd.array(value) for name, value in values.items()}
-    gradients = {name: mx.nd.zeros(value.shape) for name, value in values.items()}
-    bound = symbol.bind(mx.cpu(), arrays, args_grad=gradients)
-    (output,) = bound.forward(is_train=True)
-    bound.backward(mx.nd.array(gradient))
-    return [output.asnumpy(), *(gradients[name].asnumpy() for name in ("data", "gamma", "beta"))]
 
 
 def exact(values: dict[str, Any], gradient: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts, build_parts
 from tests.support.amp import needs_bf16
 from tests.support.fresh_python import answer
+from tests.support.symbols import operators
 from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arrays, assert_equal, train
 
 JOINED = "_contrib_BatchNormWithReLU"
@@ -34,10 +35,6 @@ def in_bfloat16(symbol: Any) -> Any:
 
 def rewritten(symbol: Any, shape: tuple[int, ...] = SHAPE) -> Any:
     return graph_rewrites.rewritten(symbol, {"x": shape}, [norm_relus.with_joined_relus])
-
-
-def operators(symbol: Any) -> list[str]:
-    return [node["op"] for node in json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]]
 
 
 def norm(data: Any = None, **attributes: Any) -> Any:

@@ -1,0 +1,49 @@
+"""What symbols hold and compute, to compare a rewritten graph with the one it was made from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.models import graph_rewrites, zoo
+from mxtrain.runtime import mx
+
+
+def operators(symbol: Any) -> list[str]:
+    """Return the names of all operators, `null` for a variable, in the order of the graph."""
+    return [node["op"] for node in json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]]
+
+
+def computed(symbol: Any, values: Mapping[str, Any], gradient: Any) -> list[Any]:
+    """Return the output, and the gradients of all `values`, where `gradient` is that of the output."""
+    gradients = {name: mx.nd.zeros(np.shape(value)) for name, value in values.items()}
+    arrays = {name: mx.nd.array(value) for name, value in values.items()}
+    bound = symbol.bind(mx.cpu(), arrays, args_grad=gradients)
+    (output,) = bound.forward(is_train=True)
+    bound.backward(mx.nd.array(gradient))
+    return [output.asnumpy(), *(each.asnumpy() for each in gradients.values())]
+
+
+def net_operators_and_gradients(
+    model: str, image_size: int, rewrites: Sequence[Any]
+) -> tuple[list[str], Any]:
+    """Return the operators of a compiled net of random weights, and all gradients of one step as one vector."""
+    mx.random.seed(3)
+    net = zoo.build(model, 4)
+    net.initialize(mx.init.Xavier(), force_reinit=True)
+    graph_rewrites.rewrite_graphs(rewrites)
+    try:
+        net.hybridize(static_alloc=True, static_shape=True)
+        net(mx.nd.zeros((1, 3, image_size, image_size)))
+        mx.random.seed(4)
+        with mx.autograd.record():
+            loss = (net(mx.nd.random.normal(shape=(4, 3, image_size, image_size))) ** 2).sum()
+        loss.backward()
+    finally:
+        graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES)
+    trained = [each for each in net.collect_params().values() if each.grad_req != "null"]
+    return operators(net._cached_graph[1]), np.concatenate(
+        [each.grad().asnumpy().ravel() for each in trained]
+    )
