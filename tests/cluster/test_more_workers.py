@@ -1,4 +1,4 @@
-"""Three workers and more, whose sums are added in the order of arrival: their curve is that of one, to rounding."""
+"""Three workers and more: each sample of an epoch once, and after a kill the curve of one process."""
 
 from __future__ import annotations
 

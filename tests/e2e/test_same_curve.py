@@ -10,7 +10,7 @@ from benchmarks.curves import Panel
 from benchmarks.same_curve.__main__ import BAR, MAPPINGS, digits, table, train
 
 
-@pytest.mark.slow  # tests/engine/test_mapping.py and tests/cluster/test_fit.py hold the curves
+@pytest.mark.slow  # tests/engine/test_mapping.py and tests/cluster/test_mappings.py hold the curves
 def test_devices_are_the_same_curve_and_another_seed_is_not(tmp_path: Path) -> None:
     few_steps = ("--max-steps", "4")
     runs = {

@@ -14,7 +14,6 @@ FLAGS = [
     *("--max-steps", "54", "--lr", "0.01", "--threads", "1"),
 ]
 CLUSTER = ["--kvstore", "dist_sync", "--num-workers", "2", "--start-timeout", "40"]
-BAR = 1e-5
 
 
 def flags(digits: Path, out: Path, *more: str) -> list[str]:
