@@ -168,6 +168,8 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         resume_point = resume.find(assigned, identity)
+        checkpoint = resume_point and resume_point.checkpoint
+        run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
@@ -190,7 +192,6 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
         group.report_progress("start", -1)
         from mxtrain.train import loop
 
-        checkpoint = resume_point and resume_point.checkpoint
         loop.train(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
         if group.rank == 0:
             print(end_line(out) if run_start.has_happened else nothing_done_line(checkpoint), flush=True)
@@ -247,6 +248,7 @@ def dry_run(run: config.Run) -> None:
 
     inputs = open_inputs(run)
     resume_point = resume.find(run, inputs.identity)
+    run = resume.as_begun(run, resume_point and resume_point.checkpoint)
     rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
     rate_of(0)  # a schedule of the user's own is tried
 

@@ -15,7 +15,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import batch_plan, catalogue
+from mxtrain.config import batch_plan, catalogue, exact_sums
 from mxtrain.config.names import is_async
 from mxtrain.core import kernels
 from mxtrain.core.errors import DataError, UsageError
@@ -55,9 +55,10 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     else:
         path = Path(run.output.resume)
         found = Checkpoint(path, directory.read_state(path))
-        _refuse_another_runs_folder(run, identity, folder, found)
+        _refuse_another_runs_folder(as_begun(run, found), identity, folder, found)
     if found is None:
         return None
+    asked, run = run, as_begun(run, found)
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)
@@ -67,10 +68,27 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
         step = found.state["step"]
+        _warn_of_its_sums(asked, run, found)
         _warn_of_another_length(run.optim, before.optim, identity.num_samples, step)
         if _is_scored_by_another(run.data, before.data, identity, saved):
             _warn_of_other_scores(run.data, before.data, step)
     return point
+
+
+def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
+    """Return `run` as it goes on from this checkpoint: with `--sums fast` where it was begun so, to the same bits.
+
+    The other way round, `--sums fast` where sums were exact, is refused as any other flag.
+    """
+    if found is None or _sums_of(found) != "fast":
+        return run
+    return dataclasses.replace(run, optim=dataclasses.replace(run.optim, sums="fast"))
+
+
+def _sums_of(found: Checkpoint) -> str:
+    """Return the --sums of a checkpoint's run; those without it are of versions that knew no others than fast."""
+    sums: str = found.state["config"].get("sums", "fast")
+    return sums
 
 
 def _has_ended(run: config.Run, identity: InputIdentity, found: Checkpoint) -> bool:
@@ -110,8 +128,9 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
     """Refuse other hyper-parameters or other data than the checkpoint's: what came of it would be neither run."""
     path, state = found
     before_inputs = InputIdentity.of_checkpoint(state)
-    # A flag that is younger than the checkpoint had its default; one that is gone had a meaning.
-    saved, now = {**config.to_flat(config.Run()), **state["config"]}, config.to_flat(run)
+    # A flag that is younger than the checkpoint had its default, but for --sums; one that is gone had a meaning.
+    saved = {**config.to_flat(config.Run()), **state["config"], "sums": _sums_of(found)}
+    now = config.to_flat(run)
     before = batch_plan.of_run(config.from_flat(saved)).micro_batch
     differing = [
         f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
@@ -158,6 +177,17 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
             "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
             *(now.schedule, lengths[1], lengths[0], step, ", ".join(catalogue.EPOCH_SCHEDULES)),
+        )
+
+
+def _warn_of_its_sums(asked: config.Run, run: config.Run, found: Checkpoint) -> None:
+    """Warn where a run goes on without the exact sums that it would have if it began now."""
+    would_be_exact = exact_sums.has_sums(asked) and exact_sums.reason_against(asked) is None
+    if would_be_exact and run.optim.sums == "fast":
+        logger.warning(
+            "%s: was begun with --sums fast, or before there were others, and goes on so, to the same bits; exact sums "
+            "need a run from the start, with another --out",
+            found.path,
         )
 
 

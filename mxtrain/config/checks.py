@@ -168,6 +168,7 @@ def _check_names(run: Run) -> None:
     for flag, value, known in (
         ("--task", run.model.task, names.TASKS),
         ("--amp", run.model.amp, names.AMP),
+        ("--sums", run.optim.sums, names.SUMS),
         ("--loader", run.data.loader, names.LOADERS),
         ("--sampling", run.data.sampling, names.SAMPLINGS),
         ("--verify", run.data.verify, names.VERIFY),

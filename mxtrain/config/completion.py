@@ -36,6 +36,7 @@ WORDS: dict[str, Sequence[str]] = {
     "resume": ("auto", "never"),
     "sampling": names.SAMPLINGS,
     "schedule": tuple(catalogue.SCHEDULES),
+    "sums": names.SUMS,
     "task": names.TASKS,
     "verify": names.VERIFY,
 }

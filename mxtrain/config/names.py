@@ -18,6 +18,7 @@ DIST_STORES = (
 AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
+SUMS = ("exact", "fast")
 TASKS = ("classification",)
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")

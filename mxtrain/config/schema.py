@@ -152,6 +152,11 @@ class Optim:
     ema: float = flag(
         0.0, "evaluate and keep a moving average of the weights with this decay, as in 0.9999; 0: off"
     )
+    sums: str = flag(
+        "exact",
+        "how gradients are added: exact (on CPUs the same bits for any devices, workers and accumulation) | fast (as "
+        "they come); a resumed run keeps its own",
+    )
     compress: str = flag(
         "none", "gradients on their way to the servers of dist_sync: none | 2bit, or 2bit:threshold=0.5"
     )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import math
 from typing import Any, Sequence
 
 import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
-from mxtrain.config import Run, batch_plan, catalogue, names, store_checks
+from mxtrain.config import Run, batch_plan, catalogue, exact_sums, names, store_checks
 from mxtrain.data import mix
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models import losses, running_statistics, sparse_rows, weights
@@ -25,6 +26,8 @@ from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.train import build_net, distillation
 from mxtrain.train.distillation import Teacher
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +101,7 @@ def build_parts(
         contexts=places,
         seed=optim.seed,
         num_micro_batches=num_micro_batches,
-        grid=_grid(run, trained, num_micro_batches),
+        grid=_grid(run, trained),
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
@@ -112,17 +115,17 @@ def build_parts(
     )
 
 
-def _grid(run: Run, parameters: Sequence[Any], num_micro_batches: int) -> Grid | None:
-    """Return a grid for the sums of gradients; None where a step has no sums, or adds them as they come.
-
-    That is on GPUs, with row-sparse tables, with compression, and where workers do not wait for each other.
-    """
-    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
-    is_plain = all(
-        each.dtype in ("float32", np.float32) and not sparse_rows.is_table(each) for each in trained
-    )
-    is_whole = run.optim.compress == "none" and not names.is_async(run.layout.kvstore)
-    is_here = run.layout.devices.startswith("cpu")
-    if not (is_plain and is_whole and is_here and num_micro_batches > 1):
+def _grid(run: Run, parameters: Sequence[Any]) -> Grid | None:
+    """Return a grid for the sums of gradients; None where a step has none, or adds as they come and says so."""
+    if not exact_sums.has_sums(run):
         return None
-    return Grid([math.prod(each.shape) for each in trained], num_micro_batches)
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    tables = [each.name for each in trained if sparse_rows.is_table(each)]
+    types = {each.name: np.dtype(each.dtype).name for each in trained}
+    reason = exact_sums.reason_against(
+        run, tables, {name: kind for name, kind in types.items() if kind != "float32"}
+    )
+    if reason is not None:
+        logger.info("%s", exact_sums.warning(run, reason))
+        return None
+    return Grid([math.prod(each.shape) for each in trained], batch_plan.of_run(run).num_micro_batches)

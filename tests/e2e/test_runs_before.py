@@ -19,9 +19,9 @@ RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16
 # Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise, by 1e-5. A run in bf16 goes
 # on with other operators narrow than MXNet's lists named.
 ROUNDING = {"adam_bf16": 1e-2}
-# Of two micro-batches in one process, whose gradients are summed on a grid since (docs/adr/0020). That of a bias before
-# a norm is all rounding, which Adam makes as large as any other.
-ON_A_GRID = {"sgd_ema": 1e-5, "adam_loss_scale": 1e-3}
+# Their gradients would be added exactly, did they begin today (docs/adr/0020). adam_bf16 has none to add, the others'
+# flags do not go with it.
+WOULD_BE_EXACT = ("sgd_ema", "adam_loss_scale")
 
 
 def run(module: str, *arguments: object) -> str:
@@ -92,8 +92,10 @@ def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
     )
     has_other_table = "chose what runs in bfloat16 by MXNet's lists" in done.stderr
     assert has_other_table == (killed.name in ROUNDING)
-    is_same = environment_of(killed) == same_bits and killed.name not in (*ROUNDING, *ON_A_GRID)
-    tolerance = 0.0 if is_same else {**ROUNDING, **ON_A_GRID}.get(killed.name, 1e-5)
+    assert ("was begun with --sums fast" in done.stderr) == (killed.name in WOULD_BE_EXACT)
+    assert "\nsums: fast\n" in (killed / "config.yaml").read_text()
+    is_same = environment_of(killed) == same_bits and killed.name not in ROUNDING
+    tolerance = 0.0 if is_same else ROUNDING.get(killed.name, 1e-5)
     expected = [json.loads(line) for line in (end / "metrics.jsonl").read_text().splitlines()]
     timed = ("seconds", "images_per_second")
     expected = [{name: value for name, value in each.items() if name not in timed} for each in expected]
@@ -102,8 +104,7 @@ def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
         state_of(runs.newest(killed) / "state.json"), state_of(end / "state.json"), tolerance, "state"
     )
     files = {path.name for path in end.glob("*.params")}
-    younger = {"grid.params"} if killed.name in ON_A_GRID else set()
-    assert files | younger == {path.name for path in runs.newest(killed).glob("*.params")}
+    assert files == {path.name for path in runs.newest(killed).glob("*.params")}
     for name in files:
         assert_close(arrays_of(runs.newest(killed) / name), arrays_of(end / name), tolerance, name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,16 @@ def test_devices_do_not_move_the_curve(optimizer: str, num_steps: int) -> None:
 
 
 @pytest.mark.parametrize("devices", ["cpu", "cpu:0,1"])
-def test_sums_in_float32_make_the_same_curve(devices: str) -> None:
-    """As workers of a cluster and GPUs add: to rounding."""
-    parts = parts_of(FLAGS + f"--devices {devices}")
-    expected = train(parts, 4)
-    assert parts.grid is not None
-    as_they_come = dataclasses.replace(parts_of(FLAGS + f"--devices {devices}"), grid=None)
+def test_sums_in_float32_make_the_same_curve(devices: str, caplog: pytest.LogCaptureFixture) -> None:
+    """To rounding, which is told before the first step."""
+    with caplog.at_level("INFO"):
+        parts = parts_of(FLAGS + f"--devices {devices}")
+        assert parts.grid is not None and caplog.messages == []
+        expected = train(parts, 4)
+        as_they_come = parts_of(FLAGS + f"--devices {devices} --sums fast")
+    assert as_they_come.grid is None
+    (said,) = caplog.messages
+    assert "not exactly (--sums fast)" in said
     np.testing.assert_allclose(train(as_they_come, 4), expected, rtol=1e-5)
 
 

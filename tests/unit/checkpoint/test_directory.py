@@ -218,6 +218,36 @@ def test_a_flag_younger_than_the_checkpoint_had_its_default(tmp_path: Path) -> N
         resume.find(run(tmp_path, "--mixup", "0.2"), IDENTITY)
 
 
+@pytest.mark.parametrize(
+    ("saved", "micro_batch"), [("fast", "16"), (None, "16"), ("fast", "64"), (None, "64")]
+)
+def test_a_run_goes_on_with_the_sums_that_it_began_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, saved: str | None, micro_batch: str
+) -> None:
+    wanted = run(tmp_path, "--micro-batch", micro_batch)
+    before = {**config.to_flat(wanted), "sums": saved}
+    if saved is None:  # as versions wrote it that knew no other sums
+        del before["sums"]
+    write(tmp_path / "checkpoints", 5, config=before, **IDENTITY.to_dict())
+    found = resume.find(wanted, IDENTITY)
+    assert found is not None
+    assert resume.as_begun(wanted, found.checkpoint).optim.sums == "fast"
+    adds_several = micro_batch == "16"
+    assert len(caplog.messages) == adds_several
+    assert ("was begun with --sums fast" in caplog.text) == adds_several
+
+
+def test_a_run_with_exact_sums_keeps_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = config.to_flat(run(tmp_path))
+    write(tmp_path / "checkpoints", 5, config=before, **IDENTITY.to_dict())
+    found = resume.find(run(tmp_path), IDENTITY)
+    assert found is not None and caplog.messages == []
+    assert resume.as_begun(run(tmp_path), found.checkpoint).optim.sums == "exact"
+    assert resume.as_begun(run(tmp_path), None).optim.sums == "exact"
+    with pytest.raises(UsageError, match="--sums exact -> fast"):
+        resume.find(run(tmp_path, "--sums", "fast"), IDENTITY)
+
+
 def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:
     newer = {**config.to_flat(run(tmp_path)), "sharpness": 0.1}
     write(tmp_path / "checkpoints", 5, config=newer, **IDENTITY.to_dict())

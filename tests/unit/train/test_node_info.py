@@ -61,7 +61,8 @@ def test_the_same_data_elsewhere_is_described_alike(tmp_path: Path) -> None:
     assert infos[0]["folder"] != infos[1]["folder"]
     other = info_of(here, open_records(rec(tmp_path / "b.rec", 7)))
     assert other["data"] != infos[0]["data"]
-    assert info_of(here, open_records(here / "a.rec"), "--lr", "0.2")["config"] != infos[0]["config"]
+    for flags in (("--lr", "0.2"), ("--sums", "fast")):
+        assert info_of(here, open_records(here / "a.rec"), *flags)["config"] != infos[0]["config"]
 
 
 def test_tables_for_bfloat16_are_compared_by_their_times_and_not_by_their_paths(
