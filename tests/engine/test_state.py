@@ -75,16 +75,26 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_resume_on_more_devices_is_the_same_curve(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_grid", [True, False])
+def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_grid: bool) -> None:
+    """Also of a checkpoint of earlier versions, which had no grid: both begin one with the same micro-batch."""
     run = run_of(tmp_path, "--optimizer", "adamw")
     parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress)
-    _, expected = advance(parts, progress, 3)
-    wider = run_of(tmp_path, "--optimizer", "adamw", "--devices", "cpu:0,1")
-    more = build_parts(wider, CLASSES)
-    _, losses = advance(more, state.restore(wider, more, directory.newest(tmp_path / "checkpoints")), 3)
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    saved = directory.newest(tmp_path / "checkpoints")
+    assert saved is not None
+    if not has_grid:
+        (saved[0] / "grid.params").unlink()
+    found = []
+    for devices in ("cpu", "cpu:0,1"):
+        run = run_of(tmp_path, "--optimizer", "adamw", "--devices", devices)
+        parts = build_parts(run, CLASSES)
+        progress = state.restore(run, parts, saved)
+        assert parts.grid is not None and (parts.grid.exponents is not None) == has_grid
+        found.append((advance(parts, progress, 3)[1], arrays(parts)))
+    assert found[1][0] == found[0][0]
+    assert_equal(found[1][1], found[0][1])
 
 
 class Two:
