@@ -1,106 +1,133 @@
-"""Inject random faults into many jobs: `python -m tests.faults --faults 100`.
+"""Inject random faults into many jobs: `python -m tests.faults --faults 200`.
 
-The same --seed draws the same faults. With --page the tables of that file (docs/faults.md) are replaced.
+A job has two to four workers, one or two servers, and up to three faults, one after the other. The same --seed draws
+the same jobs and faults, and --job 7 runs the seventh alone. With --page the tables of that file (docs/faults.md) are
+replaced.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import dataclasses
+import itertools
 import random
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Callable, List, Tuple
+from typing import Callable, List
 
-from tests.faults import case, samples
-from tests.faults.case import (
-    FAULTS,
-    HUNG,
-    PHASES,
-    RECOVERED,
-    REFUSED,
-    STOPPED,
-    WRONG,
-    Case,
-    FaultOutcome,
-    roles,
-)
-from tests.faults.job import CLUSTER, result, started
+from tests.faults import samples
+from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, roles
+from tests.faults.job import cluster, result, started
+from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
-MAX_DELAY_SECONDS = 0.5
+MAX_FAULTS = 3  # of a job: it may restart as often
+MAX_DELAY_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 BEGIN, END = "<!-- from here: make chaos -->\n", "<!-- to here -->\n"
-Outcomes = List[Tuple[Case, FaultOutcome]]
+Outcomes = List[FaultOutcome]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults", description="Inject random faults into jobs."
     )
-    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument(
+        "--faults", type=int, default=200, help="a fault whose phase never comes is not counted"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--workers", type=int, default=2, help="of each job, two or more")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 3, 4], help="of a job; drawn of these")
+    parser.add_argument("--servers", type=int, nargs="+", default=[1, 2], help="of a job; drawn of these")
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
-    parser.add_argument("--page", type=Path, help="put the table there")
+    parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
+    parser.add_argument("--page", type=Path, help="put the tables there")
     asked = parser.parse_args()
     print(f"--seed {asked.seed}", flush=True)
+    shapes = list(itertools.product(asked.workers, asked.servers))
+    jobs = dict(enumerate(draw(asked.seed, asked.faults, shapes), 1))
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        cases = draw(asked.seed, asked.faults, asked.workers)
-        found = inject(cases, Path(folder), asked.at_once)
-    table = render(found, asked.seed)
-    print(table, end="")
+        data = samples.data_flags(Path(folder) / "data")
+        undisturbed = same_result_of_all(shapes, Path(folder), data)
+        chosen = {asked.job: jobs[asked.job]} if asked.job else jobs
+        found = inject(chosen, Path(folder), data, undisturbed, asked.at_once)
+    tables = render(found, asked.seed)
+    print(tables, end="")
     if asked.page:
         before, rest = asked.page.read_text().split(BEGIN)
-        asked.page.write_text(before + BEGIN + table + END + rest.split(END)[1])
-    return int(any(outcome.kind in (HUNG, WRONG) for _, outcome in found))
+        asked.page.write_text(before + BEGIN + tables + END + rest.split(END)[1])
+    return int(any(outcome.kind in (HUNG, WRONG) for outcome in found))
 
 
-def draw(seed: int, num_faults: int, num_workers: int) -> list[Case]:
-    """Draw cases at random, half of them a little after their phase; none after the exit."""
+def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list[Case]]:
+    """Draw the faults of jobs at random, half of them a little after their phase; none after the exit."""
     rng = random.Random(seed)
-    names = roles(num_workers), list(FAULTS), list(PHASES)
-    cases = [Case(*map(rng.choice, names)) for _ in range(num_faults)]
-    late = [round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2) for _ in cases]
-    return [
-        dataclasses.replace(each, delay_seconds=0 if each.phase == "exit" else delay, num_workers=num_workers)
-        for each, delay in zip(cases, late)
-    ]
+    jobs: list[list[Case]] = []
+    num_left = num_faults
+    while num_left:
+        shape, number = rng.choice(shapes), min(num_left, rng.randint(1, MAX_FAULTS))
+        phases = sorted((rng.choice(list(PHASES)) for _ in range(number)), key=list(PHASES).index)
+        pauses = [0, *(round(rng.uniform(0, MAX_PAUSE_SECONDS), 2) for _ in phases[1:])]
+        jobs.append([_fault(rng, phase, pause, *shape) for phase, pause in zip(phases, pauses)])
+        num_left -= number
+    return jobs
 
 
-def inject(cases: list[Case], folder: Path, at_once: int) -> Outcomes:
-    data = samples.data_flags(folder / "data")
-    with started(folder / "undisturbed", *data, *CLUSTER) as job:
-        if job.process.wait(case.DONE_SECONDS):
+def _fault(rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int) -> Case:
+    role, fault = rng.choice(roles(num_workers, num_servers)), rng.choice(list(FAULTS))
+    delay = round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2)
+    return Case(role, fault, phase, 0 if phase == "exit" else delay, num_workers, num_servers, pause)
+
+
+def same_result_of_all(shapes: list[tuple[int, int]], folder: Path, data: list[str]) -> tuple[object, ...]:
+    """Return the result of one process, which jobs of these numbers of workers and servers have to the bit."""
+    expected = _undisturbed(folder / "one-process", data)
+    for shape in shapes:
+        if _undisturbed(folder / "-".join(map(str, shape)), [*data, *cluster(*shape)]) != expected:
+            raise SystemExit(
+                f"without any fault {shape} workers and servers end with other bits than one process"
+            )
+    return expected
+
+
+def _undisturbed(folder: Path, flags: list[str]) -> tuple[object, ...]:
+    with started(folder, *flags) as job:
+        if job.process.wait(DONE_SECONDS):
             raise SystemExit(f"without any fault: {job.output()}")
-    undisturbed = result(job.out)
+    return result(job.out)
 
-    def one(number: int, each: Case) -> tuple[Case, FaultOutcome]:
-        outcome = case.run_case(each, folder / str(number), data, undisturbed)
-        print(f"{number:4} {each}: {outcome.kind}, {outcome.seconds:.1f} s", flush=True)
-        if outcome.kind in (HUNG, WRONG):
-            print(outcome.output, flush=True)
-        return each, outcome
+
+def inject(
+    jobs: dict[int, list[Case]], folder: Path, data: list[str], undisturbed: tuple[object, ...], at_once: int
+) -> Outcomes:
+    def one(number: int) -> Outcomes:
+        outcomes = strike(jobs[number], folder / str(number), data, undisturbed)
+        for outcome in outcomes:
+            print(f"{number:4} {outcome.case}: {outcome.kind}, {outcome.seconds:.1f} s", flush=True)
+            if outcome.kind in (HUNG, WRONG):
+                print(outcome.output, flush=True)
+        return outcomes
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, range(1, len(cases) + 1), cases))
+        return list(itertools.chain(*pool.map(one, jobs)))
 
 
 def render(found: Outcomes, seed: int) -> str:
-    """Three tables in Markdown: the outcomes by role, by fault and by phase."""
+    """Tables in Markdown: the outcomes by the size of the job, by role, by fault and by phase."""
     by: dict[str, Callable[[Case], str]] = {
+        "workers, servers": lambda each: f"{each.num_workers}, {each.num_servers}",
         "role": lambda each: each.role,
         "fault": lambda each: each.fault,
         "phase": lambda each: each.phase,
     }
-    order = [*roles(found[0][0].num_workers), *FAULTS, *PHASES]
+    largest = max(each.case.num_workers for each in found), max(each.case.num_servers for each in found)
+    order = [*roles(*largest), *FAULTS, *PHASES]
     lines = [f"{len(found)} faults, seed {seed}:"]
     for title, name_of in by.items():
         lines += ["", _row(title, "faults", RECOVERED, STOPPED, REFUSED, HUNG, WRONG, "median seconds")]
         lines += [_row(*["---"] * 8)]
-        for name in sorted({name_of(each) for each, _ in found}, key=order.index):
-            lines.append(_counts(name, [outcome for each, outcome in found if name_of(each) == name]))
-        lines.append(_counts("**all**", [outcome for _, outcome in found]))
+        names = {name_of(each.case) for each in found}
+        for name in sorted(names, key=lambda name: (order.index(name) if name in order else 0, name)):
+            lines.append(_counts(name, [outcome for outcome in found if name_of(outcome.case) == name]))
+        lines.append(_counts("**all**", found))
     return "\n".join(lines) + "\n"
 
 

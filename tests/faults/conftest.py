@@ -1,4 +1,4 @@
-"""The data of all jobs, and the result of a job without any fault."""
+"""The data of all jobs, and what they are to end with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults import samples
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import CLUSTER, FLAGS, result
+from tests.faults.job import FLAGS, result
 from tests.support.commands import Command
 
 
@@ -19,7 +19,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def undisturbed(
     data: list[str], tmp_path_factory: pytest.TempPathFactory, command: Command
 ) -> tuple[object, ...]:
+    """The result of one process."""
     out = tmp_path_factory.mktemp("undisturbed") / "run"
-    done = command("mxtrain.fit", "--out", out, *FLAGS, *data, *CLUSTER, timeout=DONE_SECONDS)
+    done = command("mxtrain.fit", "--out", out, *FLAGS, *data, timeout=DONE_SECONDS)
     assert done.returncode == 0, done.stderr
     return result(out)

@@ -1,4 +1,4 @@
-"""The data of jobs with faults: bright pictures against dark ones; and data of users that breaks."""
+"""The data of jobs with faults: bright pictures against dark ones, and few others; and data of users that breaks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ NUM_SAMPLES = 128
 def pack(folder: Path, num_samples: int, seed: int = 0) -> Path:
     """Pack so many pictures into FOLDER and return the .rec file."""
     rng = np.random.default_rng(seed)
-    for name, level in (("bright", 200), ("dark", 40)):
+    num_rare = num_samples // 16
+    num_others = (num_samples - num_rare) // 2
+    for name, level, count in (
+        ("bright", 200, num_others),
+        ("dark", 40, num_others),
+        ("rare", 120, num_rare),
+    ):
         (folder / "images" / name).mkdir(parents=True)
-        for number in range(num_samples // NUM_CLASSES):
+        for number in range(count):
             picture = np.clip(rng.normal(level, 60, (20, 20, 3)), 0, 255).astype(np.uint8)
             cv2.imwrite(str(folder / "images" / name / f"{number}.png"), picture)
     line = [sys.executable, "-m", "tools.im2rec_wrapper", "pack", str(folder / "images"), str(folder)]
@@ -35,7 +41,7 @@ def data_flags(folder: Path) -> list[str]:
         "--train",
         str(pack(folder / "train", NUM_SAMPLES)),
         "--val",
-        str(pack(folder / "val", 1200, seed=1)),
+        str(pack(folder / "val", 1216, seed=1)),
     ]
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.case import MATRIX, RECOVERED, REFUSED, STOPPED, SUPERVISOR, Case, run_case
+from tests.faults.case import MATRIX, Case
+from tests.faults.job import SUPERVISOR
+from tests.faults.strike import RECOVERED, REFUSED, STOPPED, strike
 
 KILLED, FROZEN = Case("server-0", "SIGKILL", "rendezvous"), Case("worker-1", "frozen", "evaluation")
 MORE_WORKERS = [
@@ -34,8 +36,8 @@ def expected_kinds(case: Case) -> set[str]:
 def test_a_job_recovers_from_two_faults_one_after_the_other(
     tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
-    outcome = run_case(FROZEN, tmp_path, data, undisturbed, first=KILLED)
-    assert outcome.kind == RECOVERED, outcome.output
+    first, outcome = strike([KILLED, FROZEN], tmp_path, data, undisturbed)
+    assert first.kind == outcome.kind == RECOVERED, outcome.output
     for words in ("server-0", "restart 1 of 3", "worker-1 (", "frozen", "3 attempts, and at the end"):
         assert words in outcome.output, outcome.output
 
@@ -46,5 +48,5 @@ def test_a_job_recovers_from_two_faults_one_after_the_other(
 def test_a_job_recovers_or_stops_resumably(
     case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
-    outcome = run_case(case, tmp_path, data, undisturbed)
+    (outcome,) = strike([case], tmp_path, data, undisturbed)
     assert outcome.kind in expected_kinds(case), outcome.output
