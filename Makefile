@@ -51,7 +51,7 @@ fuzz: env
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
 
 # Jobs over a cluster, struck at random; what became of them goes into the docs.
-FAULTS ?= --faults 100
+FAULTS ?= --faults 230 --at-once 2
 chaos: env
 	$(BIN)/python -m tests.faults $(FAULTS) --page docs/faults.md
 

@@ -35,8 +35,8 @@ def main() -> int:
         "--faults", type=int, default=200, help="a fault whose phase never comes is not counted"
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--workers", type=int, nargs="+", default=[2, 3, 4], help="of a job; drawn of these")
-    parser.add_argument("--servers", type=int, nargs="+", default=[1, 2], help="of a job; drawn of these")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 3, 4], help="of a job; these in turn")
+    parser.add_argument("--servers", type=int, nargs="+", default=[1, 2], help="of a job; these in turn")
     parser.add_argument("--at-once", type=int, default=1, help="jobs that run at the same time")
     parser.add_argument("--job", type=int, help="the only one to run of those that are drawn")
     parser.add_argument("--page", type=Path, help="put the tables there")
@@ -58,12 +58,15 @@ def main() -> int:
 
 
 def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list[Case]]:
-    """Draw the faults of jobs at random, half of them a little after their phase; none after the exit."""
+    """Draw the faults of jobs at random, half of them a little after their phase, none after the exit.
+
+    The jobs take `shapes`, their numbers of workers and servers, in turn.
+    """
     rng = random.Random(seed)
     jobs: list[list[Case]] = []
     num_left = num_faults
     while num_left:
-        shape, number = rng.choice(shapes), min(num_left, rng.randint(1, MAX_FAULTS))
+        shape, number = shapes[len(jobs) % len(shapes)], min(num_left, rng.randint(1, MAX_FAULTS))
         phases = sorted((rng.choice(list(PHASES)) for _ in range(number)), key=list(PHASES).index)
         pauses = [0, *(round(rng.uniform(0, MAX_PAUSE_SECONDS), 2) for _ in phases[1:])]
         jobs.append([_fault(rng, phase, pause, *shape) for phase, pause in zip(phases, pauses)])
