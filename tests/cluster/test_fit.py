@@ -84,18 +84,6 @@ def test_an_evaluation_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "eval")[0]["num_samples"] == 2 * num_each
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_twenty_runs_have_the_same_bits(digits: Path, whole: Path, tmp_path: Path, command: Command) -> None:
-    """MXNet's own Trainer takes gradients for weights in every other job: what it initialises races the first sums."""
-    for number in range(20):
-        out = tmp_path / str(number)
-        done = command("mxtrain.fit", *flags(digits, out, *CLUSTER, "--num-servers", str(1 + number % 2)))
-        assert done.returncode == 0, done.stderr
-        assert losses(out).tolist() == losses(whole).tolist(), number
-        assert weights(out) == weights(whole), number
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "role",
