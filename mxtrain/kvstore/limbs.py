@@ -10,6 +10,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from mxtrain.core.limbs import cut
 from mxtrain.kvstore.buckets import Bucket, Buckets
 from mxtrain.optim.grid import Grid, exact_bits
 
@@ -32,17 +33,13 @@ def sum_again(buckets: Buckets, is_wide: Any, grid: Grid, arrays: Sequence[Any],
 
 
 def _sum_parts(kv: Any, bucket: Bucket, grid: Grid, num_bits: int) -> None:
-    rest = np.concatenate([grid.totals[each.array][each.start : each.stop] for each in bucket.segments])
+    totals = np.concatenate([grid.totals[each.array][each.start : each.stop] for each in bucket.segments])
     units = np.concatenate([grid.units(each.array)[each.start : each.stop] for each in bucket.segments])
-    total = np.zeros_like(rest)
+    of_parts = [units * 2.0 ** (num_bits * number) for number in reversed(range(NUM_PARTS))]
+    total = np.zeros_like(totals)
     with np.errstate(invalid="ignore", over="ignore"):
-        for number in range(NUM_PARTS):
-            unit_above = units * 2.0 ** (num_bits * (number + 1))
-            above = np.rint(rest / unit_above) * unit_above if number < NUM_PARTS - 1 else np.zeros_like(rest)
-            # What is not finite is so in every part: infinity less infinity would be no number.
-            part = np.where(np.isfinite(rest), rest - above, rest)
+        for part in cut(totals, of_parts):
             bucket.flat[:] = part.astype(np.float32)
             kv.pushpull(bucket.key, bucket.flat)
             total += bucket.flat.asnumpy()
-            rest = above
         bucket.flat[:] = total.astype(np.float32)

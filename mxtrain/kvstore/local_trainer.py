@@ -118,14 +118,14 @@ def open_local(
     optimizer: Any,
     kvstore: str,
     statistics: Sequence[Any],
-    num_micro_batches: int,
+    num_rows: int,
     threshold: float,
 ) -> LocalTrainer:
     """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
     buckets: tuple[Buckets | None, Buckets | None] = None, None
     if "dist" in kvstore:
         kv = open_store(kvstore)
-        buckets = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_micro_batches)
+        buckets = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_rows)
     trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *buckets)
     trainer._init_kvstore()
     trainer._init_params()

@@ -41,7 +41,7 @@ class StepTrainer(Protocol):
     def finish_reduce(self, statistics: Sequence[Any] = ()) -> None:
         """Replace `statistics`, and gradients that are summed on the workers, by their sums over the step's workers.
 
-        `statistics` is empty, or one array with a row for each micro-batch.
+        `statistics` is empty, or one array of rows.
         """
         ...
 
@@ -89,15 +89,15 @@ def open_trainer(
     statistics: Sequence[Any] = (),
     threshold: float = 0.0,
     group: WorkerGroup = SINGLE_WORKER,
-    num_micro_batches: int = 1,
+    num_rows: int = 1,
 ) -> StepTrainer:
     """Return a trainer of `parameters` whose store is connected and whose replicas, on all workers, are equal.
 
     The stock gluon Trainer does both within its first step, after the first forward pass has used weights that the
     store then replaces; over several processes that races with the first gradients, which may be taken for weights.
-    `statistics` are the parameters that workers sum besides the gradients, in a row for each of `num_micro_batches`; a
-    `threshold` compresses the gradients.
+    `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
+    the gradients.
     """
     if is_async(kvstore) or ("dist" in kvstore and any(map(sparse_rows.is_table, parameters))):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
-    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_micro_batches, threshold)
+    return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_rows, threshold)

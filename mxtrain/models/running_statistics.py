@@ -4,6 +4,10 @@ Owns their movement: MXNet moves them in each backward pass, on the device that 
 computes what. Here they move once a step, by the mean over all its micro-batches, have the same bits on every device
 and for every mapping afterwards, and stay as they are if the step is not applied. Does not own the sum over workers
 (`kvstore`).
+
+Workers sum one array of rows. A step of few micro-batches has a row for each of them, zeros where another worker
+computes, and everybody adds the sums in order. One of many has the limbs of their weighted sum, which are no more for
+a thousand micro-batches than for seven, and which float32 adds exactly in any order (docs/adr/0020).
 """
 
 from __future__ import annotations
@@ -15,10 +19,15 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup, in_order, sum_arrays
+from mxtrain.core import limbs
 from mxtrain.models.weights import layers
 from mxtrain.runtime import mx
 
 NAME_ENDINGS = ("running_mean", "running_var", "moving_mean", "moving_var")
+# Of limbs of 18 bits with their sign, which float32 adds exactly for 128 workers. The mean of numbers up to 2**40, more
+# than 1e12, has all the digits of a float32 down to 2**-40, less than 1e-12, and fewer below.
+LARGEST = 2.0**40
+UNITS = (2.0**22, 2.0**4, 2.0**-14, 2.0**-32, 2.0**-50, 2.0**-68)
 
 
 def parameters(net: Any) -> list[Any]:
@@ -38,6 +47,11 @@ def parameters(net: Any) -> list[Any]:
 def num_elements(running: Sequence[Any]) -> int:
     """Return how many numbers these parameters hold together."""
     return sum(math.prod(parameter.shape) for parameter in running)
+
+
+def num_rows(num_micro_batches: int) -> int:
+    """Return how many rows of statistics the workers sum in a step: one for each micro-batch, or all limbs."""
+    return min(num_micro_batches, len(UNITS))
 
 
 def need_input_grad(net: Any) -> bool:
@@ -83,7 +97,7 @@ def average(net: Any, counter: SampleCounter, group: WorkerGroup) -> None:
 class StepStatistics:
     """The running statistics of one step: each micro-batch starts from the same ones, and `apply` takes the mean.
 
-    `num_micro_batches` are those of the whole step, over its `num_workers` workers. Each has a row for what it leaves.
+    `num_micro_batches` and `batch_size` are those of a whole step, over its `num_workers` workers.
     """
 
     def __init__(
@@ -92,6 +106,7 @@ class StepStatistics:
         contexts: Sequence[Any],
         counter: SampleCounter,
         num_micro_batches: int,
+        batch_size: int,
         num_workers: int,
     ):
         self.contexts, self.counter = contexts, counter
@@ -102,7 +117,10 @@ class StepStatistics:
         # The engine does not see the writes of a static graph, so no copy may be pending when one runs.
         mx.nd.waitall()
         self.moved: set[Any] = set()
-        self.rows = np.zeros((num_micro_batches, num_elements(self.parameters)), np.float32)
+        self.in_limbs = num_micro_batches > num_rows(num_micro_batches)
+        self.rows = np.zeros((num_rows(num_micro_batches), num_elements(self.parameters)))
+        # A power of two, so that weights of limbs are exact: with it those of a step are 1 or less together.
+        self.weight_of_sample = 0.5 ** math.ceil(math.log2(batch_size))
 
     def before_batch(self, context: Any) -> None:
         """Reset the statistics on `context` to those of the step's start."""
@@ -110,25 +128,39 @@ class StepStatistics:
             self._set(context, self.start[context])
         self.moved.add(context)
 
-    def after_batch(self, context: Any, position: int) -> None:
+    def after_batch(self, context: Any, position: int, num_samples: int) -> None:
         """Note the statistics that a micro-batch has left on `context`; its computation must have ended."""
-        if not self.is_single_batch:
-            for parameter, part in self._parts(self.rows[position]):
-                part[:] = parameter.data(context).asnumpy()
+        if self.is_single_batch:
+            return
+        left = np.empty(self.rows.shape[1], np.float32)
+        for parameter, part in self._parts(left):
+            part[:] = parameter.data(context).asnumpy()
+        if self.in_limbs:
+            add_limbs(self.rows, left, num_samples * self.weight_of_sample)
+        else:
+            self.rows[position] = left
 
     def local_rows(self) -> list[Any]:
-        """Return a list of the array of all rows, zero where another worker computes, for the workers to sum.
+        """Return a list of the array of this worker's rows, for the workers to sum.
 
         The list is empty where nothing is to be summed.
         """
-        return [] if self.is_single_batch or not self.parameters else [mx.nd.array(self.rows)]
+        if self.is_single_batch or not self.parameters:
+            return []
+        if self.in_limbs:
+            limbs.carry(self.rows, UNITS)
+        return [mx.nd.array(self.rows)]
 
     def apply(self, rows: list[Any], num_samples: Any) -> None:
-        """Set the mean on every device, from the `rows` of all workers and each row's number of samples."""
+        """Set the mean on every device, from the `rows` of all workers and each micro-batch's number of samples."""
         self.counter.num_samples += float(num_samples.sum())
         for of_step in rows:
-            total = in_order(of_step.asnumpy() * num_samples[:, np.newaxis])
-            for parameter, part in self._parts((total / num_samples.sum()).astype(np.float32)):
+            sums = of_step.asnumpy()
+            if self.in_limbs:
+                mean = sum_of_limbs(sums) / (num_samples.sum() * self.weight_of_sample)
+            else:
+                mean = in_order(sums * num_samples[:, np.newaxis]) / num_samples.sum()
+            for parameter, part in self._parts(mean.astype(np.float32)):
                 for context in self.contexts:
                     parameter.data(context)[:] = part
 
@@ -148,3 +180,18 @@ class StepStatistics:
             stop = start + num_elements([parameter])
             yield parameter, row[start:stop].reshape(parameter.shape)
             start = stop
+
+
+def add_limbs(sums: Any, values: Any, weight: float) -> None:
+    """Add the limbs of weighted float32 `values` to `sums`; what is larger than LARGEST counts as infinite."""
+    in_range = np.where(np.abs(values) > LARGEST, np.copysign(np.inf, values), values)
+    weighted = in_range.astype(np.float64) * weight
+    for total, limb in zip(sums, limbs.cut(weighted, UNITS)):
+        total += limb
+
+
+def sum_of_limbs(sums: Any) -> Any:
+    """Return the number that sums of limbs stand for, the same bits for the same number."""
+    carried = sums.astype(np.float64)
+    limbs.carry(carried, UNITS)
+    return in_order(carried[::-1])

@@ -43,6 +43,7 @@ class TrainingParts:
     contexts: Sequence[Any]
     seed: int
     num_micro_batches: int
+    batch_size: int
     grid: Grid | None  # on which gradients are summed; None: as they come, in float32
     mix: Any  # (data, label, step, position) -> what was mixed in, or None
     clip_norm: float
@@ -81,7 +82,7 @@ def build_parts(
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
-    num_micro_batches = batch_plan.of_run(run).num_micro_batches
+    plan = batch_plan.of_run(run)
     trainer = open_trainer(
         trained,
         optimizer,
@@ -89,7 +90,7 @@ def build_parts(
         running_statistics.parameters(net),
         catalogue.compression_threshold(optim.compress),
         group,
-        num_micro_batches,
+        running_statistics.num_rows(plan.num_micro_batches),
     )
     return TrainingParts(
         net=net,
@@ -100,7 +101,8 @@ def build_parts(
         extra_optimizer_state=extra_optimizer_state,
         contexts=places,
         seed=optim.seed,
-        num_micro_batches=num_micro_batches,
+        num_micro_batches=plan.num_micro_batches,
+        batch_size=plan.batch_size,
         grid=_grid(run, trained),
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,

@@ -2,7 +2,7 @@
 
 `train_step` reads top to bottom: every micro-batch is seeded, run forward and backward, and its gradients added up;
 then gradients are reduced over devices and workers, checked, and applied. The mapping of micro-batches to devices
-changes nothing but the last bits of gradients; of their losses, hits and statistics each has a row, added in order.
+changes nothing but the last bits of gradients; of their losses and hits each has a row, added in order.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def train_step(
         mx.nd.waitall()
         parts.group.report_progress()
         for batch, context in wave:
-            running.after_batch(context, batch.request.position)
+            running.after_batch(context, batch.request.position, len(batch.label))
             release(batch)
 
     # ----------------------------------------------------------------------------------------------------
@@ -159,6 +159,7 @@ def step_statistics(parts: TrainingParts) -> StepStatistics:
         parts.contexts,
         parts.sample_counter,
         num_micro_batches=parts.num_micro_batches,
+        batch_size=parts.batch_size,
         num_workers=parts.step_group.world_size,
     )
 

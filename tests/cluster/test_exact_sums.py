@@ -1,14 +1,16 @@
-"""Gradients over workers: to the bit what one process adds, whether float32 is enough for the sums or not."""
+"""Gradients and running statistics over workers: to the bit what one process adds, whatever their digits."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mxtrain.models import running_statistics
 from tests.support.cluster_jobs import ended, job
 
 SHAPES = [(3000,), (7,), (1,), (90, 100), (2, 300)]
@@ -77,7 +79,30 @@ def add_over_workers(group: Any, folder: Path) -> None:
         for grid, ended_with in ((shared, sums), (alone, expected)):
             grid.end_step(ended_with, is_applied=is_finite)
         assert np.array_equal(shared.exponents, alone.exponents)
+    found["statistics"] = sum_statistics(group, buckets.kv).tolist()
     (folder / f"{group.rank}.json").write_text(json.dumps(found))
+
+
+def statistics(position: int) -> np.ndarray:
+    rng = np.random.default_rng(position)
+    return (np.exp2(np.linspace(-40, 39, 5000)) * rng.standard_normal(5000)).astype(np.float32)
+
+
+def sum_statistics(group: Any, kv: Any) -> np.ndarray:
+    from mxtrain.core import limbs
+    from mxtrain.kvstore.buckets import Buckets
+    from mxtrain.models.running_statistics import UNITS, add_limbs, sum_of_limbs
+    from mxtrain.runtime import mx
+
+    own = np.zeros((len(UNITS), 5000))
+    for position in range(group.rank, NUM, group.world_size):
+        add_limbs(own, statistics(position), weight=1 / 8)
+    limbs.carry(own, UNITS)
+    sent = [mx.nd.array(own)]
+    buckets = Buckets(kv, [own.shape], bucket_mb=0.008, name="statistics")
+    buckets.start_allreduce(sent)
+    buckets.finish_allreduce(sent)
+    return sum_of_limbs(sent[0].asnumpy())
 
 
 @pytest.mark.parametrize(
@@ -93,6 +118,9 @@ def test_workers_have_the_sums_of_one_process_to_the_bit(
     found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(num_workers)]
     assert all(each == found[0] for each in found)
     assert found[0]["same"] == [True] * len(STEPS)
+    exact = [math.fsum(column) / 8 for column in zip(*(statistics(position) for position in range(NUM)))]
+    np.testing.assert_allclose(found[0]["statistics"], exact, rtol=2**-50, atol=NUM * 2**-69)
+    assert running_statistics.num_rows(NUM) < NUM
     wide, (num_buckets,) = found[0]["wide"], found[0]["buckets"]
     assert num_buckets > len(SHAPES), "an array is split"
     assert wide[1] == 0 and wide[2] == num_buckets, (

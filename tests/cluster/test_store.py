@@ -55,7 +55,7 @@ def sum_gradients(group: Any, folder: Path) -> None:
     for statistic in statistics:
         statistic.set_data(statistic.data(places[0]) + group.rank)
     trainer = open_trainer(
-        parameters, mx.optimizer.SGD(), "dist_sync", statistics, group=group, num_micro_batches=len(ROWS)
+        parameters, mx.optimizer.SGD(), "dist_sync", statistics, group=group, num_rows=len(ROWS)
     )
     of_first_worker = [[array.asnumpy().tolist() for array in each.list_data()] for each in statistics]
     for parameter, twin in zip(parameters, twins):

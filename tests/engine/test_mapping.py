@@ -106,7 +106,7 @@ def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
     return found, {name: value for name, value in arrays(parts).items() if "running" in name}
 
 
-@pytest.mark.parametrize(("micro_batch", "num_samples"), [(6, 24), (5, 24), (7, 23), (3, 10)])
+@pytest.mark.parametrize(("micro_batch", "num_samples"), [(6, 24), (5, 24), (7, 23), (3, 10), (2, 23)])
 def test_losses_and_statistics_of_the_same_weights_have_the_same_bits(
     micro_batch: int, num_samples: int
 ) -> None:
