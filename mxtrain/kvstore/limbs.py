@@ -33,7 +33,8 @@ def sum_again(buckets: Buckets, is_wide: Any, grid: Grid, arrays: Sequence[Any],
 
 
 def _sum_parts(kv: Any, bucket: Bucket, grid: Grid, num_bits: int) -> None:
-    totals = np.concatenate([grid.totals[each.array][each.start : each.stop] for each in bucket.segments])
+    of_segments = [grid.totals[each.array][each.start : each.stop] for each in bucket.segments]
+    totals = np.concatenate(of_segments).astype(np.float64)
     units = np.concatenate([grid.units(each.array)[each.start : each.stop] for each in bucket.segments])
     of_parts = [units * 2.0 ** (num_bits * number) for number in reversed(range(NUM_PARTS))]
     total = np.zeros_like(totals)

@@ -32,16 +32,26 @@ PIECE = BLOCK * 256  # as many numbers at a time are added without C, which need
 class Grid:
     """The exponents for gradients of these `sizes`, None until one is known, and the `totals` of a step.
 
-    A step adds up to `num_addends` gradients. Exponents are kept as for a loss scale of 1, so that a scale which is a
-    power of two moves no bit.
+    A step adds up to `num_addends` gradients, and if it `is_single` one of them to these totals. Exponents are kept as
+    for a loss scale of 1, so that a scale which is a power of two moves no bit. Arrays stay where they are, for
+    additions that are made later.
     """
 
-    def __init__(self, sizes: Sequence[int], num_addends: int):
+    def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
         self.ends = np.cumsum([math.ceil(size / BLOCK) for size in sizes])
         self.reach = min(LARGEST, DIGITS - math.ceil(math.log2(num_addends)))
         self.exponents: Any = None  # of all blocks, int32
         self.before, self.scale_exponent = self.exponents, 0
-        self.totals = [np.zeros(size) for size in sizes]
+        self.scaled = np.zeros(
+            self.ends[-1], np.int32
+        )  # exponents, for gradients that are scaled with the loss
+        # A single gradient has no more digits on a grid than before.
+        kind = np.float32 if is_single else np.float64
+        self.totals = [np.zeros(size, kind) for size in sizes]
+        self.is_empty = True  # whatever the totals hold
+        self.largest = np.zeros(
+            self.ends[-1], np.float32
+        )  # absolute value of each block of the finished totals
 
     def restore(self, exponents: Any) -> None:
         """Take saved exponents, unless they are those of other parameters, trained before a `--freeze`."""
@@ -49,47 +59,54 @@ class Grid:
             self.exponents = exponents
 
     def start_step(self, loss_scale: float) -> None:
-        """Set the totals to zero; gradients of the step are `loss_scale` times what they would be."""
+        """Begin new totals; gradients of the step are `loss_scale` times what they would be."""
         self.before, self.scale_exponent = self.exponents, math.frexp(loss_scale)[1] - 1
-        for total in self.totals:
-            total[:] = 0
+        self.is_empty = True
+        self._scale()
 
     def learn(self, maxima: Any) -> None:
         """Take exponents from the largest numbers of the step's first gradient, the same for all workers."""
         self.exponents = self._suitable(np.asarray(maxima, np.float32))
+        self._scale()
 
-    def add(self, gradients: Sequence[Any]) -> None:
-        """Add float32 gradients to the totals.
+    def _scale(self) -> None:
+        if self.exponents is not None:
+            np.maximum(self.exponents + self.scale_exponent, LOWEST, out=self.scaled, casting="unsafe")
+
+    def add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
+        """Add float32 gradients to the totals; write the finished ones over the last, and their blocks' `largest`.
 
         A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
         reach infinity. Without exponents nothing is one.
         """
-        if self.exponents is None:
-            for total in self.totals:
-                total[:] = np.nan
-            return
         add = native.add_on_grid or _add
-        for total, gradient, exponents in zip(self.totals, gradients, self._scaled_exponents()):
-            add(total, gradient, exponents, self.reach)
-
-    def are_within(self, sums: Sequence[Any], num_bits: int) -> list[bool]:
-        """Return of each parameter whether its float32 `sums` are exact and below 2**num_bits units of their blocks."""
+        for addition in self.additions(gradients, is_last):
+            add(*addition)
         if self.exponents is None:
-            return [True] * len(sums)
-        maxima = np.split(self.maxima(sums), self.ends[:-1])
+            for array in (*self.totals, *(gradients if is_last else ())):
+                array[:] = np.nan
+
+    def additions(self, gradients: Sequence[Any], is_last: bool) -> list[tuple[Any, ...]]:
+        """Return the arguments of `native.add_on_grid` for each gradient; all are to be added, in any order."""
+        is_first, self.is_empty = self.is_empty, False
+        maxima = np.split(self.largest, self.ends[:-1]) if is_last else [None] * len(gradients)
+        exponents = np.split(self.scaled, self.ends[:-1])
         return [
-            not (largest >= np.ldexp(1.0, exponents + num_bits)).any()
-            for largest, exponents in zip(maxima, self._scaled_exponents())
+            (total, gradient, of_blocks, self.reach, is_first, largest)
+            for total, gradient, of_blocks, largest in zip(self.totals, gradients, exponents, maxima)
         ]
+
+    def are_within(self, num_bits: int) -> list[bool]:
+        """Return of each parameter whether its total is exact in float32 and below 2**num_bits units of its blocks."""
+        if self.exponents is None:
+            return [True] * len(self.totals)
+        is_beyond = self.largest >= np.ldexp(1.0, self.scaled + num_bits)
+        return [not each.any() for each in np.split(is_beyond, self.ends[:-1])]
 
     def units(self, index: int) -> Any:
         """Return the unit of each number of a parameter."""
-        return np.repeat(np.ldexp(1.0, self._scaled_exponents()[index]), BLOCK)[: self.totals[index].size]
-
-    def _scaled_exponents(self) -> list[Any]:
-        """Return the exponents of each parameter, for gradients that are scaled with the loss."""
-        scaled = np.maximum(self.exponents + self.scale_exponent, LOWEST).astype(np.int32)
-        return np.split(scaled, self.ends[:-1])
+        exponents = np.split(self.scaled, self.ends[:-1])[index]
+        return np.repeat(np.ldexp(1.0, exponents), BLOCK)[: self.totals[index].size]
 
     def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
         """Take exponents for the next step from the sums of this one.
@@ -136,17 +153,23 @@ def suitable(maxima: Any) -> Any:
     return np.where(maxima > 0, np.maximum(wanted, finest), finest).astype(np.int32)
 
 
-def _add(total: Any, values: Any, exponents: Any, reach: int) -> None:
+def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, maxima: Any) -> None:
+    if is_first:
+        total[:] = 0
     for start in range(0, len(values), PIECE):
         part = values[start : start + PIECE].astype(np.float64)
         of_blocks = np.ldexp(1.0, exponents[start // BLOCK : (start + PIECE) // BLOCK])
         units = np.repeat(of_blocks, BLOCK)[: len(part)]
         rounder = 1.5 * 2.0**52 * units  # beside which float64 has no digits below a unit
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             rounded = (part + rounder) - rounder
             rounded[np.abs(part) > 2.0**reach * units] = np.inf
-        rounded[~np.isfinite(part)] = np.nan
-        total[start : start + PIECE] += rounded
+            rounded[~np.isfinite(part)] = np.nan
+            total[start : start + PIECE] += rounded
+    if maxima is not None:
+        with np.errstate(over="ignore"):
+            values[:] = total
+        _write_maxima(values, maxima)
 
 
 def _write_maxima(values: Any, maxima: Any) -> None:

@@ -103,7 +103,7 @@ def build_parts(
         seed=optim.seed,
         num_micro_batches=plan.num_micro_batches,
         batch_size=plan.batch_size,
-        grid=_grid(run, trained),
+        grid=_grid(run, trained, group.rank),
         mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
@@ -117,7 +117,7 @@ def build_parts(
     )
 
 
-def _grid(run: Run, parameters: Sequence[Any]) -> Grid | None:
+def _grid(run: Run, parameters: Sequence[Any], rank: int) -> Grid | None:
     """Return a grid for the sums of gradients; None where a step has none, or adds as they come and says so."""
     if not exact_sums.has_sums(run):
         return None
@@ -130,4 +130,6 @@ def _grid(run: Run, parameters: Sequence[Any]) -> Grid | None:
     if reason is not None:
         logger.info("%s", exact_sums.warning(run, reason))
         return None
-    return Grid([math.prod(each.shape) for each in trained], batch_plan.of_run(run).num_micro_batches)
+    num_micro_batches = batch_plan.of_run(run).num_micro_batches
+    is_single = len(batch_plan.positions(run, num_micro_batches, rank)) <= 1
+    return Grid([math.prod(each.shape) for each in trained], num_micro_batches, is_single)

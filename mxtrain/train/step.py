@@ -17,7 +17,8 @@ import numpy as np
 from mxtrain.cluster.worker_group import in_order, sum_arrays
 from mxtrain.models import remat
 from mxtrain.models.running_statistics import StepStatistics
-from mxtrain.optim.gradients import ExactAccumulator, GradientAccumulator
+from mxtrain.optim.exact_gradients import ExactAccumulator
+from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts
@@ -125,7 +126,7 @@ def _reduce(
         rows[position] = float(loss.asscalar()), float(hits.asscalar()), num_samples
     if not isinstance(gradients, ExactAccumulator):
         return parts.step_group.sum(rows), statistics
-    inexact = parts.trainer.inexact(gradients.are_exact)
+    inexact = parts.trainer.inexact(gradients.are_exact())
     rows, is_wide = sum_arrays(parts.step_group, [rows, inexact])
     parts.trainer.reduce_again(is_wide, gradients.grid, parts.step_group.world_size)
     return rows, statistics

@@ -45,10 +45,11 @@ def totals(of: Any, step: int, positions: range) -> list[np.ndarray]:
     of.start_step(1.0)
     if of.exponents is None:
         of.learn(of.maxima(gradients(step, 0)))
+    added: list[np.ndarray] = []
     for position in positions:
-        of.add(gradients(step, position))
-    with np.errstate(over="ignore"):
-        return [total.astype(np.float32) for total in of.totals]
+        added = gradients(step, position)
+        of.add(added, is_last=position == positions[-1])
+    return added
 
 
 def add_over_workers(group: Any, folder: Path) -> None:
@@ -65,7 +66,7 @@ def add_over_workers(group: Any, folder: Path) -> None:
     for step in range(len(STEPS)):
         expected = totals(alone, step, range(NUM))
         own = totals(shared, step, range(group.rank, NUM, group.world_size))
-        inexact = limbs.flags(buckets, shared.are_within(own, exact_bits(group.world_size)))
+        inexact = limbs.flags(buckets, shared.are_within(exact_bits(group.world_size)))
         arrays = [mx.nd.array(numbers.reshape(shape)) for numbers, shape in zip(own, SHAPES)]
         buckets.start_allreduce(arrays)
         buckets.finish_allreduce(arrays)

@@ -80,9 +80,9 @@ MUTANTS = (
         "exact-accumulation",
         "README.md",
         "one device that accumulates computes the curve of several",
-        "mxtrain/optim/gradients.py",
-        "        if context in self.sums:\n            self._add(context)",
-        "        if context not in self.sums:\n            self._add(context)",
+        "mxtrain/optim/exact_gradients.py",
+        "        if context in self.sums:\n            self._add(",
+        "        if context not in self.sums:\n            self._add(",
         ("tests/engine/test_step.py",),
     ),
     Mutant(

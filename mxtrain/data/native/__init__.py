@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 INTERFACE = (
-    2  # of the functions below; a checkout that was updated may hold what was built from its older sources
+    3  # of the functions below; a checkout that was updated may hold what was built from its older sources
 )
 
 _built: Any
@@ -48,6 +48,10 @@ random_streams: Function | None = getattr(_built, "random_streams", None)
 # draw_uniform(streams, low, high, out), draw_normal(streams, mean, deviation, out): fill float32 as MXNet does
 draw_uniform: Function | None = getattr(_built, "draw_uniform", None)
 draw_normal: Function | None = getattr(_built, "draw_normal", None)
-# add_on_grid(total, values, exponents, reach), block_maxima(values, maxima): see optim/grid.py
+# add_on_grid(total, values, exponents, reach, is_first, maxima), block_maxima(values, maxima): see optim/grid.py
 add_on_grid: Function | None = getattr(_built, "add_on_grid", None)
 block_maxima: Function | None = getattr(_built, "block_maxima", None)
+# new_addition(...) -> the address of an addition that the function at ADD_IN_ENGINE does later, and that at FREE frees
+new_addition: Function | None = getattr(_built, "new_addition", None)
+ADD_IN_ENGINE: int = getattr(_built, "ADD_IN_ENGINE", 0)
+FREE: int = getattr(_built, "FREE", 0)

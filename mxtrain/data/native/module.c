@@ -235,29 +235,63 @@ static PyObject *normal(PyObject *module, PyObject *arguments) {
 }
 
 PyDoc_STRVAR(add_on_grid_doc,
-             "add_on_grid(total, values, exponents, reach)\n\n"
-             "Add float32 `values` to a float64 `total`, rounded to multiples of 2**exponent, an int32 for each block.");
+             "add_on_grid(total, values, exponents, reach, is_first, maxima)\n\n"
+             "Add float32 `values` to a `total`, rounded to multiples of 2**exponent, an int32 for each block. If it is\n"
+             "the first addition the total counts as zero. It is float64, or float32 for a single addition. Unless\n"
+             "`maxima` is None it then takes the place of the values, and those of its blocks, float32, are written.");
 
-static PyObject *add_to_total(PyObject *module, PyObject *arguments) {
-    (void)module;
-    Py_buffer total, values, exponents;
-    int reach;
-    if (!PyArg_ParseTuple(arguments, "w*y*y*i", &total, &values, &exponents, &reach)) return NULL;
-    size_t count = (size_t)values.len / sizeof(float);
-    int is_right = (size_t)values.len == count * sizeof(float) && (size_t)total.len == count * sizeof(double) &&
-                   (size_t)exponents.len == num_blocks(count) * sizeof(int32_t) && reach >= 0 && reach <= 51;
-    if (is_right) {
-        PyThreadState *lock = PyEval_SaveThread();
-        add_on_grid(total.buf, values.buf, count, exponents.buf, reach);
-        PyEval_RestoreThread(lock);
-    }
+/* Read the arguments of an addition, whose memory the caller holds. */
+static int read_addition(PyObject *arguments, Addition *addition) {
+    Py_buffer total, values, exponents, maxima = {.obj = NULL};
+    PyObject *of_maxima;
+    if (!PyArg_ParseTuple(arguments, "w*w*y*ipO", &total, &values, &exponents, &addition->reach, &addition->is_first,
+                          &of_maxima))
+        return 0;
+    size_t count = (size_t)values.len / sizeof(float), size = num_blocks(count) * sizeof(float);
+    int is_single = total.len == values.len;
+    int is_right = (of_maxima == Py_None || !PyObject_GetBuffer(of_maxima, &maxima, PyBUF_WRITABLE)) &&
+                   (size_t)values.len == count * sizeof(float) && (!is_single || addition->is_first) &&
+                   (is_single || (size_t)total.len == count * sizeof(double)) && (size_t)exponents.len == size &&
+                   (!maxima.obj || (size_t)maxima.len == size) && addition->reach >= 0 && addition->reach <= 51;
+    addition->count = count;
+    addition->total = is_single ? NULL : total.buf;
+    addition->single = is_single ? total.buf : NULL;
+    addition->values = values.buf;
+    addition->exponents = exponents.buf;
+    addition->maxima = maxima.obj ? maxima.buf : NULL;
     PyBuffer_Release(&total);
     PyBuffer_Release(&values);
     PyBuffer_Release(&exponents);
-    if (is_right) Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError,
-                    "expected as many float64 and float32 numbers, an int32 for each block, and a reach up to 51");
-    return NULL;
+    PyBuffer_Release(&maxima);
+    if (!is_right && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError,
+                        "expected as many float64 and float32 numbers, or float32 ones for a first addition, an int32\n"
+                        "and a float32 for each block, and a reach up to 51");
+    return is_right;
+}
+
+static PyObject *add_to_total(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Addition addition;
+    if (!read_addition(arguments, &addition)) return NULL;
+    PyThreadState *lock = PyEval_SaveThread();
+    add_on_grid(&addition);
+    PyEval_RestoreThread(lock);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(new_addition_doc,
+             "new_addition(total, values, exponents, reach, is_first, maxima)\n\n"
+             "The address of what ADD_IN_ENGINE does later as add_on_grid does it now; FREE frees it. The arrays must\n"
+             "be there until then.");
+
+static PyObject *new_addition(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Addition addition, *copy;
+    if (!read_addition(arguments, &addition)) return NULL;
+    if (!(copy = malloc(sizeof *copy))) return PyErr_NoMemory();
+    *copy = addition;
+    return PyLong_FromVoidPtr(copy);
 }
 
 PyDoc_STRVAR(block_maxima_doc,
@@ -294,12 +328,13 @@ static PyMethodDef methods[] = {
     {"draw_uniform", uniform, METH_VARARGS, uniform_doc},
     {"draw_normal", normal, METH_VARARGS, normal_doc},
     {"add_on_grid", add_to_total, METH_VARARGS, add_on_grid_doc},
+    {"new_addition", new_addition, METH_VARARGS, new_addition_doc},
     {"block_maxima", maxima_of_blocks, METH_VARARGS, block_maxima_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Count it up here and in __init__.py when a function takes or returns something else. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
@@ -320,7 +355,10 @@ PyMODINIT_FUNC PyInit__built(void) {
         return NULL;
     }
     PyObject *module = PyModule_Create(&definition);
-    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+    if (module != NULL &&
+        (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 ||
+         PyModule_AddObject(module, "ADD_IN_ENGINE", PyLong_FromVoidPtr((void *)(uintptr_t)add_in_engine)) < 0 ||
+         PyModule_AddObject(module, "FREE", PyLong_FromVoidPtr((void *)(uintptr_t)free)) < 0)) {
         Py_DECREF(module);
         return NULL;
     }

@@ -37,7 +37,7 @@ def known(numbers: np.ndarray, num_addends: int = NUM) -> Grid:
 
 def total_of(of: Grid, numbers: Any) -> np.ndarray:
     add(of, numbers, 1.0)
-    return of.totals[0].copy()
+    return of.totals[0].copy() if len(numbers) else np.zeros_like(of.totals[0])
 
 
 def add(of: Grid, numbers: Any, loss_scale: float) -> None:
