@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mxtrain.data import native
 from mxtrain.models import running_statistics
 from tests.support.cluster_jobs import ended, job
 
@@ -81,6 +83,7 @@ def add_over_workers(group: Any, folder: Path) -> None:
             grid.end_step(ended_with, is_applied=is_finite)
         assert np.array_equal(shared.exponents, alone.exponents)
     found["statistics"] = sum_statistics(group, buckets.kv).tolist()
+    found["seconds"] = sums_travel_while_others_are_computed(group, buckets.kv)
     (folder / f"{group.rank}.json").write_text(json.dumps(found))
 
 
@@ -106,6 +109,44 @@ def sum_statistics(group: Any, kv: Any) -> np.ndarray:
     return sum_of_limbs(sent[0].asnumpy())
 
 
+def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
+    """Of two gradients, a bucket each, the last is there at once; return when its sum is, and when the first."""
+    from mxtrain.kvstore.buckets import Buckets
+    from mxtrain.optim.exact_gradients import ExactAccumulator
+    from mxtrain.optim.grid import Grid
+    from mxtrain.runtime import mx
+
+    shape, seconds = (500, 500), [0.0, 0.0]
+    buckets = Buckets(kv, [shape, shape], bucket_mb=1, name="overlapping")
+    slow, at_once = buckets.views
+    grid, parameters = (
+        Grid([slow.size, at_once.size], NUM),
+        [mx.gluon.Parameter(n, shape=shape) for n in "ab"],
+    )
+    for parameter, view in zip(parameters, buckets.views):
+        parameter.initialize(mx.init.One())
+        parameter._grad[0] = view
+    for length in (1, 40):  # the first step learns a grid, for which it waits
+        added = ExactAccumulator(parameters, [mx.cpu()], grid, 1.0, group)
+        group.sum([0.0])
+        began, square = time.monotonic(), mx.nd.ones(shape) / shape[0]
+        for parameter in parameters:
+            parameter.data()._fresh_grad = True
+        at_once[:] = 1
+        for _ in range(length):
+            square = mx.nd.dot(square, square)
+        mx.nd.dot(square, square, out=slow)
+        sums = added.write_sums()
+        buckets.start_allreduce(sums)
+        for number, array in enumerate((at_once, slow)):
+            array.wait_to_read()
+            seconds[number] = time.monotonic() - began
+        mx.nd.waitall()
+        assert (at_once.asnumpy() == group.world_size).all()
+        added.end_step(True)
+    return seconds
+
+
 @pytest.mark.parametrize(
     ("num_workers", "num_servers"),
     [(3, 2), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (5, 1)))],
@@ -117,6 +158,8 @@ def test_workers_have_the_sums_of_one_process_to_the_bit(
         codes = ended(processes)
     assert set(codes.values()) == {0}, (tmp_path / "worker-0.log").read_text()
     found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(num_workers)]
+    for arrived, computed in (each.pop("seconds") for each in found):
+        assert native.new_addition is None or arrived < computed / 2, f"{arrived:.2f} s, {computed:.2f} s"
     assert all(each == found[0] for each in found)
     assert found[0]["same"] == [True] * len(STEPS)
     exact = [math.fsum(column) / 8 for column in zip(*(statistics(position) for position in range(NUM)))]
