@@ -18,7 +18,7 @@ from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, w
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
 from tests.support.runs import has_step
-from tests.support.two_hosts import NamespaceHost, do, two_hosts
+from tests.support.two_hosts import NamespaceHost, two_hosts
 
 CUT_SECONDS = 5.0  # more than --silence-timeout
 
@@ -86,7 +86,7 @@ def test_after_a_cut_that_heals_both_hosts_resume(
     start_flags = ["--start-timeout", "40"]
     with cut_in_the_middle(tmp_path, *data, *start_flags) as (job, host):
         time.sleep(CUT_SECONDS)
-        do(*host.inside("ip", "link", "set", host.cable, "up"))
+        host.heal()
         assert wait_for(job.have_ended, DONE_SECONDS), job.output()
         assert set(job.codes().values()) == {0}, job.output()
     assert all("restart 1 of" in each for each in job.output().values())

@@ -10,7 +10,7 @@ STEPS = 120
 MIDDLE = 30  # after the first checkpoint, and seconds before the end
 FLAGS = [
     *("--model", "small_cnn", "--image-size", "8", "--val-resize", "8", "--augment", "none", "--lr", "0.05"),
-    *("--batch-size", "32", "--micro-batch", "16", "--epochs", "20", "--max-steps", str(STEPS)),
+    *("--batch-size", "32", "--micro-batch", "8", "--epochs", "20", "--max-steps", str(STEPS)),
     *("--checkpoint-steps", "20", "--threads", "1", "--silence-timeout", "3", "--start-timeout", "30"),
 ]
 ENDLESS = ["--max-steps", "100000", "--epochs", "10000"]
@@ -22,5 +22,5 @@ def is_under_way(out: Path) -> bool:
 
 def assert_same_weights(out: Path, expected: Path) -> None:
     assert newest(out).name == newest(expected).name == f"step-{STEPS:08}"
-    for name in ("weights.params", "optimizer.params"):
+    for name in ("weights.params", "optimizer.params", "grid.params"):
         assert (newest(out) / name).read_bytes() == (newest(expected) / name).read_bytes(), name

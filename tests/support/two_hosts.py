@@ -53,6 +53,10 @@ class NamespaceHost:
         """Pull the cable."""
         do(*self.inside("ip", "link", "set", self.cable, "down"))
 
+    def heal(self) -> None:
+        """Put the cable back."""
+        do(*self.inside("ip", "link", "set", self.cable, "up"))
+
     def processes(self) -> list[int]:
         done = subprocess.run(
             ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, timeout=10
