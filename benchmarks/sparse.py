@@ -87,7 +87,8 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
     from mxtrain import fit, runtime
     from mxtrain.cluster import environment
     from mxtrain.config import Layout, Output, Run
-    from mxtrain.train import join, node_info
+    from mxtrain.core import wheels
+    from mxtrain.train import join
 
     def work() -> None:
         run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), output=Output(out=os.environ["OUT"]))
@@ -97,7 +98,7 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
             fit.serve(run, node)
             return
         runtime.load(threads=1)
-        with join.as_worker(run, node, {"versions": node_info.versions()}) as (_, group):
+        with join.as_worker(run, node, {"versions": wheels.versions()}) as (_, group):
             found = steps(group, num_rows, width, num_ids)
             if group.rank == 0:
                 (Path(os.environ["OUT"]) / "found.json").write_text(json.dumps(found))

@@ -167,7 +167,9 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
     train, val, identity = inputs
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
-        resume_point = resume.find(assigned, identity)
+        for remark in group.remarks:
+            logger.warning("%s", remark)
+        resume_point = resume.find(assigned, identity, group.local_workers)
         checkpoint = resume_point and resume_point.checkpoint
         run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
         if resume_point is None and node is not None and node.is_restart:
@@ -247,7 +249,7 @@ def dry_run(run: config.Run) -> None:
     from mxtrain.optim import schedules
 
     inputs = open_inputs(run)
-    resume_point = resume.find(run, inputs.identity)
+    resume_point = resume.find(run, inputs.identity, run.layout.num_workers)
     run = resume.as_begun(run, resume_point and resume_point.checkpoint)
     rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
     rate_of(0)  # a schedule of the user's own is tried

@@ -130,7 +130,6 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         raise CannotImport(
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
-    share = max(1, machine.usable_cores() // _shares["local_workers"])
     # MXNet's operators on a CPU run one after the other, and yet take turns at four workspaces, each as large as the
     # largest of them needs: 300 MB of a resnet18's 1.6 GB at 32 images. It reads this at its first operation.
     os.environ.setdefault("MXNET_CPU_TEMP_COPY", "1")
@@ -145,7 +144,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     wheel = next(
         (f"{name}-{installed[name]}" for name in ("mxnet-cu112", "mxnet") if name in installed), "mxnet"
     )
-    with _explaining(), _openmp_team(share, _shares["threads"]), _without("DMLC_ROLE"), _quietly():
+    with _explaining(), _openmp_team(**_shares), _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
         with import_shims.unused_packages_left_out(), import_shims.without_collections(), _operator_code_kept(
             wheel
@@ -247,19 +246,19 @@ def __getattr__(name: str) -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def _openmp_team(share: int, threads: int | None) -> Iterator[None]:
+def _openmp_team(local_workers: int, threads: int | None) -> Iterator[None]:
     """Set, for the import, the OpenMP threads of an operator; MXNet's own default is half the cores.
 
     MXNET_OMP_MAX_THREADS rather than OMP_NUM_THREADS, because MXNet then gives the processes it forks (loader
     workers) one thread each instead of a full team, and because libgomp reads OMP_NUM_THREADS only once, when
     whoever comes first loads it. A user's OMP_NUM_THREADS still wins over the share, as they expect.
     """
-    users = next((v for v in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS") if os.environ.get(v)), None)
+    users = machine.thread_variable()
     if threads is None and users is not None:
         log.debug("OpenMP threads from %s=%s", users, os.environ[users])
         yield
         return
-    team = threads or share
+    team = machine.openmp_threads(threads or 0, local_workers)
     os.environ["MXNET_OMP_MAX_THREADS"] = str(team)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(team))
     with _without("OMP_NUM_THREADS"):

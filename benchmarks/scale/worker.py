@@ -83,7 +83,8 @@ def main(name: str, core: int) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     from mxtrain import config, runtime
     from mxtrain.cluster import environment
-    from mxtrain.train import join, node_info
+    from mxtrain.core import wheels
+    from mxtrain.train import join
 
     net = NETS[name]
     runtime.load(threads=1)
@@ -94,7 +95,7 @@ def main(name: str, core: int) -> None:
             run = config.parse([*net.flags(1), "--kvstore", "local", "--out", out])
         else:
             run = node.with_counts(config.parse([*net.flags(node.num_workers), *CLUSTER, "--out", out]))
-        with join.as_worker(run, node, {"versions": node_info.versions()}) as (assigned, group):
+        with join.as_worker(run, node, {"versions": wheels.versions()}) as (assigned, group):
             take_turns(assigned, group, net)
     if node is not None:
         os._exit(0)  # ps-lite's own end waits for the scheduler

@@ -10,14 +10,12 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-import mxtrain
 from mxtrain import config
-from mxtrain.checkpoint import directory, locations
+from mxtrain.checkpoint import directory, last_bits, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, catalogue, exact_sums
 from mxtrain.config.names import is_async
-from mxtrain.core import kernels
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fingerprint
 from mxtrain.optim import early_stop, schedules
@@ -41,8 +39,8 @@ class ResumePoint(NamedTuple):
     has_ended: bool  # an evaluation may still be left
 
 
-def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
-    """Return where `--resume` lets a run on these inputs begin; None for a fresh start.
+def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> ResumePoint | None:
+    """Return where `--resume` lets a run on these inputs begin, in one of `local_workers`; None for a fresh start.
 
     UsageError where the checkpoint is of another run. What differs and may differ, but is easily overlooked, is
     logged as a warning.
@@ -62,8 +60,8 @@ def find(run: config.Run, identity: InputIdentity) -> ResumePoint | None:
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)
-    _warn_of_another_version(found)
-    _warn_of_other_kernels(found)
+    for difference in last_bits.differences(found.state, run, local_workers):
+        logger.warning("%s: %s", found.path, difference)
     _warn_of_another_table(run.model.amp, found, saved, identity)
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
@@ -197,25 +195,6 @@ def _warn_of_unknown_training_set(found: Checkpoint, saved: InputIdentity, ident
             "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
             "names nothing tells whether --train is still the same one",
             found.path,
-        )
-
-
-def _warn_of_another_version(found: Checkpoint) -> None:
-    saved = found.state.get("versions", {}).get("mxtrain")
-    if saved and saved != mxtrain.__version__:
-        logger.warning(
-            "%s: was computed by mxtrain %s, this is %s, which may compute a net in another way: "
-            "the curve goes on, perhaps to other last bits",
-            *(found.path, saved, mxtrain.__version__),
-        )
-
-
-def _warn_of_other_kernels(found: Checkpoint) -> None:
-    saved, now = found.state.get("kernels"), kernels.used()
-    if saved and saved != now:
-        logger.warning(
-            "%s: was computed with %s, here it is %s: the curve goes on, to other last bits",
-            *(found.path, kernels.in_words(saved), kernels.in_words(now)),
         )
 
 

@@ -89,6 +89,10 @@ class Agent(WorkerGroup):
     def job(self) -> str:
         return self.assignment.job
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        return self.assignment.remarks
+
     def __enter__(self) -> Agent:
         return self
 

@@ -160,9 +160,6 @@ class Coordinator:
                 if missing:
                     logger.warning("continuing without %s", " and ".join(missing))
                 self._leave_out(choice)
-                unlike = rendezvous.unlike_kernels(self._infos())
-                if unlike:
-                    logger.warning("%s", unlike)
                 self._assign(choice.step)
                 return
             verdict = Verdict(USAGE, choice)
@@ -189,6 +186,8 @@ class Coordinator:
         self._ps_port = ports.hold(self._node.root)
         port = self._ps_port.getsockname()[1]
         assignments = rendezvous.assign_ranks(self._infos(), port, step, self._node.job)
+        for remark in assignments[0].remarks:
+            logger.warning("%s", remark)
         self._sums = Sums(assignments[0].num_workers)
         for connection, assignment in zip(self._connections.members, assignments):
             connection.rank = assignment.rank

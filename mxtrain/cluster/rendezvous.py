@@ -13,7 +13,7 @@ from typing import Any, Iterable, Sequence
 
 from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
-from mxtrain.core import kernels
+from mxtrain.core import kernels, machine
 from mxtrain.core.errors import RESTART_ME, USAGE
 
 CURES = {
@@ -45,7 +45,8 @@ class NodeInfo:
     folder: str = ""  # identifies the run folder's disk; equal on a shared disk
     checkpoints: tuple[int, ...] = ()  # steps of the complete ones
     savers: tuple[str, ...] = ()  # the job that wrote each of them
-    threads: int = 0
+    threads: int = 0  # of OpenMP, that a flag or a variable asks for; 0: its share of the `cores`
+    cores: int = 0
     kernels: dict[str, str] = dataclasses.field(default_factory=dict)  # of a worker's CPU
     socket_namespace: str = ""  # equal for processes that can use the same unix sockets
     failed: tuple[Any, ...] = ()  # exit code and reason, if it joins only to report its failure
@@ -68,6 +69,7 @@ class Assignment:
     uses_unix_sockets: bool = False
     several_disks: bool = False  # of the workers' run folders
     job: str = ""  # identifies the job in its checkpoints
+    remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
 
 
 def join_message(node: NodeSpec, info: NodeInfo) -> dict[str, Any]:
@@ -190,14 +192,43 @@ def disagreement(infos: Sequence[NodeInfo]) -> str | None:
     return None
 
 
-def unlike_kernels(infos: Iterable[NodeInfo]) -> str | None:
-    """Return the first two workers whose CPUs get other kernels, as a sentence; None if all get the same."""
-    workers = [info for info in workers_in_order(infos) if info.kernels]
-    unlike = next((info for info in workers if info.kernels != workers[0].kernels), None)
-    if unlike is None:
-        return None
-    found = [f"{info} computes with {kernels.in_words(info.kernels)}" for info in (unlike, workers[0])]
-    return f"{' and '.join(found)}: last bits differ from those of like hosts"
+def remarks(infos: Sequence[NodeInfo]) -> tuple[str, ...]:
+    """Return a sentence for each thing that makes workers of this job round unlike: the CPU's kernels, threads."""
+    on_cpus = [
+        info for info in workers_in_order(infos) if not str(info.config.get("devices")).startswith("gpu")
+    ]
+    workers = [info for info in on_cpus if info.kernels]
+    threads = [threads_of(info, workers) for info in workers]
+    sentences = (
+        _unlike(
+            workers,
+            [kernels.in_words(info.kernels) for info in workers],
+            "last bits differ from those of like hosts",
+        ),
+        _unlike(
+            workers,
+            [f"{number} OpenMP thread{'s' * (number > 1)}" for number in threads],
+            f"last bits depend on which of them computes what; --threads {min(threads, default=1)} makes them alike",
+        ),
+    )
+    return tuple(filter(None, sentences))
+
+
+def _unlike(workers: Sequence[NodeInfo], values: Sequence[str], consequence: str) -> str:
+    """Return in a sentence the first worker whose value differs from worker 0's; nothing where all are the same."""
+    for info, value in zip(workers, values):
+        if value != values[0]:
+            return f"{info} computes with {value} and {workers[0]} computes with {values[0]}: {consequence}"
+    return ""
+
+
+def threads_of(info: NodeInfo, workers: Sequence[NodeInfo]) -> int:
+    """Return with how many OpenMP threads a worker computes beside the others on its host."""
+    return info.threads or machine.share_of_cores(info.cores, len(_on_host(info, workers)))
+
+
+def _on_host(info: NodeInfo, workers: Sequence[NodeInfo]) -> list[NodeInfo]:
+    return [each for each in workers if (each.host, each.boot_id) == (info.host, info.boot_id)]
 
 
 def workers_in_order(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
@@ -217,10 +248,9 @@ def assign_ranks(
     namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
     several_disks = len({info.folder for info in workers}) > 1
-    assignments = []
+    assignments, found = [], remarks(infos)
     for info in infos:
         first_on_disk = next((each for each in workers if each.folder == info.folder), None)
-        on_host = [each for each in workers if (each.host, each.boot_id) == (info.host, info.boot_id)]
         assignments.append(
             Assignment(
                 ps_port=ps_port,
@@ -229,10 +259,11 @@ def assign_ranks(
                 rank=workers.index(info) if info.role == "worker" else -1,
                 resume_step=resume_step,
                 is_writer=info is first_on_disk,
-                local_workers=len(on_host),
+                local_workers=len(_on_host(info, workers)),
                 uses_unix_sockets=uses_unix_sockets,
                 several_disks=several_disks,
                 job=job,
+                remarks=found,
             )
         )
     return assignments

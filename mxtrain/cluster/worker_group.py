@@ -45,6 +45,11 @@ class WorkerGroup(Protocol):
         """Identifier by which the job recognizes its own checkpoints."""
         ...
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences for the log, on what makes the workers' last bits differ."""
+        ...
+
     def sum(self, values: Any) -> Doubles:
         """Return the sum of all workers' `values`, an array of one shape everywhere, in float64.
 
@@ -63,7 +68,7 @@ class WorkerGroup(Protocol):
 class SingleWorker(WorkerGroup):
     """The only worker of a run."""
 
-    rank, world_size, is_writer, local_workers, job = 0, 1, True, 1, ""
+    rank, world_size, is_writer, local_workers, job, remarks = 0, 1, True, 1, "", ()
 
     def sum(self, values: Any) -> Doubles:
         import numpy as np  # not needed by --help

@@ -63,7 +63,7 @@ def used() -> dict[str, str]:
 
 def in_words(found: Mapping[str, str]) -> str:
     """Return what `used()` of some machine has found, for a message."""
-    return f"OpenBLAS {found['openblas']}, oneDNN {found['onednn']}"
+    return f"OpenBLAS {found.get('openblas', UNKNOWN)}, oneDNN {found.get('onednn', UNKNOWN)}"
 
 
 def openblas() -> OpenBlas:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 CPU_INSTRUCTIONS = (
     "avx2",
@@ -32,6 +32,32 @@ def usable_cores(root: Path = Path("/")) -> int:
     cores = len(os.sched_getaffinity(0))
     quota = cgroup_cores(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def openmp_threads(flag: int, local_workers: int) -> int:
+    """Return with how many OpenMP threads each of `local_workers` processes computes an operator.
+
+    As many as --threads (`flag`, 0 if left out) or a variable of the user's asks for, else its share of the cores.
+    """
+    return flag or threads_of_variable() or share_of_cores(usable_cores(), local_workers)
+
+
+def share_of_cores(cores: int, local_workers: int) -> int:
+    """Return how many of the cores each of `local_workers` processes gets."""
+    return max(1, cores // local_workers)
+
+
+def thread_variable(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of the user's variable that sets OpenMP's threads for MXNet; None where there is none."""
+    return next((name for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS") if environ.get(name)), None)
+
+
+def threads_of_variable(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the number of threads that the user's variable sets; 0 where there is none, or no number in it."""
+    first = (
+        environ.get(thread_variable(environ) or "", "").partition(",")[0].strip()
+    )  # OpenMP's may be one a level
+    return int(first) if first.isdecimal() else 0
 
 
 def cgroup_cores(root: Path = Path("/")) -> float | None:

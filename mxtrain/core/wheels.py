@@ -5,6 +5,8 @@ Only the standard library is imported, and nothing is changed: `probe/install.py
 
 from __future__ import annotations
 
+import mxtrain
+
 HEADLESS = ("opencv-python-headless", "opencv-contrib-python-headless")
 OPENCV_WHEELS = ("opencv-python", "opencv-contrib-python", *HEADLESS)
 WHEELS = ("mxnet", "mxnet-cu112", "gluoncv", "numpy", *OPENCV_WHEELS, "simplejpeg", "nvidia-cudnn-cu11")
@@ -40,6 +42,14 @@ def installed() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of mxtrain and of installed wheels: another OpenCV, for instance, gives other pixels."""
+    found = installed()
+    for name in set(OPENCV_WHEELS) & found.keys():  # one for desktops and one without give the same pixels
+        found["opencv-python"] = found.pop(name)
+    return {"mxtrain": mxtrain.__version__, **found}
 
 
 def install_command(engine: str | None = None) -> str:

@@ -21,10 +21,11 @@ from typing import Any, Callable
 from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.worker_group import WorkerGroup
+from mxtrain.core import wheels
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.probe import jobs
-from mxtrain.train import join, node_info
+from mxtrain.train import join
 
 SECONDS, MAX_ROUNDS = 3.0, 9
 ARRAYS = 64
@@ -38,7 +39,7 @@ def main() -> None:
     node = environment.node_spec(os.environ, run)
     if node is None:
         raise UsageError("this is a part of python -m mxtrain.doctor --comm, which starts it")
-    with join.as_worker(node.with_counts(run), node, {"versions": node_info.versions()}) as (_, group):
+    with join.as_worker(node.with_counts(run), node, {"versions": wheels.versions()}) as (_, group):
         from mxtrain import runtime
 
         runtime.load(group.local_workers)

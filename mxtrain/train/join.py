@@ -20,9 +20,9 @@ from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, batch_plan, store_checks
-from mxtrain.core import errors
+from mxtrain.core import errors, wheels
 from mxtrain.core.errors import Stop, as_stop
-from mxtrain.train import node_info, signals
+from mxtrain.train import signals
 
 
 def timeouts(run: Run) -> Timeouts:
@@ -53,7 +53,7 @@ def as_worker(
 ) -> Iterator[tuple[Run, WorkerGroup]]:
     """A block in which this process is a worker; yields the run as the rendezvous has changed it, and the workers.
 
-    `info` holds fields of NodeInfo (`node_info.collect`); the first of `stop_requests` ends the rendezvous. Without a
+    `info` holds fields of NodeInfo (`node_info.py`); the first of `stop_requests` ends the rendezvous. Without a
     cluster, `node` is None, and the run stays as it is. An exception in the block ends all other processes too.
     """
     if node is None:
@@ -76,7 +76,7 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
         coordinator.start(node, timeouts(run), run.layout.min_workers)
-    with agent.join(node, {"versions": node_info.versions()}, timeouts(run)) as server:
+    with agent.join(node, {"versions": wheels.versions()}, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)
         yield server
 

@@ -11,12 +11,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import mxtrain
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import Run
-from mxtrain.core import durable, kernels, wheels
+from mxtrain.core import durable, kernels, machine, wheels
 from mxtrain.core.errors import Stop
 from mxtrain.data import fingerprint
 from mxtrain.data.records import Dataset
@@ -44,13 +43,15 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
     }
     checkpoints = _checkpoints(run.output)
     return {
-        "versions": versions(),
+        "versions": wheels.versions(),
         "config": flags,
         "data": {**sets, "pretrained": identity.pretrained, "teacher": identity.teacher},
         "folder": _folder_id(out),
         "checkpoints": list(checkpoints),
         "savers": list(checkpoints.values()),
         "kernels": kernels.used(),
+        "threads": run.layout.threads or machine.threads_of_variable(),
+        "cores": machine.usable_cores(),
     }
 
 
@@ -62,16 +63,6 @@ def _checkpoints(output: config.Output) -> dict[int, str]:
         if output.resume == "auto":
             raise
         return {}  # a --resume that names its start needs none of them
-
-
-def versions() -> dict[str, Any]:
-    """Return the versions of mxtrain and of installed wheels: another OpenCV, for instance, gives other pixels."""
-    found = wheels.installed()
-    for name in (
-        set(wheels.OPENCV_WHEELS) & found.keys()
-    ):  # one for desktops and one without give the same pixels
-        found["opencv-python"] = found.pop(name)
-    return {"mxtrain": mxtrain.__version__, **found}
 
 
 def _folder_id(out: Path) -> str:

@@ -11,14 +11,12 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import mxtrain
 from mxtrain import config
-from mxtrain.checkpoint import locations
+from mxtrain.checkpoint import last_bits, locations
 from mxtrain.checkpoint.directory import AVERAGES, GRID, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run
-from mxtrain.core import kernels
 from mxtrain.core.errors import Diverged, RestartMe
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import early_stop, precision
@@ -106,8 +104,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "optimizer_numbers": parts.extra_optimizer_state.changed(),
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
-        "versions": {"mxtrain": mxtrain.__version__, "mxnet": mx.__version__},
-        "kernels": kernels.used(),
+        **last_bits.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
         "job": parts.group.job,
         **identity.to_dict(),

@@ -12,8 +12,9 @@ from typing import Callable, Dict, Iterator
 from mxtrain import fit
 from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
+from mxtrain.core import wheels
 from mxtrain.launch.local import free_port
-from mxtrain.train import join, node_info
+from mxtrain.train import join
 from tests.support import warm_start
 from tests.support.commands import ROOT
 
@@ -82,5 +83,5 @@ def _node(folder: Path, work: Callable[..., None]) -> None:
     if node.role != "worker":
         fit.serve(run, node)
         return
-    with join.as_worker(run, node, {"versions": node_info.versions()}) as (_, group):
+    with join.as_worker(run, node, {"versions": wheels.versions()}) as (_, group):
         work(group, folder)

@@ -105,7 +105,9 @@ def test_a_checkpoint_of_another_version_resumes_with_one_line(
     save(run(tmp_path / "other", here), {**data, "versions": {"mxtrain": "0.0.7"}})
     assert resume.find(run(tmp_path / "other", here), identity(here))
     (said,) = caplog.messages
-    assert f"was computed by mxtrain 0.0.7, this is {mxtrain.__version__}, " in said and "\n" not in said
+    assert (
+        f"was computed by mxtrain 0.0.7, this is mxtrain {mxtrain.__version__}, " in said and "\n" not in said
+    )
 
 
 @pytest.mark.parametrize(

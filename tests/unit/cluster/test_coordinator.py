@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -45,6 +46,27 @@ def summing_workers(folder: Path) -> dict[str, control_plane.Script]:
 def wait_until_busy(folder: Path) -> None:
     for name in ("worker-0", "worker-1"):
         control_plane.wait_for_file(folder / f"{name}.busy")
+
+
+def test_workers_that_round_unlike_are_told_so_and_go_on(tmp_path: Path) -> None:
+    port = free_port()
+
+    def work(me: Agent) -> None:
+        print(*me.remarks, file=sys.stderr, flush=True)
+        me.finish()
+
+    job = {
+        name: control_plane.Node(
+            tmp_path,
+            control_plane.node_spec(name, port),
+            work if threads else None,
+            info={"kernels": {"openblas": "Zen", "onednn": "AVX2"}, "threads": threads} if threads else {},
+        )
+        for name, threads in (("scheduler", 0), ("server-0", 0), ("worker-0", 1), ("worker-1", 3))
+    }
+    assert set(control_plane.exit_codes(job).values()) == {0}
+    for name in ("scheduler", "worker-0", "worker-1"):
+        assert job[name].last_words.count(" computes with 3 OpenMP threads and worker-0 ") == 1, name
 
 
 def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:

@@ -130,14 +130,43 @@ def test_a_server_needs_the_same_versions_of_what_it_has() -> None:
     assert found is not None and "server-0 (a, pid 1) has mxnet 1.9.0" in found
 
 
+AMX, ZEN = ({"openblas": "Haswell", "onednn": "AVX512_CORE_AMX"}, {"openblas": "Zen", "onednn": "AVX2"})
+
+
 def test_hosts_with_other_kernels_are_told_and_not_refused() -> None:
-    amx, zen = ({"openblas": "Haswell", "onednn": "AVX512_CORE_AMX"}, {"openblas": "Zen", "onednn": "AVX2"})
-    infos = [*SERVERS, node_info("worker-1", kernels=zen), node_info("worker-0", kernels=amx)]
-    said = rendezvous.unlike_kernels(infos)
-    assert said and said.startswith("worker-1 ") and "OpenBLAS Zen, oneDNN AVX2 and worker-0 " in said
+    infos = [*SERVERS, node_info("worker-1", kernels=ZEN), node_info("worker-0", kernels=AMX)]
+    (said,) = rendezvous.remarks(infos)
+    assert said.startswith("worker-1 ") and "OpenBLAS Zen, oneDNN AVX2 and worker-0 " in said
     assert rendezvous.disagreement(infos) is None
-    assert rendezvous.unlike_kernels([*infos[:2], node_info("worker-0", kernels=zen)]) is None
-    assert rendezvous.unlike_kernels(SERVERS) is None
+    assert {each.remarks for each in rendezvous.assign_ranks(infos, 1, 0)} == {(said,)}
+    assert rendezvous.remarks([*infos[:-1], node_info("worker-0", kernels=ZEN)]) == ()
+    assert rendezvous.remarks(SERVERS) == ()
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ([{"host": "a", "cores": 4}, {"host": "b", "cores": 4}], ""),
+        ([{"host": "a", "cores": 8}, {"host": "a", "cores": 8}, {"host": "b", "cores": 4}], ""),
+        ([{"host": "a", "cores": 8}, {"host": "b", "cores": 4, "threads": 8}], ""),
+        (
+            [{"host": "a", "cores": 4}, {"host": "b", "cores": 4}, {"host": "b", "cores": 4}],
+            "worker-1 (b, pid 1) computes with 2 OpenMP threads and worker-0 (a, pid 1) computes with 4 OpenMP "
+            "threads: last bits depend on which of them computes what; --threads 2 makes them alike",
+        ),
+        (
+            [{"host": "a", "cores": 4, "threads": 1}, {"host": "b", "cores": 4}],
+            "--threads 1 makes them alike",
+        ),
+    ],
+)
+def test_workers_with_unlike_numbers_of_threads_are_told_and_not_refused(
+    workers: list[dict[str, Any]], said: str
+) -> None:
+    infos = [node_info(f"worker-{rank}", kernels=ZEN, **each) for rank, each in enumerate(workers)]
+    assert rendezvous.disagreement([*SERVERS, *infos]) is None
+    found = rendezvous.remarks([*SERVERS, *infos])
+    assert len(found) == bool(said) and said in "".join(found)
 
 
 def test_a_node_info_survives_its_message() -> None:

@@ -112,3 +112,29 @@ def test_asking_needs_nothing_but_the_standard_library() -> None:
     assert 0 <= shm["free_bytes"] <= shm["total_bytes"]
     assert bool(gpus["devices"]) != bool(gpus["reason"])
     assert 1 <= cores <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "number"),
+    [
+        ({}, 0),
+        ({"OMP_NUM_THREADS": "3", "MXNET_OMP_MAX_THREADS": "5"}, 3),
+        ({"OMP_NUM_THREADS": "", "MXNET_OMP_MAX_THREADS": "5"}, 5),
+        ({"OMP_NUM_THREADS": "4,2"}, 4),
+        ({"OMP_NUM_THREADS": "all"}, 0),
+    ],
+)
+def test_a_variable_of_the_users_sets_the_threads(environ: dict[str, str], number: int) -> None:
+    assert machine.threads_of_variable(environ) == number
+
+
+def test_without_a_flag_or_variable_each_process_has_its_share_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "usable_cores", lambda: 8)
+    for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert [machine.openmp_threads(0, workers) for workers in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert machine.openmp_threads(0, 2) == 3
+    assert machine.openmp_threads(5, 2) == 5

@@ -146,5 +146,5 @@ def test_an_opencv_without_windows_is_no_other_version(monkeypatch: pytest.Monke
     found = []
     for name in ("opencv-python", "opencv-python-headless"):
         monkeypatch.setattr(wheels, "installed", lambda name=name: {"numpy": "2.5.5", name: "5.0.0.93"})
-        found.append(node_info.versions())
+        found.append(wheels.versions())
     assert found[0] == found[1] and found[0]["opencv-python"] == "5.0.0.93"
