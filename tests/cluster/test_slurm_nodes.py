@@ -15,7 +15,8 @@ import pytest
 
 from tests.support.commands import ROOT
 from tests.support.processes import command_line
-from tests.support.short_run import ENDLESS, FLAGS, assert_same_weights, is_under_way
+from tests.support.runs import newest
+from tests.support.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights, is_under_way
 from tests.support.slurm_cluster import Slurm, slurm
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -30,9 +31,10 @@ class Queue:
         self.slurm = made
         self._data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec")]
 
-    def submit(self, folder: Path, *more: str) -> str:
+    def submit(self, folder: Path, *more: str, num_workers: int = 2) -> str:
         """The job's number; it trains into FOLDER/run and writes FOLDER/log."""
-        asked = ["--nodes", "2", "-n", "2", "-s", "1", "--cpus-per-node", "2", "--time", "00:10:00"]
+        asked = ["--nodes", "2", "-n", str(num_workers), "-s", "1", "--cpus-per-node", "2"]
+        asked += ["--time", "00:10:00"]
         flags = [*self._data, "--out", str(folder / "run"), *FLAGS, *more]
         line = [sys.executable, "-m", "mxtrain.launch", "slurm", *asked, "--", *flags]
         script = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
@@ -100,7 +102,8 @@ def test_before_its_time_is_up_a_job_saves_and_goes_back_into_the_queue(
 def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
     queue: Queue, undisturbed: Path, tmp_path: Path
 ) -> None:
-    job = queue.submit(tmp_path)
+    """Three workers, two of them on one node, end with the bits of two."""
+    job = queue.submit(tmp_path, num_workers=3)
     queue.wait(lambda: is_under_way(tmp_path / "run"))
     agents = [pid for pid in queue.slurm.hosts[1].processes() if b"\0host-agent\0" in command_line(pid)]
     os.kill(agents[-1], signal.SIGKILL)
@@ -109,6 +112,33 @@ def test_a_death_on_one_node_restarts_both_in_the_same_allocation(
     assert (state["JobState"], state["Restarts"]) == ("COMPLETED", "0"), log
     assert "host nb" in log and "restart 1 of 3" in log
     assert_same_weights(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.slow  # in test_rare_steps.py a run goes on with other numbers of workers again and again
+def test_a_cancelled_job_goes_on_with_other_numbers_of_workers(
+    queue: Queue, undisturbed: Path, tmp_path: Path
+) -> None:
+    """Three workers, then two, then three: the bits of two."""
+    often = ["--checkpoint-steps", "5"]
+    cancel_after_a_checkpoint(queue, tmp_path, queue.submit(tmp_path, *often, num_workers=3))
+    cancel_after_a_checkpoint(queue, tmp_path, queue.submit(tmp_path, *often))
+    assert newest_step(tmp_path / "run") < STEPS
+    state = queue.wait_for_end(queue.submit(tmp_path, *often, num_workers=3))
+    assert state["JobState"] == "COMPLETED", (tmp_path / "log").read_text()
+    assert_same_weights(tmp_path / "run", undisturbed)
+
+
+def cancel_after_a_checkpoint(queue: Queue, folder: Path, job: str) -> None:
+    """Cancel a job once it has saved what it has computed, and wait until nothing of it is left."""
+    before = newest_step(folder / "run")
+    queue.wait(lambda: newest_step(folder / "run") > before)
+    queue.slurm.do("scancel", job)
+    queue.wait_for_end(job)
+    queue.wait(lambda: not queue.fit_processes())
+
+
+def newest_step(out: Path) -> int:
+    return int(newest(out).name[5:]) if (out / "checkpoints").exists() else 0
 
 
 @pytest.mark.slow  # over ssh: tests/cluster/test_ssh_hosts.py

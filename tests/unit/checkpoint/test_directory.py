@@ -23,7 +23,8 @@ from mxtrain.core.errors import DataError, UsageError
 
 def write(folder: Path, step: int, **state: Any) -> Path:
     arrays = {"weight": np.full((10, 25), step, np.float32)}
-    return directory.write(folder, Snapshot(step, {"weights.params": arrays}, state))
+    files = {"weights.params": arrays, "grid.params": {"exponents": np.full(30, -step, np.int32)}}
+    return directory.write(folder, Snapshot(step, files, state))
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert directory.newest(tmp_path) == (path, {"version": 2, "step": 3, "score": 0.5})
 
 
-@pytest.mark.parametrize("name", ["weights.params", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["weights.params", "grid.params", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
 def test_a_damaged_checkpoint_is_named_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
@@ -48,7 +49,7 @@ def test_a_damaged_checkpoint_is_named_and_skipped(
     with caplog.at_level(logging.WARNING):
         found = directory.newest(tmp_path)
     assert found is not None and found[1]["step"] == 1
-    assert "step-00000002" in caplog.text
+    assert "step-00000002" in caplog.text and (name in caplog.text or name == "manifest.json")
 
 
 @pytest.mark.parametrize("version", [1, 3])
@@ -287,4 +288,5 @@ def test_later_checkpoints_are_set_aside(tmp_path: Path) -> None:
 def test_the_state_holds_no_pickle(tmp_path: Path) -> None:
     path = write(tmp_path, 1)
     assert json.loads((path / "state.json").read_text())["step"] == 1
-    assert sorted(each.name for each in path.iterdir()) == ["manifest.json", "state.json", "weights.params"]
+    files = ["grid.params", "manifest.json", "state.json", "weights.params"]
+    assert sorted(each.name for each in path.iterdir()) == files
