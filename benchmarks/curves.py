@@ -8,16 +8,18 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Curve = npt.NDArray[np.float64]
 # Told apart by the colour-blind.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 NUM_COLOURS_KEPT = 128
+NO_DIFFERENCE = 1e-9  # which a logarithm has not, is drawn here
 
 
 class Panel(NamedTuple):
@@ -27,6 +29,7 @@ class Panel(NamedTuple):
     curves: dict[str, Curve]
     bar: float | None = None  # the largest relative difference that is allowed
     smooth: int = 1  # steps that a point of a drawn loss is the mean of
+    bars: Mapping[str, float] = MappingProxyType({})  # of curves that have one of their own
 
 
 def records(out: Path, kind: str) -> list[dict[str, Any]]:
@@ -98,11 +101,16 @@ def _draw_losses(axis: Any, panel: Panel) -> None:
 def _draw_differences(axis: Any, panel: Panel) -> None:
     reference, *others = panel.curves.values()
     for colour, curve in zip(COLOURS[1:], others):
-        apart = np.maximum(relative_difference(curve, reference), 1e-9)  # none at all has no logarithm
+        apart = np.maximum(relative_difference(curve, reference), NO_DIFFERENCE)
         axis.plot(np.arange(1, len(curve) + 1), apart, colour, linewidth=1.0)
     axis.set(yscale="log", xlabel="step")
     axis.grid(alpha=0.25)
-    if panel.bar is not None:
-        axis.axhline(panel.bar, color="black", linestyle="--", linewidth=1, label=f"bar {panel.bar:g}")
-        axis.set_ylim(top=20 * panel.bar)
+    bars = {panel.bars.get(name, panel.bar) for name in [*panel.curves][1:]} - {None}
+    for bar in sorted(bars):
+        axis.axhline(
+            max(bar, NO_DIFFERENCE), color="black", linestyle="--", linewidth=1, label=f"bar {bar:g}"
+        )
+    if bars:
+        axis.set_ylim(top=20 * max(*bars, 1e-5), bottom=NO_DIFFERENCE / 2)
         axis.legend(fontsize=8, frameon=False, loc="upper right")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}" if value > NO_DIFFERENCE else "0")

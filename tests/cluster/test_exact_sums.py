@@ -32,7 +32,14 @@ STEPS: list[tuple[float, dict[int, float]]] = [
     (1e-38, {}),
     (1.0, {2: 3e38, 6: -3e38}),
     (1.0, {}),
+    (2.0**6, {}),  # each worker's float32 would do, the sum's digits not
+    (1.0, {}),
+    (1.0, {}),
 ]
+LARGE = (
+    307.0  # in the last step: some 2**23 units, and more digits in a part than there may be with these signs
+)
+SIGNS = {0: 1, 1: 1, 2: -2}
 
 
 def gradients(step: int, position: int) -> list[np.ndarray]:
@@ -40,6 +47,8 @@ def gradients(step: int, position: int) -> list[np.ndarray]:
     rng = np.random.default_rng([step, position])
     found = [(factor * rng.standard_normal(shape)).astype(np.float32) for shape in SHAPES]
     found[0][5] = extra.get(position, found[0][5])
+    if step == len(STEPS) - 1:
+        found = [array + np.float32(LARGE * SIGNS.get(position, 0)) for array in found]
     return [array.ravel() for array in found]
 
 
@@ -167,7 +176,5 @@ def test_workers_have_the_sums_of_one_process_to_the_bit(
     assert running_statistics.num_rows(NUM) < NUM
     wide, (num_buckets,) = found[0]["wide"], found[0]["buckets"]
     assert num_buckets > len(SHAPES), "an array is split"
-    assert wide[1] == 0 and wide[2] == num_buckets, (
-        "sums that have grown 2**20 times have more digits than float32"
-    )
-    assert found[0]["finite"] == [True] * 5 + [False] * 3 + [True] * 3 + [False, True]
+    assert wide[1] == 0 and wide[2] == wide[-1] == num_buckets, "grown sums have more digits than float32"
+    assert found[0]["finite"] == [True] * 5 + [False] * 3 + [True] * 3 + [False] + [True] * 4

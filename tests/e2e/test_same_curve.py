@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.curves import Panel
-from benchmarks.same_curve.__main__ import BAR, MAPPINGS, digits, table, train
+from benchmarks.same_curve.__main__ import MAPPINGS, Subject, digits, panel, table
 
 
 @pytest.mark.slow  # tests/engine/test_mapping.py and tests/cluster/test_mappings.py hold the curves
 def test_devices_are_the_same_curve_and_another_seed_is_not(tmp_path: Path) -> None:
     few_steps = ("--max-steps", "4")
-    runs = {
-        "alone": (*MAPPINGS["1 device, accumulate 4"], *few_steps),
-        "four": (*MAPPINGS["4 devices"], *few_steps),
-        "other seed": (*MAPPINGS["4 devices"], *few_steps, "--seed", "1"),
-    }
-    found = train("with_both", digits(tmp_path), tmp_path / "runs", runs)
-    assert {len(curve) for curve in found.values()} == {4}
+    alone, four = ((*MAPPINGS[name], *few_steps) for name in ("1 device, accumulate 4", "4 devices"))
+    subject = Subject("with_both", {"alone": alone, "four": four, "other seed": (*four, "--seed", "1")})
+    found = panel("with_both", subject, digits(tmp_path), tmp_path / "runs")
+    assert {len(curve) for curve in found.curves.values()} == {4}
     for name, expected in (("four", True), ("other seed", False)):
-        _, same = table([Panel(name, {"alone": found["alone"], name: found[name]}, BAR)])
-        assert same == expected
+        runs = {each: found.curves[each] for each in ("alone", name)}
+        assert table([found._replace(curves=runs)])[1] == expected

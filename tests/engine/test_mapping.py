@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mxtrain.data import native
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
@@ -120,6 +121,16 @@ def test_losses_and_statistics_of_the_same_weights_have_the_same_bits(
         assert other[0] == one[0]
         assert len(other[1]) == 2
         assert_equal(other[1], one[1])
+
+
+@pytest.mark.skipif(native.add_on_grid is None, reason="mxtrain was installed without a C compiler")
+def test_numpy_makes_the_curve_of_the_part_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host that has no C compiler, which may be a worker beside others that have."""
+    flags = "--micro-batch 5 --optimizer adamw --devices cpu:0,1"
+    expected = curve("norm_and_dropout", flags, 6)
+    for function in ("add_on_grid", "block_maxima"):
+        monkeypatch.setattr(native, function, None)
+    assert_same(curve("norm_and_dropout", flags, 6), expected, 0)
 
 
 @pytest.mark.parametrize("extra", ["", "--clip-norm 0.5", "--weight-decay 0.01 --label-smoothing 0.1"])

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import curves
 from benchmarks.curves import Panel
-from benchmarks.same_curve.__main__ import BAR, MAPPINGS, table
+from benchmarks.same_curve.__main__ import MAPPINGS, ROUNDING, WHOLE, table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,18 +47,27 @@ def test_curves_of_other_lengths_are_refused(num_steps: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_loss", "same"), [(1.0, True), (1 + BAR / 2, True), (1 + 2 * BAR, False), (float("nan"), False)]
+    ("name", "last_loss", "same"),
+    [
+        *((name, 1.0, True) for name in ("4 devices", WHOLE)),
+        *(("4 devices", 1 + 2.0**-52, False), ("4 devices", float("nan"), False)),
+        *((WHOLE, 1 + ROUNDING / 2, True), (WHOLE, 1 + 2 * ROUNDING, False), (WHOLE, float("nan"), False)),
+    ],
 )
-def test_one_step_of_one_run_decides(last_loss: float, same: bool) -> None:
-    runs = {name: np.ones(5) for name in MAPPINGS}
-    last = list(MAPPINGS)[-1]
-    runs[last] = np.array([1, 1, 1, 1, last_loss])
-    text, all_same = table(
-        [Panel("plain", runs, BAR), Panel("with both", {name: np.ones(5) for name in MAPPINGS})]
-    )
+def test_one_bit_of_one_run_decides_but_where_a_run_has_another_bar(
+    name: str, last_loss: float, same: bool
+) -> None:
+    runs = {each: np.ones(5) for each in (*MAPPINGS, WHOLE)}
+    runs[name] = np.array([1, 1, 1, 1, last_loss])
+    bars = {WHOLE: ROUNDING}
+    panels = [
+        Panel("plain", runs, 0.0, bars=bars),
+        Panel("with both", {each: np.ones(5) for each in MAPPINGS}),
+    ]
+    text, all_same = table(panels)
     assert all_same == same
-    assert text.count("| pass |") == 2 * (len(MAPPINGS) - 1) - (not same)
-    assert ("FAIL" in text) != same and f"| plain | {last} |" in text
+    assert text.count("| pass |") == 2 * len(MAPPINGS) - 1 - (not same)
+    assert ("FAIL" in text) != same and f"| plain | {name} |" in text
 
 
 @pytest.mark.parametrize("benchmark", ["same_curve", "learn"])
@@ -72,7 +81,7 @@ def test_the_picture_has_a_column_for_each_panel(tmp_path: Path) -> None:
     import cv2
 
     noise = np.random.default_rng(0).random(30)
-    panel = Panel("a net", {"one": noise + 1, "other": noise + 1 + 1e-6}, BAR, smooth=3)
+    panel = Panel("a net", {"one": noise + 1, "other": noise + 1 + 1e-6}, 0.0, smooth=3)
     widths = []
     for number in (1, 2):
         curves.draw(tmp_path / "new" / f"{number}.png", [panel] * number)
