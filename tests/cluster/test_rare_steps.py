@@ -115,7 +115,7 @@ def test_a_run_may_go_on_with_another_mapping_again_and_again(
 def test_a_checkpoint_without_a_grid_goes_on_alike_on_every_mapping(
     digits: Path, tmp_path: Path, command: Command
 ) -> None:
-    """As earlier versions have written it: the grid begins anew, everywhere with the same micro-batch."""
+    """As after a step out of the grid's reach: it begins anew, everywhere with the same micro-batch."""
     done = command("mxtrain.fit", *flags(digits, tmp_path / "before", *RECIPE, *until(4)))
     assert done.returncode == 0, done.stderr
     before = newest(tmp_path / "before")

@@ -77,7 +77,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_grid", [True, False])
 def test_a_resume_on_more_devices_is_the_same_to_the_bit(tmp_path: Path, has_grid: bool) -> None:
-    """Also of a checkpoint of earlier versions, which had no grid: both begin one with the same micro-batch."""
+    """Also without a grid, as after a step out of its reach: both begin one with the same micro-batch."""
     run = run_of(tmp_path, "--optimizer", "adamw")
     parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
