@@ -77,16 +77,15 @@ def _strike_one_job(
         with started(folder, *flags) as job:
             more = _outcomes(job, *_blows(job, cases[len(outcomes) :]))
             code, left_behind = job.process.poll(), job.traces.left_behind()
-        if not more and code != 0:
-            more = [FaultOutcome(cases[len(outcomes) - 1], WRONG, 0.0, f"by itself {code}\n{job.output()}")]
         outcomes += more
-        if left_behind:
-            return _but_wrong(outcomes, f"left behind: {', '.join(left_behind)}")
+        if left_behind or (code != 0 and not more):
+            problem = f"left behind: {left_behind}" if left_behind else f"ended by itself with {code}"
+            return _but_wrong(outcomes or [FaultOutcome(cases[0], WRONG, 0.0, job.output())], problem)
         if code == 0:
             break
     is_done = outcomes and outcomes[-1].kind in (RECOVERED, STOPPED)
     if is_done and result(folder / "run") != undisturbed:
-        return _but_wrong(outcomes, "another curve")
+        return _but_wrong(outcomes, "other bits")
     return outcomes
 
 
