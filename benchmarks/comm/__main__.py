@@ -7,8 +7,10 @@ Every side moves the same 193 arrays, 102 MB, one OpenMP thread a process, and c
 sockets, as it does where all processes are on one machine, and over TCP, as between hosts; the others over TCP. Its
 processes have the environment that the launcher gives them.
 mxtrain and MXNet's Trainer have one server; gloo has none; the limit is a program of sockets and one addition, whose
-array is flat from the beginning. All sides are up at once; in a round each has its turn of a few steps while the others
-sleep, and what is shown is the median of the rounds. Exit code 1 unless the bar was measured and is met.
+array is flat from the beginning. mxtrain's sums are exact unless its row says otherwise, with all that a step of `fit`
+does for it: rounding, flags, the next grid; no backward pass hides any of it. All sides are up at once; in a round
+each has its turn of a few steps while the others sleep, and what is shown is the median of the rounds. Exit code 1
+unless the bars were measured and are met.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from benchmarks.loader import environments
 from mxtrain.cluster import unix_sockets
 from mxtrain.launch.plan import MALLOC_ENVIRONMENT
 
-OURS, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
+OURS, FAST, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
     "mxtrain",
+    "mxtrain, --sums fast",
     "mxtrain over TCP",
     "mxtrain over TCP, --compress 2bit",
     "gluon Trainer",
@@ -39,6 +42,7 @@ OURS, OVER_TCP, CODED, STOCK, GLOO, LIMIT = (
 )
 NUM_WORKERS = 2
 BAR = 1.3
+EXACT_BAR = 1.1  # times as long as --sums fast
 
 
 def main() -> int:
@@ -65,7 +69,7 @@ def main() -> int:
         print(json.dumps(taken))
     else:
         print(render(taken))
-    return 0 if speed_up(taken) >= BAR else 1
+    return 0 if is_met(taken) else 1
 
 
 def _mxnet(side: str, **environment: str) -> ProcessGroup:
@@ -86,8 +90,9 @@ def _sockets() -> ProcessGroup:
 
 
 SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
-    OURS: lambda _: _mxnet("ours", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
-    OVER_TCP: lambda _: _mxnet("ours", **MALLOC_ENVIRONMENT),
+    OURS: lambda _: _mxnet("exact", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
+    FAST: lambda _: _mxnet("fast", DMLC_LOCAL="1", **MALLOC_ENVIRONMENT),
+    OVER_TCP: lambda _: _mxnet("exact", **MALLOC_ENVIRONMENT),
     CODED: lambda _: _mxnet("2bit", **MALLOC_ENVIRONMENT),
     STOCK: lambda _: _mxnet("stock"),
     GLOO: _gloo,
@@ -98,6 +103,15 @@ SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
 def speed_up(taken: dict[str, list[Taken]]) -> float:
     """Return how many times as fast as MXNet's Trainer mxtrain is."""
     return _seconds(taken[STOCK]) / _seconds(taken[OURS])
+
+
+def cost_of_exact(taken: dict[str, list[Taken]]) -> float:
+    """Return how many times as long sums take that have the same bits in any order."""
+    return _seconds(taken[OURS]) / _seconds(taken[FAST])
+
+
+def is_met(taken: dict[str, list[Taken]]) -> bool:
+    return speed_up(taken) >= BAR and cost_of_exact(taken) <= EXACT_BAR
 
 
 def render(taken: dict[str, list[Taken]]) -> str:
@@ -112,6 +126,10 @@ def render(taken: dict[str, list[Taken]]) -> str:
         )
     met = "met" if speed_up(taken) >= BAR else "MISSED"
     lines.append(f"\nmxtrain is {speed_up(taken):.2f} times as fast as gluon Trainer; bar {BAR}: {met}")
+    met = "met" if cost_of_exact(taken) <= EXACT_BAR else "MISSED"
+    lines.append(
+        f"exact sums take {cost_of_exact(taken):.2f} times as long as others; bar {EXACT_BAR}: {met}"
+    )
     return "\n".join(lines)
 
 

@@ -1,25 +1,28 @@
-"""A worker of a parameter server: `python -m benchmarks.comm.mxnet_side ours|2bit|stock`."""
+"""A worker of a parameter server: `python -m benchmarks.comm.mxnet_side exact|fast|2bit|stock`."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, Callable
 
+import numpy as np
+
 from benchmarks.comm.measure import expected, take_turns
 from benchmarks.comm.resnet50 import shapes
 from mxtrain import runtime
+from mxtrain.cluster.worker_group import SingleWorker
 
 mx = runtime.load()
-from mxtrain.kvstore.buckets import Buckets  # noqa: E402
+from mxtrain.kvstore import local_trainer  # noqa: E402
+from mxtrain.optim.exact_gradients import ExactAccumulator  # noqa: E402
+from mxtrain.optim.gradients import GradientAccumulator  # noqa: E402
+from mxtrain.optim.grid import Grid, suitable  # noqa: E402
 
 THRESHOLD = 0.5
 
 
 def main(side: str) -> None:
-    if side == "stock":
-        kv, gradients, reduce = stock()
-    else:
-        kv, gradients, reduce = bucketed(THRESHOLD if side == "2bit" else 0.0)
+    kv, gradients, reduce = SIDES[side]()
     total = THRESHOLD * kv.num_workers if side == "2bit" else expected(kv.num_workers)
 
     def fill() -> None:
@@ -30,25 +33,52 @@ def main(side: str) -> None:
     take_turns(fill, reduce, lambda: all((gradient.asnumpy() == total).all() for gradient in gradients))
 
 
-def bucketed(threshold: float) -> tuple[Any, list[Any], Callable[[], None]]:
-    kv = mx.kv.create("dist_sync")
-    buckets = Buckets(kv, shapes(), threshold=threshold)
-    gradients = buckets.views  # as the trainer's are
-    mx.nd.waitall()
+def ours(sums: str, threshold: float = 0.0) -> tuple[Any, list[Any], Callable[[], None]]:
+    """Return the reduction of a step of `fit`, with all that it does to gradients after the backward pass."""
+    parameters = ones()
+    trainer = local_trainer.open_local(parameters, mx.optimizer.create("sgd"), "dist_sync", [], 0, threshold)
+    assert trainer.gradient_buckets is not None
+    kv, gradients = trainer.gradient_buckets.kv, [parameter.grad() for parameter in parameters]
+    group = Group(kv.rank, kv.num_workers)
+    grid = Grid([gradient.size for gradient in gradients], kv.num_workers, is_single=True)
+    grid.exponents = suitable(np.ones(grid.ends[-1], np.float32))
 
     def reduce() -> None:
-        buckets.start_allreduce(gradients)
-        buckets.finish_allreduce(gradients)
+        added = accumulator()
+        for parameter in parameters:
+            parameter.data()._fresh_grad = True
+        added.write_sums()
+        trainer.start_reduce()
+        trainer.finish_reduce()
         mx.nd.waitall()
+        assert not isinstance(added, ExactAccumulator) or all(added.are_exact())
+        added.end_step(True)
+
+    def accumulator() -> GradientAccumulator:
+        if sums == "fast":
+            return GradientAccumulator(parameters, [mx.cpu()])
+        return ExactAccumulator(parameters, [mx.cpu()], grid, 1.0, group)
 
     return kv, gradients, reduce
 
 
-def stock() -> tuple[Any, list[Any], Callable[[], None]]:
-    """Return gluon.Trainer's reduction, after its race at the start."""
+class Group(SingleWorker):
+    """As much of the workers as exact sums ask for once they have a grid."""
+
+    def __init__(self, rank: int, world_size: int):
+        self.rank, self.world_size = rank, world_size
+
+
+def ones() -> list[Any]:
     parameters = [mx.gluon.Parameter(f"weight{n}", shape=shape) for n, shape in enumerate(shapes())]
     for parameter in parameters:
         parameter.initialize(mx.init.One())
+    return parameters
+
+
+def stock() -> tuple[Any, list[Any], Callable[[], None]]:
+    """Return gluon.Trainer's reduction, after its race at the start."""
+    parameters = ones()
     trainer = mx.gluon.Trainer(parameters, "sgd", kvstore="dist_sync", update_on_kvstore=False)
     trainer._init_kvstore()
     trainer._init_params()
@@ -60,6 +90,13 @@ def stock() -> tuple[Any, list[Any], Callable[[], None]]:
 
     return trainer._kvstore, [parameter.grad() for parameter in parameters], reduce
 
+
+SIDES: dict[str, Callable[[], tuple[Any, list[Any], Callable[[], None]]]] = {
+    "exact": lambda: ours("exact"),
+    "fast": lambda: ours("fast"),
+    "2bit": lambda: ours("fast", THRESHOLD),
+    "stock": stock,
+}
 
 if __name__ == "__main__":
     main(sys.argv[1])
