@@ -19,9 +19,11 @@ import numpy as np
 from mxtrain.data import native
 
 BLOCK = 1024
-TARGET = 19  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
+TARGET = 18  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
 DEPTH = 20  # no unit is finer than that of the block with the largest sum by more than 2**DEPTH
-FALL = 8  # nor does a unit shrink by more than 2**FALL from a step to the next
+# Nor does a unit shrink by more than 2**FALL from a step to the next: a block whose sum fell often grows again, and
+# then has more digits than float32.
+FALL = 2
 LOWEST = -126  # of float32's normal numbers
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53

@@ -203,7 +203,7 @@ def test_units_follow_sums_up_at_once_and_down_in_steps() -> None:
     numbers = gradients()
     of = known(numbers)
     start = of.exponents
-    for factor, change in ((2.0**12, 12), (1, 4), (2.0**-6, -4), (2.0**-6, -6)):
+    for factor, change in ((2.0**12, 12), (2.0**11, 11), (1, 9), (2.0**8, 8), (2.0**-6, 6)):
         total_of(of, numbers * np.float32(factor))
         of.end_step([of.totals[0].astype(np.float32)], is_applied=True)
         np.testing.assert_array_equal(of.exponents - start, change)
