@@ -51,7 +51,7 @@ def ours(sums: str, threshold: float = 0.0) -> tuple[Any, list[Any], Callable[[]
         trainer.start_reduce()
         trainer.finish_reduce()
         mx.nd.waitall()
-        assert not isinstance(added, ExactAccumulator) or all(added.are_exact())
+        assert not isinstance(added, ExactAccumulator) or not added.wide_blocks().any()
         added.end_step(True)
 
     def accumulator() -> GradientAccumulator:

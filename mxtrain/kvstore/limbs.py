@@ -1,7 +1,8 @@
-"""Exact sums over workers of numbers with more digits than float32 has: in three parts, one after the other.
+"""Exact sums over workers of numbers with more digits than float32 has: in three parts that servers add exactly.
 
-Owns cutting the totals of a bucket into parts that servers add exactly, and putting their sums together. Which buckets
-need it, all workers know from flags that travel with the sums of a step (docs/adr/0020).
+Owns how wide blocks travel, those where any worker has such totals; there are few of them or none, and in a step that
+grows a lot all. Which ones, all workers learn from the sum of their flags, if the sums of a step say that there are
+any (docs/adr/0020).
 """
 
 from __future__ import annotations
@@ -11,36 +12,47 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.core.limbs import cut
-from mxtrain.kvstore.buckets import Bucket, Buckets
-from mxtrain.optim.grid import Grid, exact_bits
+from mxtrain.optim.grid import BLOCK, Grid, exact_bits, num_blocks
+from mxtrain.runtime import mx
 
 NUM_PARTS = 3  # of 24 bits less those of the number of workers: enough for the 53 of a total and 64 workers
+AT_A_TIME = 64  # blocks travel together, or fewer: a message of 786 KB
+FLAGS, PARTS = "wide-blocks", "wide-blocks-parts"
 
 
-def flags(buckets: Buckets, are_exact: Sequence[bool]) -> Any:
-    """Return 1 for each bucket with an array whose sums on this worker are not exact in float32, and 0 for others."""
-    return np.array(
-        [float(not all(are_exact[each.array] for each in bucket.segments)) for bucket in buckets.buckets]
-    )
+class WideBlocks:
+    """Sums of blocks of arrays of these `sizes`, through two keys: all blocks' flags, and some blocks' parts."""
 
+    def __init__(self, kv: Any, sizes: Sequence[int]):
+        self._kv = kv
+        self._flags = mx.nd.zeros((max(1, sum(map(num_blocks, sizes))),))
+        self._parts = mx.nd.zeros((NUM_PARTS, AT_A_TIME, BLOCK))
+        kv.init([FLAGS, PARTS], [self._flags, self._parts])
 
-def sum_again(buckets: Buckets, is_wide: Any, grid: Grid, arrays: Sequence[Any], num_workers: int) -> None:
-    """Replace the arrays in the buckets that are flagged by the sums of all workers' totals, rounded once."""
-    for bucket, has_flag in zip(buckets.buckets, is_wide):
-        if has_flag:
-            _sum_parts(buckets.kv, bucket, grid, exact_bits(num_workers))
-            bucket.copy_out(arrays, buckets.views)
+    def sum_again(self, is_wide: Any, grid: Grid, sums: Sequence[Any]) -> None:
+        """Replace the blocks of `sums` that are wide on any worker by sums of all workers' totals, rounded once."""
+        blocks = np.flatnonzero(self._sum(FLAGS, self._flags, is_wide))
+        for start in range(0, len(blocks), AT_A_TIME):
+            numbers = blocks[start : start + AT_A_TIME]
+            totals = np.zeros((AT_A_TIME, BLOCK))
+            for row, number in zip(totals, numbers):
+                total = grid.block(grid.totals, number)
+                row[: len(total)] = total
+            units = np.ones((AT_A_TIME, 1))
+            units[: len(numbers), 0] = np.ldexp(1.0, grid.scaled[numbers])
+            for row, number in zip(self._sum_totals(totals, units), numbers):
+                block = grid.block(sums, number)
+                block[:] = row[: len(block)]
 
+    def _sum_totals(self, totals: Any, units: Any) -> Any:
+        num_bits = exact_bits(self._kv.num_workers)
+        of_parts = [units * 2.0 ** (num_bits * number) for number in reversed(range(NUM_PARTS))]
+        with np.errstate(invalid="ignore", over="ignore"):
+            parts = np.stack(list(cut(totals, of_parts))).astype(np.float32)
+            summed = self._sum(PARTS, self._parts, parts).astype(np.float64)
+            return summed.sum(axis=0).astype(np.float32)
 
-def _sum_parts(kv: Any, bucket: Bucket, grid: Grid, num_bits: int) -> None:
-    of_segments = [grid.totals[each.array][each.start : each.stop] for each in bucket.segments]
-    totals = np.concatenate(of_segments).astype(np.float64)
-    units = np.concatenate([grid.units(each.array)[each.start : each.stop] for each in bucket.segments])
-    of_parts = [units * 2.0 ** (num_bits * number) for number in reversed(range(NUM_PARTS))]
-    total = np.zeros_like(totals)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for part in cut(totals, of_parts):
-            bucket.flat[:] = part.astype(np.float32)
-            kv.pushpull(bucket.key, bucket.flat)
-            total += bucket.flat.asnumpy()
-        bucket.flat[:] = total.astype(np.float32)
+    def _sum(self, key: str, array: Any, values: Any) -> Any:
+        array[:] = mx.nd.array(values, dtype="float32")
+        self._kv.pushpull(key, array)
+        return array.asnumpy()

@@ -7,16 +7,16 @@ the layout of buckets (`buckets.py`) or the optimizer's arithmetic (`optim`).
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
-import numpy as np
-
 from mxtrain.core.params_file import Arrays
-from mxtrain.kvstore import limbs
 from mxtrain.kvstore.buckets import Buckets
+from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
 from mxtrain.models.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
+from mxtrain.optim.exact_gradients import memory
 from mxtrain.optim.grid import Grid
 from mxtrain.runtime import mx
 
@@ -36,9 +36,11 @@ class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         kvstore: str,
         gradient_buckets: Buckets | None = None,
         statistics_buckets: Buckets | None = None,
+        wide_blocks: WideBlocks | None = None,
     ):
         super().__init__(list(parameters), optimizer, kvstore=kvstore, update_on_kvstore=False)
         self.gradient_buckets, self.statistics_buckets = gradient_buckets, statistics_buckets
+        self.wide_blocks = wide_blocks
 
     @property
     def parameters(self) -> Sequence[Any]:
@@ -60,17 +62,12 @@ class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         self.gradient_buckets.finish_allreduce([first for first, *_ in gradients])
         self._copy_to_other_devices(gradients)
 
-    def inexact(self, are_exact: Sequence[bool]) -> Any:
-        """Return flags of the buckets that this worker has sent without all digits of its sums."""
-        return np.zeros(0) if self.gradient_buckets is None else limbs.flags(self.gradient_buckets, are_exact)
-
-    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
-        """Sum all digits of the totals in the buckets that any worker has flagged."""
-        if self.gradient_buckets is None or not any(is_wide):
+    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+        if self.wide_blocks is None:
             return
         gradients = self._gradients()
-        firsts = [first for first, *_ in gradients]
-        limbs.sum_again(self.gradient_buckets, is_wide, grid, firsts, num_workers)
+        mx.nd.waitall()  # until sums, whose memory is written to, have been copied to other devices
+        self.wide_blocks.sum_again(is_wide, grid, [memory(first) for first, *_ in gradients])
         self._copy_to_other_devices(gradients)
 
     def _copy_to_other_devices(self, gradients: Sequence[Sequence[Any]]) -> None:
@@ -122,11 +119,13 @@ def open_local(
     threshold: float,
 ) -> LocalTrainer:
     """Return a trainer whose parameters and `statistics` are equal on all workers and devices; see `open_trainer`."""
-    buckets: tuple[Buckets | None, Buckets | None] = None, None
+    sums: tuple[Any, ...] = ()
     if "dist" in kvstore:
         kv = open_store(kvstore)
-        buckets = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_rows)
-    trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *buckets)
+        sizes = [math.prod(each.shape) for each in parameters if each.grad_req != "null"]
+        gradients, rows = _open_gradients(kv, parameters, threshold), _open_rows(kv, statistics, num_rows)
+        sums = gradients, rows, WideBlocks(kv, sizes)
+    trainer = LocalTrainer(parameters, optimizer, _device_store(kvstore), *sums)
     trainer._init_kvstore()
     trainer._init_params()
     mx.nd.waitall()

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-import numpy as np
-
 from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
 from mxtrain.config.names import is_async
 from mxtrain.core.params_file import Arrays
@@ -47,12 +45,8 @@ class RemoteTrainer:
         for array, total in zip(statistics, totals):
             array[:] = mx.nd.array(total)
 
-    def inexact(self, are_exact: Sequence[bool]) -> Any:
-        """Return no flags: the servers add gradients as they come."""
-        return np.zeros(0)
-
-    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
-        """Do nothing, for the same reason."""
+    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+        """Do nothing: the servers add gradients as they come."""
 
     def gradient_norm(self, gradients: Sequence[Any]) -> float:
         """Return the norm of all workers' shares side by side: none has their sum, and all have to agree."""

@@ -45,12 +45,11 @@ class StepTrainer(Protocol):
         """
         ...
 
-    def inexact(self, are_exact: Sequence[bool]) -> Any:
-        """Return flags of what this worker has sent without all digits, where only some parameters `are_exact`."""
-        ...
+    def reduce_again(self, is_wide: Any, grid: Grid) -> None:
+        """Sum all digits of the blocks of `grid` that are wide on any worker; called after `finish_reduce`.
 
-    def reduce_again(self, is_wide: Any, grid: Grid, num_workers: int) -> None:
-        """Sum the totals of `grid` where the workers' flags together say so; called after `finish_reduce`."""
+        `is_wide` says which are on this worker. A collective.
+        """
         ...
 
     def gradient_norm(self, gradients: Sequence[Any]) -> float:

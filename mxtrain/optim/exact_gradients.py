@@ -67,11 +67,11 @@ class ExactAccumulator(GradientAccumulator):
         self._set_fresh(True)
         return first
 
-    def are_exact(self) -> list[bool]:
-        """Return of each parameter whether servers add this worker's sums exactly, once these are computed."""
+    def wide_blocks(self) -> Any:
+        """Return of each block whether its sums, once computed, have more digits than servers add exactly."""
         if self.group.world_size == 1:
-            return [True] * len(self.parameters)  # one worker's they only copy
-        return self.grid.are_within(exact_bits(self.group.world_size))
+            return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy
+        return self.grid.are_beyond(exact_bits(self.group.world_size))
 
     def end_step(self, is_applied: bool) -> None:
         sums = [memory(parameter.grad(self.contexts[0])) for parameter in self.parameters]

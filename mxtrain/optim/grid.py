@@ -40,7 +40,7 @@ class Grid:
     """
 
     def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
-        self.ends = np.cumsum([math.ceil(size / BLOCK) for size in sizes])
+        self.ends = np.cumsum([num_blocks(size) for size in sizes])
         self.reach = min(LARGEST, DIGITS - math.ceil(math.log2(num_addends)))
         self.exponents: Any = None  # of all blocks, int32
         self.before, self.scale_exponent = self.exponents, 0
@@ -98,17 +98,17 @@ class Grid:
             for total, gradient, of_blocks, largest in zip(self.totals, gradients, exponents, maxima)
         ]
 
-    def are_within(self, num_bits: int) -> list[bool]:
-        """Return of each parameter whether its total is exact in float32 and below 2**num_bits units of its blocks."""
+    def are_beyond(self, num_bits: int) -> Any:
+        """Return of each block whether a total has 2**num_bits units or more."""
         if self.exponents is None:
-            return [True] * len(self.totals)
-        is_beyond = self.largest >= np.ldexp(1.0, self.scaled + num_bits)
-        return [not each.any() for each in np.split(is_beyond, self.ends[:-1])]
+            return np.zeros(self.ends[-1], bool)
+        return self.largest >= np.ldexp(1.0, self.scaled + num_bits)
 
-    def units(self, index: int) -> Any:
-        """Return the unit of each number of a parameter."""
-        exponents = np.split(self.scaled, self.ends[:-1])[index]
-        return np.repeat(np.ldexp(1.0, exponents), BLOCK)[: self.totals[index].size]
+    def block(self, arrays: Sequence[Any], number: int) -> Any:
+        """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""
+        index = int(np.searchsorted(self.ends, number, side="right"))
+        start = BLOCK * (number - (self.ends[index - 1] if index else 0))
+        return arrays[index][start : start + BLOCK]
 
     def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
         """Take exponents for the next step from the sums of this one.
@@ -136,6 +136,10 @@ class Grid:
         for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
             write(gradient, maxima)
         return found
+
+
+def num_blocks(size: int) -> int:
+    return math.ceil(size / BLOCK)
 
 
 def exact_bits(num_workers: int) -> int:

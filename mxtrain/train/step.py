@@ -126,9 +126,10 @@ def _reduce(
         rows[position] = float(loss.asscalar()), float(hits.asscalar()), num_samples
     if not isinstance(gradients, ExactAccumulator):
         return parts.step_group.sum(rows), statistics
-    inexact = parts.trainer.inexact(gradients.are_exact())
-    rows, is_wide = sum_arrays(parts.step_group, [rows, inexact])
-    parts.trainer.reduce_again(is_wide, gradients.grid, parts.step_group.world_size)
+    is_wide = gradients.wide_blocks()
+    rows, num_wide = sum_arrays(parts.step_group, [rows, np.array([is_wide.sum()])])
+    if num_wide:
+        parts.trainer.reduce_again(is_wide, gradients.grid)
     return rows, statistics
 
 

@@ -33,11 +33,10 @@ STEPS: list[tuple[float, dict[int, float]]] = [
     (1.0, {2: 3e38, 6: -3e38}),
     (1.0, {}),
     (2.0**6, {}),  # each worker's float32 would do, the sum's digits not
-    (1.0, {}),
-    (1.0, {}),
+    *[(1.0, {})] * 4,  # units shrink by a few bits a step
 ]
 LARGE = (
-    307.0  # in the last step: some 2**23 units, and more digits in a part than there may be with these signs
+    614.0  # in the last step: some 2**23 units, and more digits in a part than there may be with these signs
 )
 SIGNS = {0: 1, 1: 1, 2: -2}
 
@@ -72,21 +71,30 @@ def add_over_workers(group: Any, folder: Path) -> None:
 
     buckets = Buckets(open_store("dist_sync"), SHAPES, bucket_mb=0.008)
     sizes = [int(np.prod(shape)) for shape in SHAPES]
+    limbs.AT_A_TIME = 4
+    wide_blocks = limbs.WideBlocks(buckets.kv, sizes)
     shared, alone = Grid(sizes, NUM), Grid(sizes, NUM)
-    found: dict[str, list[Any]] = {"wide": [], "same": [], "finite": [], "buckets": [len(buckets.buckets)]}
+    found: dict[str, list[Any]] = {
+        "wide": [],
+        "same": [],
+        "finite": [],
+        "blocks": [int(shared.ends[-1])],
+        "buckets": [len(buckets.buckets)],
+    }
     for step in range(len(STEPS)):
         expected = totals(alone, step, range(NUM))
         own = totals(shared, step, range(group.rank, NUM, group.world_size))
-        inexact = limbs.flags(buckets, shared.are_within(exact_bits(group.world_size)))
+        is_wide = shared.are_beyond(exact_bits(group.world_size))
         arrays = [mx.nd.array(numbers.reshape(shape)) for numbers, shape in zip(own, SHAPES)]
         buckets.start_allreduce(arrays)
         buckets.finish_allreduce(arrays)
-        is_wide = group.sum(inexact)
-        limbs.sum_again(buckets, is_wide, shared, arrays, group.world_size)
         sums = [array.asnumpy().ravel() for array in arrays]
+        num_wide = np.count_nonzero(group.sum(is_wide))
+        if num_wide:
+            wide_blocks.sum_again(is_wide, shared, sums)
         is_finite = all(np.isfinite(each).all() for each in expected)
         found["same"].append(all(np.array_equal(*pair, equal_nan=True) for pair in zip(sums, expected)))
-        found["wide"].append(int(np.count_nonzero(is_wide)))
+        found["wide"].append(num_wide)
         found["finite"].append(is_finite)
         for grid, ended_with in ((shared, sums), (alone, expected)):
             grid.end_step(ended_with, is_applied=is_finite)
@@ -174,7 +182,7 @@ def test_workers_have_the_sums_of_one_process_to_the_bit(
     exact = [math.fsum(column) / 8 for column in zip(*(statistics(position) for position in range(NUM)))]
     np.testing.assert_allclose(found[0]["statistics"], exact, rtol=2**-50, atol=NUM * 2**-69)
     assert running_statistics.num_rows(NUM) < NUM
-    wide, (num_buckets,) = found[0]["wide"], found[0]["buckets"]
-    assert num_buckets > len(SHAPES), "an array is split"
-    assert wide[1] == 0 and wide[2] == wide[-1] == num_buckets, "grown sums have more digits than float32"
-    assert found[0]["finite"] == [True] * 5 + [False] * 3 + [True] * 3 + [False] + [True] * 4
+    wide, (num_blocks,) = found[0]["wide"], found[0]["blocks"]
+    assert found[0]["buckets"][0] > len(SHAPES), "an array is split"
+    assert wide[1] == 0 and wide[2] == wide[-1] == num_blocks, "grown sums have more digits than float32"
+    assert found[0]["finite"] == [True] * 5 + [False] * 3 + [True] * 3 + [False] + [True] * 6

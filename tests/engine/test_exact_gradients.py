@@ -56,10 +56,11 @@ class Worker:
             mx.autograd.backward(terms)
         sums = [each.copy() for each in added.write_sums()]  # queued behind the sums
         mx.nd.waitall()
-        exact, totals = added.are_exact(), [total.astype(np.float64) for total in self.grid.totals]
+        is_wide = added.wide_blocks().tolist()
+        totals = [total.astype(np.float64) for total in self.grid.totals]
         found = [each.asnumpy() for each in sums]
         added.end_step(all(np.isfinite(each).all() for each in found))
-        return found, totals, exact, [self.grid.exponents]
+        return found, totals, is_wide, [self.grid.exponents]
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
