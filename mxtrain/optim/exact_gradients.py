@@ -84,7 +84,8 @@ class ExactAccumulator(GradientAccumulator):
             self.grid.add([memory(gradient) for gradient in gradients], is_last)
             return
         numbers = [_memory_later(gradient) for gradient in gradients]
-        for gradient, addition in zip(gradients, self.grid.additions(numbers, is_last)):
+        additions = list(zip(gradients, self.grid.additions(numbers, is_last)))
+        for gradient, addition in reversed(additions):  # in the order of the backward pass and of the buckets
             _add_in_engine(gradient, addition)
 
     def _learn(self, gradients: Sequence[Any]) -> None:

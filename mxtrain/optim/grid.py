@@ -21,9 +21,9 @@ from mxtrain.data import native
 BLOCK = 1024
 TARGET = 18  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
 DEPTH = 20  # no unit is finer than that of the block with the largest sum by more than 2**DEPTH
-# Nor does a unit shrink by more than 2**FALL from a step to the next: a block whose sum fell often grows again, and
-# then has more digits than float32.
-FALL = 2
+# Units shrink by 2**FALL a step: a block whose sum fell often grows again, and then has more digits than float32. One
+# that is left more than 2**SLACK too coarse, as by a single giant, follows at once, but for no more than 2**LEAP.
+FALL, SLACK, LEAP = 2, 4, 8
 LOWEST = -126  # of float32's normal numbers
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53
@@ -41,7 +41,10 @@ class Grid:
 
     def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
         self.ends = np.cumsum([num_blocks(size) for size in sizes])
-        self.reach = min(LARGEST, DIGITS - math.ceil(math.log2(num_addends)))
+        bits_of_addends = math.ceil(math.log2(num_addends))
+        self.reach = min(LARGEST, DIGITS - bits_of_addends)
+        # With it no sum leaves float32, whatever part of it who adds.
+        self.highest = 127 - bits_of_addends - self.reach
         self.exponents: Any = None  # of all blocks, int32
         self.before, self.scale_exponent = self.exponents, 0
         self.scaled = np.zeros(
@@ -73,7 +76,9 @@ class Grid:
 
     def _scale(self) -> None:
         if self.exponents is not None:
-            np.maximum(self.exponents + self.scale_exponent, LOWEST, out=self.scaled, casting="unsafe")
+            np.clip(
+                self.exponents + self.scale_exponent, LOWEST, self.highest, out=self.scaled, casting="unsafe"
+            )
 
     def add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
         """Add float32 gradients to the totals; write the finished ones over the last, and their blocks' `largest`.
@@ -121,7 +126,7 @@ class Grid:
         if is_out_of_reach or not maxima.any():
             self.exponents = None
         elif is_applied:
-            self.exponents = np.maximum(self._suitable(maxima), self.exponents - FALL)
+            self.exponents = _following(self.exponents, self._suitable(maxima))
         else:
             self.exponents = self.before
 
@@ -157,6 +162,12 @@ def suitable(maxima: Any) -> Any:
     top = int(wanted[maxima > 0].max()) if maxima.any() else 1 - TARGET
     finest = max(top - DEPTH, LOWEST)
     return np.where(maxima > 0, np.maximum(wanted, finest), finest).astype(np.int32)
+
+
+def _following(exponents: Any, suitable: Any) -> Any:
+    """Return the exponents after `exponents`, of which the last sums would have wanted `suitable` ones."""
+    lowest = np.maximum(suitable + SLACK, exponents - LEAP)
+    return np.maximum(suitable, np.minimum(exponents - FALL, lowest))
 
 
 def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, maxima: Any) -> None:

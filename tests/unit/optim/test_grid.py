@@ -199,12 +199,26 @@ def test_a_first_gradient_that_is_not_finite_makes_the_step_so() -> None:
     assert np.isnan(total_of(of, numbers)).all()
 
 
+@pytest.mark.parametrize(("size", "is_finite"), [(2e38, False), (2.0**124 * 1.5, True), (2.0**125, True)])
+def test_no_sum_leaves_float32_whatever_part_of_it_who_adds(size: float, is_finite: bool) -> None:
+    """One worker's part must not be too large for float32 where the whole sum is not."""
+    numbers = np.float32(size) * np.array([[1], [1], [-1], [0]], np.float32)
+    of = Grid([1], len(numbers))
+    of.learn(np.array([size]))
+    whole = total_of(of, numbers)
+    parts = [total_of(of, part).astype(np.float32) for part in (numbers[:2], numbers[2:])]
+    assert np.isfinite(whole).all() == np.isfinite(parts).all() == is_finite
+    assert not is_finite or (sum(parts) == whole).all()
+
+
 def test_units_follow_sums_up_at_once_and_down_in_steps() -> None:
+    """Slowly to within four bits of what the last sums want, and in eight bits a step from farther away."""
     numbers = gradients()
     of = known(numbers)
     start = of.exponents
-    for factor, change in ((2.0**12, 12), (2.0**11, 11), (1, 9), (2.0**8, 8), (2.0**-6, 6)):
-        total_of(of, numbers * np.float32(factor))
+    wanted = (12, 11, 10, 0, 0, 8, -6, -6, -6, -6)
+    for bits, change in zip(wanted, (12, 11, 10, 4, 2, 8, 0, -2, -4, -6)):
+        total_of(of, numbers * np.float32(2.0**bits))
         of.end_step([of.totals[0].astype(np.float32)], is_applied=True)
         np.testing.assert_array_equal(of.exponents - start, change)
 
