@@ -101,8 +101,8 @@ SIDES: dict[str, Callable[[Path], ProcessGroup]] = {
 
 
 def speed_up(taken: dict[str, list[Taken]]) -> float:
-    """Return how many times as fast as MXNet's Trainer mxtrain is."""
-    return _seconds(taken[STOCK]) / _seconds(taken[OURS])
+    """Return how many times as fast as MXNet's Trainer mxtrain makes sums like its own, which are not exact."""
+    return _seconds(taken[STOCK]) / _seconds(taken[FAST])
 
 
 def cost_of_exact(taken: dict[str, list[Taken]]) -> float:
@@ -125,7 +125,7 @@ def render(taken: dict[str, list[Taken]]) -> str:
             f"| {', '.join(travelled) if any(rounds[-1][1:]) else 'not TCP'} |"
         )
     met = "met" if speed_up(taken) >= BAR else "MISSED"
-    lines.append(f"\nmxtrain is {speed_up(taken):.2f} times as fast as gluon Trainer; bar {BAR}: {met}")
+    lines.append(f"\n--sums fast is {speed_up(taken):.2f} times as fast as gluon Trainer; bar {BAR}: {met}")
     met = "met" if cost_of_exact(taken) <= EXACT_BAR else "MISSED"
     lines.append(
         f"exact sums take {cost_of_exact(taken):.2f} times as long as others; bar {EXACT_BAR}: {met}"
