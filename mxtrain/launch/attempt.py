@@ -204,7 +204,7 @@ class _Attempt:
         Polls are counted and not seconds: while all were stopped together, this supervisor too, none is to blame.
         """
         for process, child in self.running.items():
-            num_polls = self._num_polls_stopped.get(process, 0) + 1 if _is_stopped(child.pid) else 0
+            num_polls = self._num_polls_stopped.get(process, 0) + 1 if is_stopped(child.pid) else 0
             self._num_polls_stopped[process] = num_polls
             if num_polls * POLL_SECONDS > seconds:
                 if process not in self._terminated:
@@ -233,7 +233,7 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """True where the kernel lists it as stopped; a child that has ended is listed until it is waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"

@@ -10,6 +10,7 @@ import dataclasses
 import signal
 from typing import Callable, List, Tuple
 
+from mxtrain.launch.attempt import is_stopped
 from tests.faults.job import NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, FaultJob, cluster
 from tests.support.runs import has_step, is_writing
 
@@ -30,7 +31,8 @@ def after(seconds: float) -> IsDue:
 
 
 def is_last(job: FaultJob, passed_seconds: float) -> bool:
-    return job.traces.pids() == [job.process.pid]
+    """True when all processes that are left, the supervisor among them, are frozen."""
+    return all(map(is_stopped, job.traces.pids()))
 
 
 FAULTS: dict[str, Signals] = {
@@ -41,7 +43,8 @@ FAULTS: dict[str, Signals] = {
     "frozen for 0.7 s": [(after(0), signal.SIGSTOP), (after(0.7), signal.SIGCONT)],
     "frozen for 4 s": [(after(0), signal.SIGSTOP), (after(4), signal.SIGCONT)],
 }
-# No process ends a supervisor that stays frozen, so it is thawed when no process is left to supervise.
+# No process ends a supervisor that stays frozen, nor a worker that is frozen too, which only the supervisor would end.
+# So it is thawed when no process runs any more.
 SUPERVISOR_FAULTS = {**FAULTS, "frozen": [(after(0), signal.SIGSTOP), (is_last, signal.SIGCONT)]}
 
 

@@ -42,6 +42,20 @@ def test_a_job_recovers_from_two_faults_one_after_the_other(
         assert words in outcome.output, outcome.output
 
 
+@pytest.mark.slow  # each alone is in the matrix
+@pytest.mark.timeout(240)
+def test_a_worker_that_is_frozen_beside_its_supervisor_ends_with_it(
+    tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    """Nobody else ends a frozen process: the job waits until the supervisor goes on, which restarts it."""
+    cases = [
+        Case("supervisor", "frozen", "mid-epoch"),
+        Case("worker-1", "frozen", "mid-epoch", pause_seconds=0.1),
+    ]
+    outcomes = strike(cases, tmp_path, data, undisturbed)
+    assert [each.kind for each in outcomes] == [RECOVERED] * 2, outcomes[-1].output
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS], ids=str)
