@@ -4,9 +4,9 @@ Owns the grid and the arithmetic on it. A parameter's gradient is cut into block
 exponent: before they are first added its numbers are rounded to multiples of a unit, 2**exponent. Float64 adds such
 multiples without rounding. The exponents of a step follow from the sum of the step before it, which is the same
 whoever computed it, and a grid without any from the first gradient that it sees. Knows arrays of NumPy only; whose
-gradients are added, and when, is `gradients.py`'s.
+gradients are added, and when, is `exact_gradients.py`'s.
 
-Where MXNet's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in a fraction of the time.
+Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in less time.
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ class Grid:
         self.highest = 127 - bits_of_addends - self.reach
         self.exponents: Any = None  # of all blocks, int32
         self.before, self.scale_exponent = self.exponents, 0
-        self.scaled = np.zeros(
-            self.ends[-1], np.int32
-        )  # exponents, for gradients that are scaled with the loss
+        # Exponents for gradients that are scaled with the loss.
+        self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
         kind = np.float32 if is_single else np.float64
         self.totals = [np.zeros(size, kind) for size in sizes]
         self.is_empty = True  # whatever the totals hold
-        self.largest = np.zeros(
-            self.ends[-1], np.float32
-        )  # absolute value of each block of the finished totals
+        # Absolute value in each block of the finished totals.
+        self.largest = np.zeros(self.ends[-1], np.float32)
 
     def restore(self, exponents: Any) -> None:
         """Take saved exponents, unless they are those of other parameters, trained before a `--freeze`."""

@@ -2,7 +2,8 @@
 
 `train_step` reads top to bottom: every micro-batch is seeded, run forward and backward, and its gradients added up;
 then gradients are reduced over devices and workers, checked, and applied. The mapping of micro-batches to devices
-changes nothing but the last bits of gradients; of their losses and hits each has a row, added in order.
+changes nothing but the last bits of gradients, and where those are added exactly nothing at all; of their losses and
+hits each has a row, added in order.
 """
 
 from __future__ import annotations
