@@ -24,6 +24,7 @@ from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.loader import Batch, Loader, Request, loader_options
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_sets import open_set
 
 
@@ -47,7 +48,14 @@ def main() -> None:
 def train(run: config.Run, net: nn.Module, rates: list[float]) -> Iterator[float]:
     """Yield the loss of each step after making it."""
     records = open_set(str(run.data.train))
-    assembly = SampleAssembly(records, train_transform(run.data.augment, run.data.image_size), run.optim.seed)
+    assembly = picture_assembly(
+        *(
+            records,
+            train_transform(run.data.augment, run.data.image_size),
+            run.data.image_size,
+            run.optim.seed,
+        )
+    )
     update = OPTIMIZERS[run.optim.optimizer](run.optim, net)
     net.train()
     with _open(run, assembly, sample_requests.training_requests(run, records, 0, len(rates))) as loader:
@@ -65,11 +73,11 @@ def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[
     total, num_samples = 0.0, 0
     for batch in batches:
         loss = nn.functional.cross_entropy(
-            net(_tensor(batch.data)), _tensor(batch.label).long(), reduction="sum"
+            net(_tensor(batch.arrays["data"])), _tensor(batch.arrays["label"]).long(), reduction="sum"
         )
         loss.backward()
         total += loss.item()
-        num_samples += len(batch.label)
+        num_samples += len(batch)
         loader.release(batch)
     return total, num_samples
 
@@ -77,21 +85,24 @@ def backward(net: nn.Module, loader: Loader, batches: Iterable[Batch]) -> tuple[
 def accuracy(run: config.Run, net: nn.Module) -> float:
     """Return the accuracy on all held-out pictures."""
     records = open_set(str(run.data.val))
-    assembly = SampleAssembly(records, eval_transform(run.data.image_size, run.data.val_resize), seed=0)
+    assembly = picture_assembly(
+        *(records, eval_transform(run.data.image_size, run.data.val_resize), run.data.image_size), seed=0
+    )
     net.eval()
     with torch.no_grad(), _open(
         run, assembly, sample_requests.evaluation_requests(len(records), 64)
     ) as loader:
         correct = 0
         for batch in loader:
-            correct += int((net(_tensor(batch.data)).argmax(1) == _tensor(batch.label)).sum())
+            correct += int(
+                (net(_tensor(batch.arrays["data"])).argmax(1) == _tensor(batch.arrays["label"])).sum()
+            )
             loader.release(batch)
     return correct / len(records)
 
 
 def _open(run: config.Run, assembly: SampleAssembly, asked: Iterable[Request]) -> Loader:
-    size = run.data.image_size
-    return Loader(assembly, (3, size, size), iter(asked), loader_options(run.data), "float32")
+    return Loader(assembly, iter(asked), loader_options(run.data))
 
 
 def _tensor(array: Any) -> torch.Tensor:

@@ -79,9 +79,9 @@ def load_with_ours() -> None:
 
     from mxtrain.core.opencv import cv2
     from mxtrain.data import order
-    from mxtrain.data.assembly import SampleAssembly
     from mxtrain.data.augment import train_transform
     from mxtrain.data.loader import Loader, LoaderOptions, Request
+    from mxtrain.data.pictures import picture_assembly
     from mxtrain.data.record_file import open_records
 
     images = Path("images")
@@ -91,7 +91,9 @@ def load_with_ours() -> None:
         cv2.imwrite(str(images / str(number % 2) / f"{number}.jpg"), picture)
     pack = [sys.executable, "-m", "im2rec_wrapper", "pack", str(images), "data.rec"]
     subprocess.run(pack, check=True, timeout=PACK_SECONDS)
-    assembly = SampleAssembly(open_records("data.rec"), train_transform("resized_crop+flip", 32), seed=1)
+    assembly = picture_assembly(
+        open_records("data.rec"), train_transform("resized_crop+flip", 32), 32, seed=1
+    )
     seen = []
     for options in (
         LoaderOptions("threads", "1"),
@@ -100,8 +102,8 @@ def load_with_ours() -> None:
     ):
         epoch = order.epoch_order(len(assembly.records), seed=1, epoch=0)
         requests = [Request(step, 0, 0, order.step_samples(epoch, step, 8)) for step in range(3)]
-        with Loader(assembly, (3, 32, 32), requests, options) as loader:
-            seen.append(np.concatenate([batch.data.copy() for batch in loader]))
+        with Loader(assembly, requests, options) as loader:
+            seen.append(np.concatenate([batch.arrays["data"].copy() for batch in loader]))
     assert seen[0].shape == (24, 3, 32, 32)
     for others in seen[1:]:
         np.testing.assert_array_equal(others, seen[0])

@@ -1,4 +1,4 @@
-"""Sample assembly: the records of a part of a micro-batch, read, decoded and augmented into the batch's arrays.
+"""Sample assembly: the records of a part of a micro-batch, read and made into rows of its arrays.
 
 A row depends on its sample, the epoch and the seed alone. Does not decide which samples are wanted
 (`sample_requests.py`), nor which thread or process does the work (`worker_pool.py`, `worker_processes.py`).
@@ -7,17 +7,18 @@ A row depends on its sample, the epoch and the seed alone. Does not decide which
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, Stop
 from mxtrain.data import order
-from mxtrain.data.jpeg import BadPicture
-from mxtrain.data.records import Records
+from mxtrain.data.fields import Arrays, BadSample, Field, Rows
+from mxtrain.data.records import Record, Records
 
-Array = npt.NDArray[Any]
+# From a record, the randomness of its sample, and the sample's row, to the values of all fields. A reader may write
+# what does not vary in length into the row, which saves a copy, and returns it as it is there.
+SampleReader = Callable[[Record, np.random.Generator, Arrays], Mapping[str, Any]]
 
 
 class BatchSlice(NamedTuple):
@@ -41,26 +42,27 @@ class SampleAssembly:
     """The function from samples to rows. A picklable value: worker processes get a copy."""
 
     records: Records
-    transform: Callable[[Any, np.random.Generator, Array], None]  # writes a payload's pixels into a row
+    reader: SampleReader
+    fields: Sequence[Field]
     seed: int
     skip_bad: int = 0  # the number of bad records in a row that are passed over for the next good one
 
     def __call__(
-        self, rows: BatchSlice, data: Array, label: Array, is_closed: Callable[[], bool] = lambda: False
+        self, wanted: BatchSlice, rows: Rows, is_closed: Callable[[], bool] = lambda: False
     ) -> list[SkippedRecord]:
-        """Write these rows of the micro-batch `data` and `label`; return the records that had to be replaced.
+        """Write the wanted rows of a micro-batch; return the records that had to be replaced.
 
         Stops early, with rows left unwritten, once `is_closed` returns True.
         """
         skipped: list[SkippedRecord] = []
-        for row, sample in enumerate(rows.samples.tolist(), rows.start):
+        for row, sample in enumerate(wanted.samples.tolist(), wanted.start):
             if is_closed():
                 break
             for num_passed in range(self.skip_bad + 1):
                 used = (sample + num_passed) % len(self.records)
-                rng = order.sample_rng(self.seed, rows.epoch, sample)
+                rng = order.sample_rng(self.seed, wanted.epoch, sample)
                 try:
-                    label[row] = self._sample(used, rows.verify, rng, data[row])
+                    self._write(self.records.read(used, wanted.verify), used, rng, rows, row)
                     break
                 except DataError as error:
                     if num_passed == self.skip_bad:
@@ -68,22 +70,16 @@ class SampleAssembly:
                     skipped.append(SkippedRecord(used, str(error)))
         return skipped
 
-    def _sample(self, position: int, verify: bool, rng: np.random.Generator, out: Array) -> float:
-        """Write a sample's pixels to `out`, and return its label."""
-        record = self.records.read(position, verify)
-        label = record.label
-        if not isinstance(label, float) and len(label) == 1:
-            label = label[0]  # other tools also write arrays of one
-        elif not isinstance(label, float):
-            where = self.records.where(position)
-            raise DataError(f"{where}: it has {len(label)} labels; pack it with one")
+    def _write(self, record: Record, position: int, rng: np.random.Generator, rows: Rows, row: int) -> None:
+        """Write the sample that the record at this position makes into its row."""
+        of_sample = {name: array[row, ...] for name, array in rows.arrays.items()}
         try:
-            self.transform(record.payload, rng, out)
+            values = self.reader(record, rng, of_sample)
+            if values is not of_sample:
+                rows.write(self.fields, row, values)
         except Stop:
             raise
-        except BadPicture as bad:
-            where = self.records.where(position)
-            raise DataError(f"{where}: {bad}; pack the file again without it") from None
+        except BadSample as bad:
+            raise DataError(f"{self.records.where(position)}: {bad}") from None
         except Exception as error:
             raise RuntimeError(f"the transform failed at {self.records.where(position)}") from error
-        return float(label)

@@ -25,9 +25,10 @@ from mxtrain import config
 from mxtrain.config import import_path
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError
-from mxtrain.data import autotune, order, worker_processes
-from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly, SkippedRecord
-from mxtrain.data.worker_pool import BatchShape, Buffer, LoaderTask, RunTask, WorkerPool
+from mxtrain.data import autotune, fields, order, worker_processes
+from mxtrain.data.assembly import BatchSlice, SampleAssembly, SkippedRecord
+from mxtrain.data.fields import Arrays, Rows
+from mxtrain.data.worker_pool import Buffer, LoaderTask, RunTask, WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -49,16 +50,22 @@ class Request:
 
 @dataclasses.dataclass(eq=False)
 class Batch:
-    """A finished micro-batch: `data` (n, *image_shape) and `label` (n,), valid until it is released."""
+    """A finished micro-batch: arrays by the names of their fields, valid until it is released."""
 
     request: Request
-    data: Array
-    label: Array
-    buffer: Buffer | None = dataclasses.field(repr=False)  # the loader's memory of both; None once released
+    arrays: Arrays
+    buffer: Buffer | None = dataclasses.field(repr=False)  # the loader's memory of them; None once released
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.request.samples)
 
 
 class _InFlight(NamedTuple):
-    batch: Batch
+    request: Request
+    buffer: Buffer
+    rows: Rows
+    num_bytes: int
     tasks: list[Future[list[SkippedRecord]]]
 
 
@@ -91,8 +98,7 @@ def loader_options(data: config.Data) -> LoaderOptions:
 class Loader:
     """An iterator of batches, used inside a `with` block; `release` gives a batch's buffer back.
 
-    `assembly` makes the samples, `image_shape` and `dtype` are those of one sample's pixels, and `requests` are read
-    as far ahead as `options` allow.
+    `assembly` makes the samples, and `requests` are read as far ahead as `options` allow.
 
     The buffer of a batch that is not released is not used again. MXNet may read the arrays in place, but
     `mx.nd.from_numpy(array, zero_copy=True)` makes its argument read-only: pass `array[:]`, so that the buffer stays
@@ -102,17 +108,13 @@ class Loader:
     def __init__(
         self,
         assembly: SampleAssembly,
-        image_shape: tuple[int, ...],
         requests: Iterable[Request],
         options: LoaderOptions = LoaderOptions(),
-        dtype: str = "float32",
     ):
         self.skipped: dict[int, str] = {}  # why each bad record was replaced, by its position
         self._assembly = assembly
-        self._image_shape = image_shape
         self._requests = iter(requests)
         self._options = options
-        self._dtype = dtype
         self._first_epoch: int | None = None
         self._in_flight: collections.deque[_InFlight] = collections.deque()
         self._free: list[Buffer] = []
@@ -135,11 +137,12 @@ class Loader:
         self._prefetch()
         if not self._in_flight:
             raise StopIteration
-        batch, tasks = self._in_flight.popleft()
+        made = self._in_flight.popleft()
         started = time.monotonic()
-        for task in tasks:
+        for task in made.tasks:
             self._note_skipped(task.result())
         ended = time.monotonic()
+        batch = Batch(made.request, fields.cut(self._assembly.fields, made.rows), made.buffer)
         self._pool.grow(self._tuner.workers_to_add(ended - started, ended))
         # The next ones are decoded while this one is consumed, even when only one fits at a time.
         self._prefetch()
@@ -178,7 +181,7 @@ class Loader:
         """Return whether to start one more batch: always a first one, then while one as large as the last fits."""
         if not self._in_flight:
             return True
-        sizes = [batch.data.nbytes for batch, _ in self._in_flight]
+        sizes = [made.num_bytes for made in self._in_flight]
         return (
             len(sizes) < self._options.num_prefetch and sum(sizes) + sizes[-1] <= self._options.prefetch_bytes
         )
@@ -190,13 +193,15 @@ class Loader:
         verify = self._options.verify == "always" or (
             self._options.verify == "first-epoch" and request.epoch == self._first_epoch
         )
-        shape = BatchShape((len(request.samples), *self._image_shape), self._dtype)
-        buffer = self._buffer(shape.num_bytes)
+        count, of_sample = len(request.samples), self._assembly.fields
+        num_bytes = fields.num_bytes(of_sample, count)
+        buffer = self._buffer(num_bytes)
+        rows = fields.rows(of_sample, count, buffer.bytes)
         tasks = [
-            self._pool.submit(LoaderTask(BatchSlice(samples, start, request.epoch, verify), buffer, shape))
+            self._pool.submit(LoaderTask(BatchSlice(samples, start, request.epoch, verify), buffer, count))
             for start, samples in _slices(request.samples)
         ]
-        self._in_flight.append(_InFlight(Batch(request, *shape.arrays(buffer.bytes), buffer), tasks))
+        self._in_flight.append(_InFlight(request, buffer, rows, num_bytes, tasks))
 
     def _buffer(self, num_bytes: int) -> Buffer:
         """Return a released buffer that is large enough, or a new one."""
@@ -228,4 +233,5 @@ def _slices(samples: order.Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
 
 
 def _run_here(assembly: SampleAssembly, closed: threading.Event, task: LoaderTask) -> list[SkippedRecord]:
-    return assembly(task.rows, *task.shape.arrays(task.buffer.bytes), closed.is_set)
+    rows = fields.rows(assembly.fields, task.num_samples, task.buffer.bytes)
+    return assembly(task.wanted, rows, closed.is_set)

@@ -17,7 +17,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data import jpeg
-from mxtrain.data.assembly import Array
+from mxtrain.data.fields import Array
 
 TRAILER = struct.Struct("<8sQ")  # MAGIC, and the offset of the index
 MAGIC = b"MXTPIXEL"

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import threading
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data.assembly import Array
+from mxtrain.data.fields import Arrays
 from mxtrain.data.loader import Batch, Request
+from mxtrain.data.pictures import to_numpy
 from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
 
@@ -49,7 +50,7 @@ class UserDataset:
     def read(self, position: int, verify: bool = True) -> Record:
         with self._lock, in_user_code(self._user):
             picture, label = self._dataset[position]
-            pixels = _to_numpy(picture)
+            pixels = to_numpy(picture)
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
             raise UsageError(
                 f"{self.path}: gives {pixels.dtype} {pixels.shape} for a picture; give uint8 (height, width, 3), "
@@ -71,13 +72,12 @@ class UserDataset:
 class UserBatches:
     """A `Dataset` of a Gluon DataLoader, each batch of which is one step of `batch_size` samples."""
 
-    def __init__(self, name: str, batches: Any, batch_size: int, image_size: int):
+    def __init__(self, name: str, batches: Any, batch_size: int):
         self.path = Path(name)
         self.files: list[Path] = []
         self.class_names = None
         self._batches = batches
         self._batch_size = batch_size
-        self._shape = (batch_size, 3, image_size, image_size)
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch."""
@@ -90,55 +90,34 @@ class UserBatches:
         """Return no labels: they are not known before their batch is loaded."""
         return np.zeros(0, np.float32)
 
-    def loader(self, requests: Iterable[Request], num_classes: int) -> UserLoader:
-        """Return a loader of the micro-batches that are requested; their samples are those of the DataLoader."""
-        return UserLoader(self._micro_batches(requests, num_classes))
+    def loader(self, requests: Iterable[Request], to_arrays: Callable[[Any, str], Arrays]) -> UserLoader:
+        """Return a loader of the micro-batches that are requested; their samples are those of the DataLoader.
 
-    def _micro_batches(self, requests: Iterable[Request], num_classes: int) -> Iterator[Batch]:
+        `to_arrays` makes a step's arrays of a batch, and gets the flag that named the DataLoader for messages.
+        """
+        return UserLoader(self._micro_batches(requests, to_arrays))
+
+    def _micro_batches(
+        self, requests: Iterable[Request], to_arrays: Callable[[Any, str], Arrays]
+    ) -> Iterator[Batch]:
         """Iterate the DataLoader once an epoch; a resume in the middle of one skips the batches before it."""
-        epoch, batches = None, iter(())
+        epoch, batches, user = None, iter(()), f"--train {self.path}"
         for step, of_step in itertools.groupby(requests, key=lambda request: request.step):
             wanted = list(of_step)
             if wanted[0].epoch != epoch:
                 epoch = wanted[0].epoch
                 batches = itertools.islice(self._batches, step % len(self._batches), None)
-            with in_user_code(f"--train {self.path}"):
+            with in_user_code(user):
                 batch = next(batches, None)
-            data, label = self._checked(batch, num_classes)
-            start = 0
+            if batch is None:
+                raise DataError(
+                    f"{user}: ended before its {len(self._batches)} batches; its len() must be right"
+                )
+            arrays, start = to_arrays(batch, user), 0
             for request in wanted:
                 rows = slice(start, start + len(request.samples))
                 start = rows.stop
-                yield Batch(request, data[rows], label[rows], None)
-
-    def _checked(self, batch: Any, num_classes: int) -> tuple[Array, Array]:
-        if batch is None:
-            raise DataError(
-                f"--train {self.path}: ended before its {len(self._batches)} batches; its len() must be right"
-            )
-        try:
-            # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
-            data, label = (np.array(_to_numpy(part), np.float32, order="C") for part in batch)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"--train {self.path}: gave something else than two arrays ({error}); give (pictures, labels)"
-            ) from None
-        if label.shape != (self._batch_size,):
-            raise UsageError(
-                f"--train {self.path}: gave labels of shape {label.shape}, but a batch is a step: give as many as "
-                f"--batch-size {self._batch_size}, with last_batch='discard'"
-            )
-        if data.shape != self._shape:
-            raise UsageError(
-                f"--train {self.path}: gave pictures of shape {data.shape}; give {self._shape}, as --batch-size and "
-                "--image-size say"
-            )
-        if not ((label >= 0) & (label < num_classes)).all():
-            raise DataError(
-                f"--train {self.path}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} "
-                "classes"
-            )
-        return data, label
+                yield Batch(request, {name: array[rows] for name, array in arrays.items()}, None)
 
 
 class UserLoader:
@@ -159,10 +138,6 @@ class UserLoader:
 
     def release(self, batch: Batch) -> None:
         """Do nothing: a batch owns its memory."""
-
-
-def _to_numpy(array: Any) -> Array:
-    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)
 
 
 def _labels(dataset: Any) -> Floats:

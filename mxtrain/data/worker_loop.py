@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from mxtrain.core.errors import Stop, attach_user_message, user_message
-from mxtrain.data.assembly import Array, BatchSlice, SampleAssembly
-from mxtrain.data.worker_pool import BatchShape
+from mxtrain.data import fields
+from mxtrain.data.assembly import BatchSlice, SampleAssembly
+from mxtrain.data.fields import Memory
 
 PR_SET_PDEATHSIG = 1
 
@@ -32,23 +33,23 @@ def worker_loop(parent: int, connection: int, memory: int) -> None:
     if os.getppid() != parent:  # it died before the kernel was asked to watch it
         return
     channel = Connection(connection)
-    mapped: dict[tuple[int, int], Array] = {}
+    mapped: dict[tuple[int, int], Memory] = {}
     try:
         assembly = channel.recv()
         while True:
-            rows, offset, num_bytes, shape = channel.recv()
+            wanted, offset, num_bytes, num_samples = channel.recv()
             if (offset, num_bytes) not in mapped:
                 block = mmap.mmap(memory, num_bytes, offset=offset)
                 mapped[offset, num_bytes] = np.frombuffer(block, np.uint8)
-            channel.send(_answer(assembly, rows, shape, mapped[offset, num_bytes]))
+            channel.send(_answer(assembly, wanted, num_samples, mapped[offset, num_bytes]))
     except (EOFError, ConnectionError):
         return
 
 
-def _answer(assembly: SampleAssembly, rows: BatchSlice, shape: BatchShape, memory: Array) -> Any:
+def _answer(assembly: SampleAssembly, wanted: BatchSlice, num_samples: int, memory: Memory) -> Any:
     """Return the records that had to be replaced, or an exception that can be pickled."""
     try:
-        return assembly(rows, *shape.arrays(memory))
+        return assembly(wanted, fields.rows(assembly.fields, num_samples, memory))
     except Stop as stop:
         return stop
     except Exception as error:

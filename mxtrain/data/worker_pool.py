@@ -1,6 +1,6 @@
 """The loader's pool of workers: threads that take tasks from a queue, first come first served.
 
-Owns the queue and the threads, and the layout of a batch in memory. A worker does its tasks in its own thread, or in
+Owns the queue and the threads. A worker does its tasks in its own thread, or in
 a process that the thread drives (`worker_processes.py`).
 """
 
@@ -11,51 +11,23 @@ import threading
 from concurrent.futures import Future
 from typing import Any, Callable, ContextManager, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from mxtrain.data.assembly import Array, BatchSlice, SkippedRecord
-
-ALIGNMENT = 64  # of the labels behind the pixels
+from mxtrain.data.assembly import BatchSlice, SkippedRecord
+from mxtrain.data.fields import Memory
 
 
 class Buffer(NamedTuple):
     """Memory for a micro-batch; `offset` is its place in the memory that processes share."""
 
-    bytes: npt.NDArray[np.uint8]
+    bytes: Memory
     offset: int
 
 
-class BatchShape(NamedTuple):
-    """The pixels of a micro-batch: (num_samples, channels, height, width), and the name of their type."""
-
-    of_data: tuple[int, ...]
-    dtype: str
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of a buffer for the pixels and a float32 label for each sample."""
-        return self._label_offset + 4 * self.of_data[0]
-
-    @property
-    def _label_offset(self) -> int:
-        num_values = 1
-        for length in self.of_data:
-            num_values *= length
-        return -(-num_values * np.dtype(self.dtype).itemsize // ALIGNMENT) * ALIGNMENT
-
-    def arrays(self, memory: npt.NDArray[np.uint8]) -> tuple[Array, Array]:
-        """Return the pixels and the labels, as views of `memory`."""
-        data: Array = np.ndarray(self.of_data, self.dtype, memory)
-        return data, np.ndarray(self.of_data[:1], np.float32, memory, self._label_offset)
-
-
 class LoaderTask(NamedTuple):
-    """Rows of a micro-batch to be assembled, and the buffer and shape of that micro-batch."""
+    """Rows of a micro-batch to be assembled, and the buffer and size of that micro-batch."""
 
-    rows: BatchSlice
+    wanted: BatchSlice
     buffer: Buffer
-    shape: BatchShape
+    num_samples: int
 
 
 RunTask = Callable[[LoaderTask], "list[SkippedRecord]"]

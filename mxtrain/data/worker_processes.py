@@ -93,7 +93,7 @@ class WorkerProcess:
 
     def _try(self, task: LoaderTask) -> list[SkippedRecord]:
         buffer = task.buffer
-        self._connection.send((task.rows, buffer.offset, len(buffer.bytes), task.shape))
+        self._connection.send((task.wanted, buffer.offset, len(buffer.bytes), task.num_samples))
         while not self._connection.poll(POLL_SECONDS):
             if self._closed.is_set():
                 return []
@@ -129,13 +129,13 @@ class WorkerProcess:
             process.kill()
             process.wait()
             raise UsageError(
-                f"--loader processes cannot send {self._assembly.transform} to a process ({error}): "
+                f"--loader processes cannot send {self._assembly.reader} to a process ({error}): "
                 "use --loader threads, or a function at the top of a module"
             ) from None
         return process, ours
 
     def _too_many_deaths(self, task: LoaderTask, exit_code: int) -> Exception:
-        samples = task.rows.samples
+        samples = task.wanted.samples
         where = f"{self._assembly.records.where(int(samples[0]))} and {len(samples) - 1} others"
         if exit_code == -signal.SIGKILL:
             return RestartMe(

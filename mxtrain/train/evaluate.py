@@ -15,8 +15,7 @@ import numpy as np
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, in_order, sum_arrays
 from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Stop
-from mxtrain.data import sample_requests
-from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data import pictures, sample_requests
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.loader import Loader, loader_options
 from mxtrain.data.records import Records
@@ -54,7 +53,7 @@ def evaluate(
                 break
             group.report_progress("evaluation", step)
             context = contexts[batch.request.position % len(contexts)]
-            data, label = to_context(batch.data, context), to_context(batch.label, context)
+            data, label = (to_context(batch.arrays[name], context) for name in ("data", "label"))
             output = net(data).astype("float32", copy=False)
             pending.append((batch, output, loss(output, label)))
             # As many batches compute at once as there are devices.
@@ -82,14 +81,14 @@ def open_loader(run: Run, records: Records, group: WorkerGroup = SINGLE_WORKER) 
     )
     size = run.data.image_size
     transform = eval_transform(size, resize_of(run))
-    assembly = SampleAssembly(records, transform, seed=0, skip_bad=run.data.skip_bad)
-    return Loader(assembly, (3, size, size), requests, loader_options(run.data), dtype_of(run))
+    assembly = pictures.picture_assembly(records, transform, size, 0, run.data.skip_bad, dtype_of(run))
+    return Loader(assembly, requests, loader_options(run.data))
 
 
 def _collect(loader: Loader, rows: Any, batch: Any, output: Any, losses: Any) -> None:
     """Wait for a batch's outputs and release it; write its summed loss and its hits at 1 and at 5 into its row."""
     order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
-    hits = order == batch.label[:, None]
+    hits = order == batch.arrays["label"][:, None]
     loss = losses.asnumpy().sum(dtype=np.float64)
     rows[batch.request.position] = loss, hits[:, 0].sum(), hits.any(axis=1).sum()
     loader.release(batch)

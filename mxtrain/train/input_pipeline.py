@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from typing import ContextManager, Iterator, Protocol, cast
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run
-from mxtrain.data import sample_requests
-from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data import pictures, sample_requests
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
 from mxtrain.data.pixels import Transform
@@ -103,11 +103,16 @@ def open_pipeline(
 def _open_loader(
     run: Run, records: Dataset, requests: Iterator[Request], num_classes: int
 ) -> ContextManager[BatchSource]:
-    if isinstance(records, UserBatches):
-        return records.loader(requests, num_classes)
     size = run.data.image_size
-    assembly = SampleAssembly(cast(Records, records), _transform(run), run.optim.seed, run.data.skip_bad)
-    return Loader(assembly, (3, size, size), requests, loader_options(run.data), dtype_of(run))
+    if isinstance(records, UserBatches):
+        of_batch = functools.partial(
+            pictures.of_batch, batch_size=run.optim.batch_size, image_size=size, num_classes=num_classes
+        )
+        return records.loader(requests, of_batch)
+    assembly = pictures.picture_assembly(
+        *(cast(Records, records), _transform(run), size, run.optim.seed, run.data.skip_bad, dtype_of(run))
+    )
+    return Loader(assembly, requests, loader_options(run.data))
 
 
 def _transform(run: Run) -> Transform:

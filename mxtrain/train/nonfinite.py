@@ -42,7 +42,7 @@ def find_origin(parts: TrainingParts, batch: Any, step: int, scale: float) -> No
 
     `step` and `scale` are those of the step that it belonged to, so that the same numbers are computed again.
     """
-    size, context = len(batch.label), parts.contexts[0]
+    size, context = len(batch), parts.contexts[0]
     with _cut_graph(remat.unwrapped(parts.net), context) as outputs:
         scaled, (loss, _) = forward(parts, batch, context, step, scale)
     for output in outputs:
@@ -56,7 +56,7 @@ def find_origin(parts: TrainingParts, batch: Any, step: int, scale: float) -> No
 
 def find_origin_in_evaluation(parts: TrainingParts, batch: Any) -> NonFiniteOrigin | None:
     """Return where a micro-batch of an evaluation stops being finite; None where it is finite from end to end."""
-    size, context, net = len(batch.label), parts.contexts[0], remat.unwrapped(parts.net)
+    size, context, net = len(batch), parts.contexts[0], remat.unwrapped(parts.net)
     found: list[NonFiniteOrigin] = []
 
     def note(name: str, block: Any, value: Any) -> None:
@@ -69,8 +69,8 @@ def find_origin_in_evaluation(parts: TrainingParts, batch: Any) -> NonFiniteOrig
             )
 
     with _hooked(net, note):
-        output = net(to_context(batch.data, context)).astype("float32", copy=False)
-    losses = parts.plain_loss(output, to_context(batch.label, context))
+        output = net(to_context(batch.arrays["data"], context)).astype("float32", copy=False)
+    losses = parts.plain_loss(output, to_context(batch.arrays["label"], context))
     if not found and not is_finite(losses):
         found.append(NonFiniteOrigin("the loss", "forward", _bad_rows(losses, size)))
     return found[0] if found else None

@@ -72,7 +72,7 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
-    return UserBatches(path, user_data, run.optim.batch_size, run.data.image_size)
+    return UserBatches(path, user_data, run.optim.batch_size)
 
 
 def _without_effect(run: Run) -> list[str]:

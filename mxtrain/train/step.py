@@ -71,7 +71,7 @@ def train_step(
             scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
             scaled.backward()
             remat.finish_backward(parts.net, context)
-            computed[batch.request.position] = (*loss_and_hits, len(batch.label))
+            computed[batch.request.position] = (*loss_and_hits, len(batch))
         if is_last:
             first_device = gradients.write_sums()
             parts.trainer.start_reduce()  # each gradient is on its way as soon as the backward pass has it
@@ -80,7 +80,7 @@ def train_step(
         mx.nd.waitall()
         parts.group.report_progress()
         for batch, context in wave:
-            running.after_batch(context, batch.request.position, len(batch.label))
+            running.after_batch(context, batch.request.position, len(batch))
             release(batch)
 
     # ----------------------------------------------------------------------------------------------------
@@ -173,8 +173,9 @@ def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: fl
     MXNet may still be computing all of these when it returns.
     """
     mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
-    mixed_in = parts.mix(batch.data, batch.label, step, batch.request.position)
-    data, label = to_context(batch.data, context), to_context(batch.label, context)
+    pictures, labels = batch.arrays["data"], batch.arrays["label"]
+    mixed_in = parts.mix(pictures, labels, step, batch.request.position)
+    data, label = to_context(pictures, context), to_context(labels, context)
     others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
     if parts.needs_input_grad:
         data.attach_grad()

@@ -6,13 +6,13 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mxtrain.core.errors import Diverged
+from mxtrain.data.loader import Batch
 from mxtrain.models import weights
 from mxtrain.models.small import Residual
 from mxtrain.optim import precision
@@ -66,7 +66,7 @@ def numbered(num_samples: int, micro_batch: int) -> list[Any]:
     """Batches whose samples are records 100, 101, and so on."""
     made = batches(num_samples, micro_batch, seed=0)
     for batch in made:
-        batch.request.samples = 100 + micro_batch * batch.request.position + np.arange(len(batch.label))
+        batch.request = dataclasses.replace(batch.request, samples=100 + batch.request.samples)
     return made
 
 
@@ -74,7 +74,7 @@ def end(
     parts: TrainingParts, made: list[Any], out: Path, scale: float = 1.0
 ) -> tuple[Diverged, dict[str, Any]]:
     """The end of a run whose third step, made of these batches, was one bad step too many."""
-    copies = [SimpleNamespace(request=b.request, data=b.data.copy(), label=b.label.copy()) for b in made]
+    copies = [Batch(b.request, {name: array.copy() for name, array in b.arrays.items()}, None) for b in made]
     progress = state.TrainState(2, precision.LossScale(scale))
     result = step.train_step(parts, copies, lambda batch: None, 2, 0.05, progress.scale)
     assert not result.applied
@@ -89,7 +89,7 @@ def end(
 @pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,1"])
 def test_an_infinite_picture_is_named(tmp_path: Path, devices: str) -> None:
     made = numbered(16, 4)
-    made[2].data[1, 0, 3, 3] = np.nan
+    made[2].arrays["data"][1, 0, 3, 3] = np.nan
     error, record = end(parts_of(FLAGS + f"--devices {devices}"), made, tmp_path)
     assert "pictures" in str(error) and "samples 109 " in str(error) and record["records"] == ["record 109"]
     assert record["samples"] == [109] and record["samples_of_step"] == list(range(100, 116))
@@ -111,7 +111,7 @@ def test_an_overflow_in_a_middle_layer_is_named(tmp_path: Path) -> None:
     """Large but finite pictures, and a convolution that adds them up."""
     parts = parts_of(FLAGS + f"--model {__name__}:rooted")
     made = numbered(8, 4)
-    made[1].data[2] = 1e38
+    made[1].arrays["data"][2] = 1e38
     weights.named_parameters(parts.net)["2.weight"].data()[:] = 1
     _, record = end(parts, made, tmp_path)
     assert record["way"] == "forward" and 106 in record["samples"] and "layer 0" in record["layer"], record
@@ -120,7 +120,7 @@ def test_an_overflow_in_a_middle_layer_is_named(tmp_path: Path) -> None:
 def test_a_gradient_is_named_with_its_layer(tmp_path: Path) -> None:
     """Forward all is finite; behind a block with a shortcut, so that blocks do not follow one another in a row."""
     made = numbered(16, 4)
-    made[1].data[3] = 0
+    made[1].arrays["data"][3] = 0
     error, record = end(parts_of(FLAGS + f"--model {__name__}:rooted"), made, tmp_path)
     assert record["layer"] == "layer 3 (Root)" and record["way"] == "backward"
     assert record["samples"] == [107] and math.isfinite(record["loss"])
@@ -129,7 +129,7 @@ def test_a_gradient_is_named_with_its_layer(tmp_path: Path) -> None:
 
 def test_a_loss_whose_gradients_are_finite_is_named(tmp_path: Path) -> None:
     parts, made = dataclasses.replace(parts_of(FLAGS), loss=without_threes), numbered(8, 4)
-    made[0].label[:], made[1].label[:] = [0, 1, 2, 0], [3, 0, 3, 1]
+    made[0].arrays["label"][:], made[1].arrays["label"][:] = [0, 1, 2, 0], [3, 0, 3, 1]
     _, record = end(parts, made, tmp_path)
     assert (record["layer"], record["way"], record["loss"]) == ("the loss", "forward", "nan")
     assert record["samples"] == [104, 106]
@@ -167,6 +167,6 @@ def test_a_sum_that_alone_overflows_is_reported(tmp_path: Path) -> None:
 def test_layers_of_a_net_in_bfloat16_are_named(tmp_path: Path) -> None:
     parts = parts_of(f"{FLAGS} {BF16} --model {__name__}:rooted")
     made = numbered(16, 4)
-    made[1].data[3] = 0
+    made[1].arrays["data"][3] = 0
     record = end(parts, made, tmp_path)[1]
     assert record["layer"] == "layer 3 (Root)" and record["samples"] == [107]

@@ -50,12 +50,12 @@ def student_of(teacher: Path, flags: str = "") -> TrainingParts:
 
 def by_hand(parts: TrainingParts, batch: Any) -> np.ndarray:
     """The losses of a micro-batch of step 0, from the outputs of both nets."""
-    mixed_in = parts.mix(batch.data, batch.label, 0, 0)
+    mixed_in = parts.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
     with mx.autograd.train_mode():
-        output = parts.net(mx.nd.array(batch.data)).asnumpy()
-    taught = parts.teacher.net(mx.nd.array(batch.data)).asnumpy()
-    log_probabilities, rows = log_softmax(output), np.arange(len(batch.label))
-    hard = -log_probabilities[rows, batch.label.astype(int)]
+        output = parts.net(mx.nd.array(batch.arrays["data"])).asnumpy()
+    taught = parts.teacher.net(mx.nd.array(batch.arrays["data"])).asnumpy()
+    log_probabilities, rows = log_softmax(output), np.arange(len(batch.arrays["label"]))
+    hard = -log_probabilities[rows, batch.arrays["label"].astype(int)]
     if mixed_in is not None:
         other = -log_probabilities[rows, mixed_in.label.astype(int)]
         hard = (1 - mixed_in.fraction) * hard + mixed_in.fraction * other
@@ -160,7 +160,7 @@ def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     progress = state.TrainState(2, precision.LossScale(), score=0.5)
     snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
     directory.write(tmp_path / "checkpoints", snapshot)
-    pictures = mx.nd.array(batches(16, 16, seed=0)[0].data)
+    pictures = mx.nd.array(batches(16, 16, seed=0)[0].arrays["data"])
     expected = parts.net(pictures).asnumpy()
     found = build_net.load_trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
     np.testing.assert_array_equal(found(pictures).asnumpy(), expected)

@@ -36,7 +36,7 @@ def trained(flags: str, loudness: float = 1.0) -> step.StepResult:
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     for number in range(2):
         given = batches(FEW, FEW, number)
-        given[0].data *= np.float32(loudness)
+        given[0].arrays["data"] *= np.float32(loudness)
         outcome = step.train_step(parts, given, lambda batch: None, number, rate_of(number), scale)
     return outcome
 

@@ -40,7 +40,7 @@ def test_averages_are_those_of_numpy(tmp_path: Path, devices: str) -> None:
 def test_a_skipped_step_does_not_move_the_averages(tmp_path: Path) -> None:
     parts = build_parts(run_of(tmp_path, "--ema", "0.9"), CLASSES)
     poisoned = batches(8, 4, 0)
-    poisoned[0].data[:] = np.nan
+    poisoned[0].arrays["data"][:] = np.nan
     outcome = step.train_step(parts, poisoned, lambda batch: None, 0, 0.01, precision.LossScale())
     assert not outcome.applied and parts.ema.num_updates == 0
 
@@ -51,7 +51,7 @@ def test_averages_are_in_the_net_only_inside_the_block(tmp_path: Path, devices: 
     parts = build_parts(run_of(tmp_path, "--ema", "0.9", "--devices", devices), CLASSES)
     advance(parts, state.TrainState(0, precision.LossScale()), 3)
     before = arrays(parts)
-    data = mx.nd.array(batches(8, 8, 9)[0].data)
+    data = mx.nd.array(batches(8, 8, 9)[0].arrays["data"])
     plain = parts.net(data).asnumpy()
     with ema.with_averages(parts.ema):
         borrowed = parts.net(data).asnumpy()
@@ -70,7 +70,7 @@ def test_a_resumed_run_has_the_same_averages_to_the_bit(tmp_path: Path) -> None:
     parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     poisoned = batches(8, 4, 0)
-    poisoned[1].data[:] = np.inf
+    poisoned[1].arrays["data"][:] = np.inf
     bad = step.train_step(parts, poisoned, lambda batch: None, 2, 0.01, progress.scale)
     progress = progress.after_step(bad)
     save(run, parts, progress, tmp_path)
@@ -92,7 +92,7 @@ def test_evaluate_and_predict_get_the_averages(tmp_path: Path, decay: str) -> No
     parts = build_parts(run, CLASSES)
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     save(run, parts, progress, tmp_path)
-    data = mx.nd.array(batches(8, 8, 9)[0].data)
+    data = mx.nd.array(batches(8, 8, 9)[0].arrays["data"])
     with ema.with_averages(parts.ema):
         expected = parts.net(data).asnumpy()
     found = build_net.load_trained(directory.newest(tmp_path / "checkpoints"), [mx.cpu()])

@@ -25,9 +25,11 @@ def expected_loss(parts: TrainingParts, micro_batch: int, smoothing: float) -> f
     """Return the mean loss over the samples of step 0, computed by NumPy."""
     losses = []
     for position, batch in enumerate(batches(10, micro_batch, seed=0)):
-        mixed_in = parts.mix(batch.data, batch.label, 0, position)
-        log_probabilities = log_softmax(parts.net(mx.nd.array(batch.data)).asnumpy().astype(np.float64))
-        target = np.eye(CLASSES)[batch.label.astype(int)]
+        mixed_in = parts.mix(batch.arrays["data"], batch.arrays["label"], 0, position)
+        log_probabilities = log_softmax(
+            parts.net(mx.nd.array(batch.arrays["data"])).asnumpy().astype(np.float64)
+        )
+        target = np.eye(CLASSES)[batch.arrays["label"].astype(int)]
         if mixed_in is not None:
             share = mixed_in.fraction[:, None]
             target = (1 - share) * target + share * np.eye(CLASSES)[mixed_in.label.astype(int)]

@@ -202,10 +202,10 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
     flat, soft = [], []
     for batch in batches(10, 4, 0):
-        mixed = parts.mix(batch.data, batch.label, 5, batch.request.position)
-        target = np.eye(CLASSES)[batch.label.astype(int)] * (1 - mixed.fraction[:, None])
+        mixed = parts.mix(batch.arrays["data"], batch.arrays["label"], 5, batch.request.position)
+        target = np.eye(CLASSES)[batch.arrays["label"].astype(int)] * (1 - mixed.fraction[:, None])
         target += np.eye(CLASSES)[mixed.label.astype(int)] * mixed.fraction[:, None]
-        flat.append(batch.data.reshape(len(target), -1).astype("float64"))
+        flat.append(batch.arrays["data"].reshape(len(target), -1).astype("float64"))
         soft.append(0.8 * target + 0.2 / CLASSES)
     samples, targets = np.concatenate(flat), np.concatenate(soft)
     powers = np.exp(samples @ weight.T + bias)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -14,6 +13,7 @@ import pytest
 from mxtrain import config
 from mxtrain.checkpoint import resume
 from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.data.loader import Batch, Request
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.optim import precision
@@ -98,7 +98,7 @@ def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path:
 
     output = parts.net(mx.nd.array(mixed_data)).asnumpy().astype(np.float64)
     log_softmax = output - np.log(np.exp(output).sum(axis=1, keepdims=True))
-    batch = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
+    batch = Batch(Request(7, 0, 0, np.arange(8)), {"data": data, "label": label}, None)
     result = step.train_step(parts, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
     assert result.loss == pytest.approx(-(soft * log_softmax).sum() / 8, rel=1e-5)
     assert result.accuracy == np.mean(output.argmax(axis=1) == mixed_label)

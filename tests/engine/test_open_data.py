@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from mxtrain import config
 from mxtrain.config import checks
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import mix
+from mxtrain.data import mix, pictures
 from mxtrain.data.loader import Request
 from mxtrain.data.user_datasets import UserBatches, UserDataset
 from mxtrain.runtime import mx
@@ -33,6 +34,15 @@ def requests(num_steps: int, first: int = 0) -> list[Request]:
         for step in range(first, num_steps)
         for position in (0, 1)
     ]
+
+
+def loader(
+    given: UserBatches, wanted: list[Request], batch_size: int = 16, size: int = 24, num_classes: int = 2
+) -> Any:
+    to_arrays = functools.partial(
+        pictures.of_batch, batch_size=batch_size, image_size=size, num_classes=num_classes
+    )
+    return given.loader(wanted, to_arrays)
 
 
 def test_a_dataset_is_a_set_of_records() -> None:
@@ -60,25 +70,25 @@ def test_gluons_image_folder_brings_its_names_and_its_labels_unread(tmp_path: Pa
 
 def test_a_data_loader_is_cut_into_micro_batches_and_begun_anew_each_epoch() -> None:
     given = opened("batches", "--num-classes", "2")
-    with given.loader(requests(6), 2) as loader:
-        batches = list(loader)
+    with loader(given, requests(6)) as made:
+        batches = list(made)
     assert [(batch.request.step, batch.request.position) for batch in batches] == [
         (step, position) for step in range(6) for position in (0, 1)
     ]
-    data = np.concatenate([batch.data for batch in batches])
+    data = np.concatenate([batch.arrays["data"] for batch in batches])
     np.testing.assert_array_equal(data[64:], data[:32])
     assert (data.dtype, data.shape[1:]) == (np.float32, (3, 24, 24))
-    with given.loader(requests(6, first=2), 2) as loader:
-        np.testing.assert_array_equal(np.concatenate([batch.data for batch in loader]), data[32:])
+    with loader(given, requests(6, first=2)) as made:
+        np.testing.assert_array_equal(np.concatenate([batch.arrays["data"] for batch in made]), data[32:])
 
 
 def test_the_users_arrays_stay_as_they_are() -> None:
     """Mixing works in place."""
     given = opened("arrays", "--num-classes", "2", "--image-size", "16")
     before = [part.copy() for part in given._batches.batches[0]]
-    with given.loader(requests(1), 2) as loader:
-        for batch in loader:
-            mix.mix(batch.data, batch.label, 0, 0, seed=0, mixup=1.0, cutmix=1.0)
+    with loader(given, requests(1), size=16) as made:
+        for batch in made:
+            mix.mix(batch.arrays["data"], batch.arrays["label"], 0, 0, seed=0, mixup=1.0, cutmix=1.0)
     for part, was in zip(given._batches.batches[0], before):
         np.testing.assert_array_equal(part, was)
 
@@ -132,15 +142,16 @@ PICTURES, LABELS = np.zeros((16, 3, 24, 24)), np.zeros(16)
 )
 def test_batches_of_another_shape_or_type_are_refused(batch: Any, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        next(iter(UserBatches("mine:loader", [batch] * 4, 16, 24).loader(requests(1), 2)))
+        next(iter(loader(UserBatches("mine:loader", [batch] * 4, 16), requests(1))))
     assert str(refused.value).startswith("--train mine:loader: ") and words in str(refused.value)
 
 
 def test_batches_that_do_not_make_steps_are_refused() -> None:
     with pytest.raises(UsageError, match="as many as --batch-size 32"):
-        next(iter(opened("batches", "--num-classes", "2", "--batch-size", "32").loader(requests(1), 2)))
+        given = opened("batches", "--num-classes", "2", "--batch-size", "32")
+        next(iter(loader(given, requests(1), batch_size=32)))
     with pytest.raises(DataError, match="labels from 0 to 1; there are 1 classes"):
-        next(iter(opened("batches", "--num-classes", "2").loader(requests(1), 1)))
+        next(iter(loader(opened("batches", "--num-classes", "2"), requests(1), num_classes=1)))
 
 
 def test_pictures_that_were_transformed_are_refused() -> None:

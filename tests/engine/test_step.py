@@ -69,7 +69,9 @@ def test_running_statistics_move_once_a_step() -> None:
     for batch in batches(16, 4, seed=0):
         statistic.data()[:] = mx.nd.array(start)
         with mx.autograd.record():
-            loss = parts.loss(parts.net(mx.nd.array(batch.data)), mx.nd.array(batch.label))
+            loss = parts.loss(
+                parts.net(mx.nd.array(batch.arrays["data"])), mx.nd.array(batch.arrays["label"])
+            )
         loss.backward()
         mx.nd.waitall()
         ended.append(statistic.data().asnumpy())
@@ -98,7 +100,7 @@ def test_statistics_of_norms_that_train_nothing_move(flags: str) -> None:
         if name.endswith(running_statistics.NAME_ENDINGS):
             assert not np.array_equal(value, before[name]), name
     if "--freeze" not in flags:  # the first norm sees the pictures themselves
-        pictures = batches(num_samples, num_samples, seed=0)[0].data
+        pictures = batches(num_samples, num_samples, seed=0)[0].arrays["data"]
         name = "features.0.running_mean"
         np.testing.assert_allclose(arrays(parts)[name], 0.1 * pictures.mean(axis=(0, 2, 3)), atol=1e-6)
 
@@ -141,7 +143,7 @@ def test_gradients_that_are_not_finite_are_not_applied() -> None:
     train(parts, 1)
     before = arrays(parts)
     poisoned = batches(16, 4, seed=1)
-    poisoned[3].data[0, 0, 0, 0] = np.inf
+    poisoned[3].arrays["data"][0, 0, 0, 0] = np.inf
     scale = precision.LossScale(scale=8.0, dynamic=True)
     result = step.train_step(parts, poisoned, lambda batch: None, 1, 0.05, scale)
     assert not result.applied and result.scale.scale == 4.0

@@ -122,7 +122,7 @@ def test_a_bad_picture_leaves_nothing_behind(flags: str, bad: float) -> None:
         step.train_step(parts, batches(16, size, number), lambda batch: None, number, 0.05, Scale())
     before = everything(parts)
     poisoned = batches(16, size, 2)
-    poisoned[-1].data[0, 0, 0, 0] = bad
+    poisoned[-1].arrays["data"][0, 0, 0, 0] = bad
     result = step.train_step(parts, poisoned, lambda batch: None, 2, 0.05, Scale())
     assert not result.applied
     assert_equal(everything(parts), before)
@@ -181,7 +181,7 @@ def test_clipping_is_numpy_s(clip: str, devices: str, scale: float) -> None:
     parts = parts_of(flags + f"--devices {devices} {clip}")
     weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
     data, label = (
-        np.concatenate([getattr(batch, part) for batch in batches(10, 4, 3)]) for part in ("data", "label")
+        np.concatenate([batch.arrays[part] for batch in batches(10, 4, 3)]) for part in ("data", "label")
     )
     flat = data.reshape(10, -1).astype("float64")
     shares = np.exp(flat @ weight.T + bias)

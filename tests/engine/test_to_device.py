@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records import Records
 from mxtrain.runtime import mx
 from mxtrain.train.to_device import dtype_of, to_context
 
@@ -19,44 +20,48 @@ SIZE, COUNT = 16, 24
 
 
 @pytest.fixture(scope="module")
-def fill(tmp_path_factory: pytest.TempPathFactory) -> SampleAssembly:
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
     path, rng = tmp_path_factory.mktemp("records") / "some.rec", np.random.default_rng(0)
     with RecordWriter(path) as writer:
         for key in range(COUNT):
             small = rng.integers(0, 256, (6, 8, 3), np.uint8)
             writer.write(key, float(key % 3), cv2.imencode(".jpg", cv2.resize(small, (40, 30)))[1].tobytes())
-    return SampleAssembly(open_records(path), train_transform("resized_crop+flip", SIZE), seed=3)
+    return open_records(path)
 
 
-def batches(fill: SampleAssembly, kind: str, dtype: str) -> Loader:
+def batches(records: Records, kind: str, dtype: str) -> Loader:
     requests = [Request(0, position, 0, np.arange(8) + 8 * position) for position in range(3)]
-    return Loader(fill, (3, SIZE, SIZE), requests, LoaderOptions(kind, "2"), dtype)
+    transform = train_transform("resized_crop+flip", SIZE)
+    assembly = picture_assembly(records, transform, SIZE, seed=3, dtype=dtype)
+    return Loader(assembly, requests, LoaderOptions(kind, "2"))
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_mxnet_reads_a_batch_where_the_loader_put_it_and_it_stays_writable(
-    fill: SampleAssembly, kind: str
+    records: Records, kind: str
 ) -> None:
-    with batches(fill, kind, "float32") as loader:
+    with batches(records, kind, "float32") as loader:
         for batch in loader:
-            there = to_context(batch.data, mx.cpu())
-            np.testing.assert_array_equal(there.asnumpy(), batch.data)
-            batch.data[0, 0, 0, 0] = 77
+            there = to_context(batch.arrays["data"], mx.cpu())
+            np.testing.assert_array_equal(there.asnumpy(), batch.arrays["data"])
+            batch.arrays["data"][0, 0, 0, 0] = 77
             assert there[0, 0, 0, 0].asscalar() == 77
-            np.testing.assert_array_equal(to_context(batch.label, mx.cpu(1)).asnumpy(), batch.label)
+            np.testing.assert_array_equal(
+                to_context(batch.arrays["label"], mx.cpu(1)).asnumpy(), batch.arrays["label"]
+            )
             mx.nd.waitall()
             loader.release(batch)
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_bytes_normalised_on_a_device_are_what_the_loader_makes(fill: SampleAssembly, kind: str) -> None:
-    with batches(fill, "threads", "float32") as of_host, batches(fill, kind, "uint8") as of_device:
+def test_bytes_normalised_on_a_device_are_what_the_loader_makes(records: Records, kind: str) -> None:
+    with batches(records, "threads", "float32") as of_host, batches(records, kind, "uint8") as of_device:
         for expected, batch in zip(of_host, of_device):
-            assert batch.data.dtype == np.uint8
-            found = to_context(batch.data, mx.cpu(1))
+            assert batch.arrays["data"].dtype == np.uint8
+            found = to_context(batch.arrays["data"], mx.cpu(1))
             assert found.dtype == np.float32
-            np.testing.assert_allclose(found.asnumpy(), expected.data, rtol=0, atol=2e-6)
-            np.testing.assert_array_equal(batch.label, expected.label)
+            np.testing.assert_allclose(found.asnumpy(), expected.arrays["data"], rtol=0, atol=2e-6)
+            np.testing.assert_array_equal(batch.arrays["label"], expected.arrays["label"])
 
 
 def test_the_device_decides_who_normalises_unless_a_flag_does() -> None:

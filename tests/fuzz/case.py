@@ -16,10 +16,10 @@ import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data import images, order
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform
 from mxtrain.data.jpeg import BadPicture, Box
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import RecordFile, index_path, open_records
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
@@ -140,7 +140,7 @@ def is_picture(records: RecordFile, position: int) -> bool:
 def assert_loads(records: RecordFile, positions: list[int]) -> None:
     """The loader gives exactly what the transform makes of these records."""
     for request, batch in loaded(records, positions):
-        for sample, data, label in zip(request.samples.tolist(), batch.data, batch.label):
+        for sample, data, label in zip(request.samples.tolist(), batch.arrays["data"], batch.arrays["label"]):
             expected = np.empty_like(data)
             record = records.read(sample)
             TRANSFORM(record.payload, None, expected)
@@ -162,8 +162,8 @@ def loaded(records: RecordFile, positions: list[int]) -> list:
         Request(0, place, 0, samples)
         for place, samples in enumerate(order.micro_batches(np.array(positions, np.int64), 4))
     ]
-    assembly = SampleAssembly(records, TRANSFORM, seed=0)
-    with Loader(assembly, (3, SIZE, SIZE), requests, LoaderOptions(kind="threads", workers="2")) as loader:
+    assembly = picture_assembly(records, TRANSFORM, SIZE, seed=0)
+    with Loader(assembly, requests, LoaderOptions(kind="threads", workers="2")) as loader:
         return list(zip(requests, loader))
 
 

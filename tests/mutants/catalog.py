@@ -336,7 +336,7 @@ MUTANTS = (
         "docs/augmenting.md",
         "a sample is augmented anew in every epoch",
         "mxtrain/data/assembly.py",
-        "order.sample_rng(self.seed, rows.epoch, sample)",
+        "order.sample_rng(self.seed, wanted.epoch, sample)",
         "order.sample_rng(self.seed, 0, sample)",
         ("tests/unit/data/test_loader.py",),
     ),

@@ -1,4 +1,4 @@
-"""Transforms that a loader's worker processes unpickle: in a module that loads no pytest with them."""
+"""Transforms and readers that a loader's worker processes unpickle: in a module that loads no pytest with them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
+
+from mxtrain.data.fields import Field
 from tests.support.loading import TRANSFORM
 
 
@@ -37,3 +40,16 @@ def failing(payload, rng, out):
 def talking(payload, rng, out):
     print("a user's print must not disturb the workers")
     TRANSFORM(payload, rng, out)
+
+
+FIELDS = (
+    Field("words", (12,), "int32", multiple=4, fill=-1),
+    Field("mask", (12, 2), "uint8", multiple=4),
+    Field("mean", ()),
+)
+
+
+def read_words(record, rng, row):
+    """A reader of bytes as numbers, two arrays of which vary in length."""
+    words = np.frombuffer(record.payload, np.uint8).astype(np.int32)
+    return {"words": words, "mask": np.full((len(words), 2), record.key, np.uint8), "mean": record.label}

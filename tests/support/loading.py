@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 
 from mxtrain.data import order
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 
@@ -40,12 +40,8 @@ def requests(num_epochs=1, micro_batch=12, seed=5):
 
 def opened(records, wanted=None, transform=TRANSFORM, workers=2, kind="threads", skip_bad=0, **options):
     wanted = requests() if wanted is None else wanted
-    return Loader(
-        SampleAssembly(records, transform, 5, skip_bad),
-        SHAPE,
-        wanted,
-        LoaderOptions(kind, str(workers), **options),
-    )
+    assembly = picture_assembly(records, transform, SIZE, 5, skip_bad)
+    return Loader(assembly, wanted, LoaderOptions(kind, str(workers), **options))
 
 
 def by_hand(records, request):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.data.loader import Batch, Request
 from mxtrain.models import weights
 from mxtrain.models.small import Residual
 from mxtrain.optim import precision
@@ -64,10 +64,13 @@ def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
     label = rng.integers(0, CLASSES, num_samples).astype(np.float32)
     starts = range(0, num_samples, micro_batch)
     return [
-        SimpleNamespace(
-            request=SimpleNamespace(position=position),
-            data=data[start : start + micro_batch].copy(),
-            label=label[start : start + micro_batch].copy(),
+        Batch(
+            Request(0, position, 0, np.arange(num_samples)[start : start + micro_batch]),
+            {
+                "data": data[start : start + micro_batch].copy(),
+                "label": label[start : start + micro_batch].copy(),
+            },
+            None,
         )
         for position, start in enumerate(starts)
     ]

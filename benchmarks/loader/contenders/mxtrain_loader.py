@@ -8,9 +8,9 @@ import itertools
 from benchmarks.loader import protocol
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
 from mxtrain.data import order
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import open_records
 from mxtrain.runtime import mx
 
@@ -25,11 +25,12 @@ def run(kind: str) -> None:
                 order.micro_batches(order.epoch_order(len(records), 0, epoch), BATCH_SIZE)
             )
         )
-        assembly = SampleAssembly(records, train_transform("resized_crop+flip", SIZE), seed=0)
+        transform = train_transform("resized_crop+flip", SIZE)
+        assembly = picture_assembly(records, transform, SIZE, seed=0, dtype=options.batch)
         loader_options = LoaderOptions(kind, str(options.workers))
-        with Loader(assembly, (3, SIZE, SIZE), requests, loader_options, options.batch) as loader:
+        with Loader(assembly, requests, loader_options) as loader:
             for batch in loader:
-                yield mx.nd.from_numpy(batch.data[:], zero_copy=True)
+                yield mx.nd.from_numpy(batch.arrays["data"][:], zero_copy=True)
                 loader.release(batch)
 
     protocol.run(deliver, to_numpy=lambda batch: batch.asnumpy())

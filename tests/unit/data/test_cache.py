@@ -52,8 +52,8 @@ def test_batches_from_the_cache_are_those_of_the_records(records, tmp_path, kind
         found, requests(num_epochs=2), kind=way
     ) as cached:
         for expected, batch in zip(plain, cached):
-            np.testing.assert_array_equal(batch.data, expected.data)
-            np.testing.assert_array_equal(batch.label, expected.label)
+            np.testing.assert_array_equal(batch.arrays["data"], expected.arrays["data"])
+            np.testing.assert_array_equal(batch.arrays["label"], expected.arrays["label"])
         assert next(cached, None) is None
 
 
@@ -127,7 +127,7 @@ def test_what_is_decoded_at_a_smaller_scale_is_so_from_the_cache(large, tmp_path
         kept(kind, large, tmp_path), requests(num_epochs=3), transform
     ) as cached:
         for expected, batch in zip(plain, cached):
-            np.testing.assert_array_equal(batch.data, expected.data)
+            np.testing.assert_array_equal(batch.arrays["data"], expected.arrays["data"])
         assert next(cached, None) is None
 
 
@@ -138,7 +138,7 @@ def test_an_evaluation_sees_the_same_from_the_cache(large, tmp_path, resize):
         kept("ram", large, tmp_path), transform=transform
     ) as cached:
         for expected, batch in zip(plain, cached):
-            np.testing.assert_array_equal(batch.data, expected.data)
+            np.testing.assert_array_equal(batch.arrays["data"], expected.arrays["data"])
 
 
 def test_no_scale_is_kept_that_no_crop_is_decoded_at(large):

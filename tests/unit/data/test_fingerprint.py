@@ -116,7 +116,7 @@ def test_a_dataset_is_known_by_its_labels(tmp_path: Path) -> None:
     )
     assert fingerprint.differences(same, again) == []
     assert fingerprint.differences(same, other) == ["other labels"]
-    batches = fingerprint.of(UserBatches("m:l", [None] * 3, 16, 24))
+    batches = fingerprint.of(UserBatches("m:l", [None] * 3, 16))
     assert fingerprint.differences(batches, batches) == []
     # What was packed of a Dataset is the same set, as far as both are known.
     content = [(key, float(label), b"x") for key, label in enumerate([0, 1, 2])]

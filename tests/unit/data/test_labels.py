@@ -14,9 +14,9 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import DataError
 from mxtrain.data import cache, labels, sample_requests
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, Request
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.record_writer import RecordWriter
 
@@ -65,8 +65,8 @@ def test_an_array_of_one_label_is_that_label(tmp_path: Path) -> None:
     assert labels.class_names(found, None, 0) == ["0", "1"]
     for records in (found, cache.in_memory(found, 1)):
         wanted = [Request(step=0, position=0, epoch=0, samples=np.arange(6))]
-        with Loader(SampleAssembly(records, train_transform("none", 16), 5), (3, 16, 16), wanted) as loader:
-            assert [batch.label.tolist() for batch in loader] == [[0, 1, 0, 1, 0, 1]]
+        with Loader(picture_assembly(records, train_transform("none", 16), 16, 5), wanted) as loader:
+            assert [batch.arrays["label"].tolist() for batch in loader] == [[0, 1, 0, 1, 0, 1]]
     drawn = sample_requests.epoch_sampler(config.parse(["--sampling", "balanced"]), found)(0)
     assert sorted(drawn.tolist()) == list(range(6))
 

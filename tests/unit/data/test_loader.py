@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import order
+from mxtrain.data import fields, order, pictures
 from mxtrain.data.record_file import open_records
 from tests.support.loading import (
     NUM_SAMPLES,
@@ -44,30 +44,30 @@ def test_batches_come_in_order_and_are_the_same_for_any_number_of_workers(record
         for request, batch in itertools.zip_longest(wanted, loader):
             assert batch.request is request
             data, label = by_hand(records, request)
-            np.testing.assert_array_equal(batch.data, data)
-            np.testing.assert_array_equal(batch.label, label)
-            assert (batch.data.dtype, batch.label.dtype) == (np.float32, np.float32)
+            np.testing.assert_array_equal(batch.arrays["data"], data)
+            np.testing.assert_array_equal(batch.arrays["label"], label)
+            assert (batch.arrays["data"].dtype, batch.arrays["label"].dtype) == (np.float32, np.float32)
             loader.release(batch)
 
 
 def test_a_batch_is_not_touched_before_it_is_released(records):
     with opened(records, requests(num_epochs=3)) as loader:
         kept = list(itertools.islice(loader, 4))
-        copies = [batch.data.copy() for batch in kept]
+        copies = [batch.arrays["data"].copy() for batch in kept]
         for batch in loader:
             loader.release(batch)
         for batch, copy in zip(kept, copies):
-            np.testing.assert_array_equal(batch.data, copy)
+            np.testing.assert_array_equal(batch.arrays["data"], copy)
 
 
 def test_released_buffers_are_used_again_and_only_once(records):
     addresses = set()
     with opened(records, requests(num_epochs=10), num_prefetch=2) as loader:
         for batch in loader:
-            addresses.add(batch.data.ctypes.data)
+            addresses.add(batch.arrays["data"].ctypes.data)
             loader.release(batch)
             loader.release(batch)
-            together = [other.data.ctypes.data for other, _ in loader._in_flight]
+            together = [other.rows.arrays["data"].ctypes.data for other in loader._in_flight]
             assert len(set(together)) == len(together)
     assert len(addresses) <= 4
 
@@ -75,8 +75,8 @@ def test_released_buffers_are_used_again_and_only_once(records):
 def test_arrays_can_be_handed_over_without_a_copy(records):
     with opened(records) as loader:
         for batch in loader:
-            assert batch.data.flags.c_contiguous
-            handed_over = batch.data[:]
+            assert batch.arrays["data"].flags.c_contiguous
+            handed_over = batch.arrays["data"][:]
             handed_over.flags.writeable = False  # as mx.nd.from_numpy does
             loader.release(batch)
 
@@ -90,7 +90,7 @@ def test_requests_are_pulled_only_as_far_as_the_prefetch_reaches(records):
                 pulled.append(request)
                 yield request
 
-    batch_bytes = 10 * 3 * SIZE * SIZE * 4
+    batch_bytes = fields.num_bytes(pictures.fields(SIZE), 10)
     for options, ahead in (
         ({"num_prefetch": 3}, 3),
         ({"prefetch_bytes": 5 * batch_bytes}, 5),
@@ -198,8 +198,8 @@ def test_ctrl_c_ends_a_process_that_waits_for_a_batch(records):
 import sys
 import time
 import numpy as np
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, Request, LoaderOptions
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import open_records
 
 def slow(payload, rng, out):
@@ -208,8 +208,8 @@ def slow(payload, rng, out):
     time.sleep(0.3)
 
 wanted = [Request(0, 0, 0, np.arange({NUM_SAMPLES}))] * 1000
-assembly = SampleAssembly(open_records({str(records.path)!r}), slow, 0)
-with Loader(assembly, {SHAPE}, wanted, LoaderOptions('threads', '2')) as loader:
+assembly = picture_assembly(open_records({str(records.path)!r}), slow, {SIZE}, 0)
+with Loader(assembly, wanted, LoaderOptions('threads', '2')) as loader:
     next(loader)
 """
     process = subprocess.Popen(
@@ -239,12 +239,12 @@ def test_bad_records_are_replaced_by_the_next_good_ones_and_counted_once(tmp_pat
         for batch in loader:
             samples = batch.request.samples.tolist()
             used = [replaced_by.get(sample, sample) for sample in samples]
-            assert batch.label.tolist() == used
+            assert batch.arrays["label"].tolist() == used
             for row, (sample, position) in enumerate(zip(samples, used)):
                 expected = np.empty(SHAPE, np.float32)
                 rng = order.sample_rng(5, batch.request.epoch, sample)
                 TRANSFORM(bad.read(position).payload, rng, expected)
-                np.testing.assert_array_equal(batch.data[row], expected)
+                np.testing.assert_array_equal(batch.arrays["data"][row], expected)
             loader.release(batch)
         assert sorted(loader.skipped) == [5, 6, NUM_SAMPLES - 1]
         assert "bad.rec: record 5 (key 105): Premature end" in loader.skipped[5]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, RestartMe, UsageError
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, LoaderOptions
+from mxtrain.data.pictures import picture_assembly
 from tests.support.loader_transforms import Deadly, failing, slow, talking
 from tests.support.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
 from tests.support.processes import children
@@ -61,8 +61,8 @@ def test_children_are_those_of_all_threads_also_of_ones_that_end_meanwhile():
 def assert_as_by_hand(loader, records, wanted):
     for request, batch in zip(wanted, loader):
         data, label = by_hand(records, request)
-        np.testing.assert_array_equal(batch.data, data)
-        np.testing.assert_array_equal(batch.label, label)
+        np.testing.assert_array_equal(batch.arrays["data"], data)
+        np.testing.assert_array_equal(batch.arrays["label"], label)
         loader.release(batch)
     assert next(loader, None) is None
 
@@ -102,7 +102,7 @@ def test_workers_killed_from_outside_are_replaced_within_a_second(records):
             # Noticing takes milliseconds; a new Python with NumPy and OpenCV the rest.
             assert time.monotonic() - killed < 10
         for request, batch in zip(wanted, done):
-            np.testing.assert_array_equal(batch.data, by_hand(records, request)[0])
+            np.testing.assert_array_equal(batch.arrays["data"], by_hand(records, request)[0])
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_leaving_early_ends_all_processes_at_once(records):
 
 def test_memory_that_is_not_there_is_refused_by_its_flag(records):
     huge = [next(requests())] * 2
-    assembly = SampleAssembly(records, TRANSFORM, 5)
-    with Loader(
-        assembly, (1 << 20, 1 << 10, 1 << 10), huge, LoaderOptions("processes", "1")
-    ) as loader, pytest.raises(UsageError, match="--prefetch-mb"):
+    assembly = picture_assembly(records, TRANSFORM, 1 << 20, 5)
+    with Loader(assembly, huge, LoaderOptions("processes", "1")) as loader, pytest.raises(
+        UsageError, match="--prefetch-mb"
+    ):
         next(loader)
 
 
@@ -174,13 +174,13 @@ PROGRAM = """
 import sys
 from tests.support.loader_transforms import slow
 from tests.support.loader_transforms import Deadly, failing, slow, talking
-from tests.support.loading import SHAPE, requests
-from mxtrain.data.assembly import SampleAssembly
+from tests.support.loading import SIZE, requests
 from mxtrain.data.loader import Loader, LoaderOptions
+from mxtrain.data.pictures import picture_assembly
 from mxtrain.data.record_file import open_records
 
-assembly = SampleAssembly(open_records({path!r}), slow, 0)
-with Loader(assembly, SHAPE, requests(1000), LoaderOptions("processes", "2")) as loader:
+assembly = picture_assembly(open_records({path!r}), slow, SIZE, 0)
+with Loader(assembly, requests(1000), LoaderOptions("processes", "2")) as loader:
     for batch in loader:
         print("batch", flush=True)
 """

@@ -83,7 +83,7 @@ def test_tables_for_bfloat16_are_compared_by_their_times_and_not_by_their_paths(
 
 
 def test_a_data_loader_is_described_by_its_size(tmp_path: Path) -> None:
-    batches = UserBatches("mine:loader", [None] * 3, 16, 24)
+    batches = UserBatches("mine:loader", [None] * 3, 16)
     assert info_of(tmp_path, batches, "--num-workers", "1")["data"]["train"].startswith("48 samples")
 
 

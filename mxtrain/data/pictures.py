@@ -1,0 +1,93 @@
+"""Pictures with a class each as named arrays: `data`, planes of pixels, and `label`.
+
+Owns how a record, or a batch of a user's own DataLoader, becomes them. Decoding and what is done to pixels belong to
+the transform (`augment.py`), the range of labels to `labels.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+import numpy as np
+
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.fields import Array, Arrays, BadSample, Field
+from mxtrain.data.jpeg import BadPicture
+from mxtrain.data.recordio import Label
+from mxtrain.data.records import Record, Records
+
+CHANNELS = 3
+TransformPicture = Callable[[Any, np.random.Generator, Array], None]  # writes a payload's pixels into a row
+
+
+def fields(image_size: int, dtype: str = "float32") -> tuple[Field, ...]:
+    """Return the fields; planes of uint8 are still to be normalised."""
+    return Field("data", (CHANNELS, image_size, image_size), dtype), Field("label", ())
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureReader:
+    """The function from a record to a sample. A picklable value if the transform is one."""
+
+    transform: TransformPicture
+
+    def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
+        row["label"][...] = _one_label(record.label)
+        try:
+            self.transform(record.payload, rng, row["data"])
+        except BadPicture as bad:
+            raise BadSample(f"{bad}; pack the file again without it") from None
+        return row
+
+
+def picture_assembly(
+    records: Records,
+    transform: TransformPicture,
+    image_size: int,
+    seed: int,
+    skip_bad: int = 0,
+    dtype: str = "float32",
+) -> SampleAssembly:
+    """Return the assembly of pictures that this transform makes."""
+    return SampleAssembly(records, PictureReader(transform), fields(image_size, dtype), seed, skip_bad)
+
+
+def _one_label(label: Label) -> float:
+    if isinstance(label, float):
+        return label
+    if len(label) == 1:
+        return float(label[0])  # other tools also write arrays of one
+    raise BadSample(f"it has {len(label)} labels; pack it with one")
+
+
+def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classes: int) -> Arrays:
+    """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit."""
+    try:
+        # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
+        data, label = (np.array(to_numpy(part), np.float32, order="C") for part in batch)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{user}: gave something else than two arrays ({error}); give (pictures, labels)"
+        ) from None
+    if label.shape != (batch_size,):
+        raise UsageError(
+            f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many as "
+            f"--batch-size {batch_size}, with last_batch='discard'"
+        )
+    shape = (batch_size, CHANNELS, image_size, image_size)
+    if data.shape != shape:
+        raise UsageError(
+            f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"
+        )
+    if not ((label >= 0) & (label < num_classes)).all():
+        raise DataError(
+            f"{user}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes"
+        )
+    return {"data": data, "label": label}
+
+
+def to_numpy(array: Any) -> Array:
+    """Return an array of MXNet, or what NumPy makes one of."""
+    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)
