@@ -17,7 +17,6 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 from mxtrain.checkpoint.input_identity import InputIdentity
@@ -26,7 +25,7 @@ BAR = 0.02
 SECONDS_BETWEEN = 60.0
 IMAGE_SIZE, BATCH_SIZE, NUM_CLASSES = 64, 8, 1000
 STEPS_PER_ROUND = 12
-IDENTITY = InputIdentity(class_names=[], num_samples=0)
+IDENTITY = InputIdentity(description={}, num_samples=0)
 
 
 class Round(NamedTuple):
@@ -58,12 +57,13 @@ class Training:
         from mxtrain import config, runtime
 
         runtime.load()
+        from mxtrain.tasks.classification import Classification
         from mxtrain.train import state
         from mxtrain.train.parts import build_parts
 
         flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
         self.run = config.parse([*flags.split(), "--optimizer", optimizer])
-        self.parts = build_parts(self.run, NUM_CLASSES)
+        self.parts = build_parts(self.run, Classification.numbered(self.run, NUM_CLASSES))
         self.progress = state.restore(self.run, self.parts, None)
         self.batch = random_batch()
 
@@ -133,12 +133,14 @@ def random_batch() -> Any:
     """Return a batch like those of the loader."""
     import numpy as np
 
+    from mxtrain.data.loader import Batch, Request
+
     rng = np.random.default_rng(0)
-    return SimpleNamespace(
-        request=SimpleNamespace(position=0),
-        data=rng.standard_normal((BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE)).astype(np.float32),
-        label=rng.integers(0, NUM_CLASSES, BATCH_SIZE).astype(np.float32),
-    )
+    arrays = {
+        "data": rng.standard_normal((BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE)).astype(np.float32),
+        "label": rng.integers(0, NUM_CLASSES, BATCH_SIZE).astype(np.float32),
+    }
+    return Batch(Request(0, 0, 0, np.arange(BATCH_SIZE)), arrays, None)
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:

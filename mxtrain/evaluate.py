@@ -25,7 +25,8 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     """Print the scores of the net that the arguments name."""
     options = parser().parse_args(argv)
 
-    from mxtrain.data import labels
+    from mxtrain.checkpoint.input_identity import description_of
+    from mxtrain.tasks import find as tasks
     from mxtrain.train.open_data import open_source
 
     checkpoint = trained_run.find_checkpoint(options)
@@ -34,21 +35,22 @@ def evaluate(argv: Sequence[str] | None = None) -> None:
     path = options.val or run.data.val
     if path is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
-    locations.make_importable(checkpoint, run.model.model, run.model.loss, *([] if options.val else [path]))
+    locations.make_importable(
+        checkpoint, run.model.task, run.model.model, run.model.loss, *([] if options.val else [path])
+    )
     try:
         records = open_source("--val", path, run)
     except DataError as error:
         if options.val:
             raise
         raise DataError(f"{error} (this is the run's own --val; if that has moved, give --val)") from None
-    labels.check(records, state["class_names"])
+    task = tasks.of_description(run, description_of(state))
+    task.check(records)
     net, contexts = trained_run.open_net(checkpoint, options.devices)
 
-    from mxtrain.models import losses
     from mxtrain.train import evaluate
 
-    loss = losses.build(run.model.loss, 0.0, len(state["class_names"]))
-    scores = evaluate.evaluate(run, net, loss, records, contexts)
+    scores = evaluate.evaluate(run, task, task.plain_forward(), net, records, contexts)
     assert scores is not None, "nobody asks this evaluation to stop"
     if options.json:
         print(json.dumps(scores))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.data.records import Dataset, Records
+    from mxtrain.tasks.task import Score, Task
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -117,11 +118,12 @@ def plot_schedule(run: config.Run) -> None:
 
 
 class RunInputs(NamedTuple):
-    """The data sets that a run reads, and the identity by which its checkpoints recognise them."""
+    """The data sets that a run reads, the identity by which its checkpoints recognise them, and what is learnt."""
 
     train: Dataset
     val: Records | None
     identity: InputIdentity
+    task: Task
 
 
 def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
@@ -131,15 +133,15 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     """
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.config import checks
-    from mxtrain.data import labels
+    from mxtrain.tasks import find as tasks
     from mxtrain.train.open_data import open_source
 
     checks.check(run, begins)
     train = open_source("--train", str(run.data.train), run)
     # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
-    class_names = labels.class_names(train, val, run.data.num_classes)
-    return RunInputs(train, val, InputIdentity.of_run(run, train, val, class_names))
+    task = tasks.of_data(run, train, val)
+    return RunInputs(train, val, InputIdentity.of_run(run, train, val, task.description), task)
 
 
 def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
@@ -148,7 +150,7 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
 
     train = inputs.train
     return [
-        f"{train.path}: {len(train)} samples, {len(inputs.identity.class_names)} classes",
+        f"{train.path}: {len(train)} samples, {inputs.task.summary()}",
         str(batch_plan.of_run(run)),
         schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
     ]
@@ -163,8 +165,8 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
 
     with join.reporting_failure(run, node):
         inputs = open_inputs(run, begins=node is None or not node.is_restart)
-        info = node_info.collect(run, *inputs) if node else {}
-    train, val, identity = inputs
+        info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
+    train, val, identity, task = inputs
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         for remark in group.remarks:
@@ -196,19 +198,21 @@ def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None
 
         loop.train(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
         if group.rank == 0:
-            print(end_line(out) if run_start.has_happened else nothing_done_line(checkpoint), flush=True)
+            score = task.score
+            line = end_line(out, score) if run_start.has_happened else nothing_done_line(checkpoint, score)
+            print(line, flush=True)
 
 
-def end_line(out: Path) -> str:
+def end_line(out: Path, score: Score) -> str:
     """Return the last line of a run, with its scores."""
     from mxtrain.checkpoint import run_folder
 
     evaluations = run_folder.evaluations(out)
-    score = f"{score_text(evaluations)}; " if evaluations else ""
-    return f"done: {score}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}"
+    scores = f"{score_text(evaluations, score)}; " if evaluations else ""
+    return f"done: {scores}{out / 'checkpoints'}, {out / 'metrics.jsonl'}, {out / 'config.yaml'}"
 
 
-def nothing_done_line(checkpoint: Checkpoint | None) -> str:
+def nothing_done_line(checkpoint: Checkpoint | None, score: Score) -> str:
     """Return the last line of a run that had nothing left to do: the scores of the ended one, and of which data set."""
     from mxtrain.checkpoint import run_folder
 
@@ -217,15 +221,19 @@ def nothing_done_line(checkpoint: Checkpoint | None) -> str:
     path, state = checkpoint
     evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
     judged = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
-    score = f"{score_text(evaluations)}, on {judged}" if evaluations else "no evaluation"
-    return f"done before, nothing is written: {score}; {path}"
+    scores = f"{score_text(evaluations, score)}, on {judged}" if evaluations else "no evaluation"
+    return f"done before, nothing is written: {scores}; {path}"
 
 
-def score_text(evaluations: Sequence[dict[str, Any]]) -> str:
+def score_text(evaluations: Sequence[dict[str, Any]], score: Score) -> str:
     """Return the scores of the last evaluation and of the best one; of equals the newest is best, as in evaluate."""
-    last, best = evaluations[-1], max(reversed(evaluations), key=lambda each: each["val_accuracy"])
-    is_best = "the best" if best is last else f"best {best['val_accuracy']:.4f} at step {best['step']}"
-    return f"val accuracy {last['val_accuracy']:.4f}, val loss {last['val_loss']:.4f} at step {last['step']}, {is_best}"
+    key, sign = f"val_{score.name}", -1 if score.is_lower_better else 1
+    last, best = evaluations[-1], max(reversed(evaluations), key=lambda each: sign * each[key])
+    is_best = "the best" if best is last else f"best {best[key]:.4f} at step {best['step']}"
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {last[name]:.4f}" for name in dict.fromkeys((key, "val_loss"))
+    )
+    return f"{shown} at step {last['step']}, {is_best}"
 
 
 def serve(run: config.Run, node: NodeSpec) -> None:
@@ -261,7 +269,7 @@ def dry_run(run: config.Run) -> None:
     runtime.load(threads=run.layout.threads or None)
     from mxtrain.train import dry_run
 
-    table = dry_run.parameter_table(run, len(inputs.identity.class_names), is_fresh=resume_point is None)
+    table = dry_run.parameter_table(run, inputs.task, is_fresh=resume_point is None)
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
     print("\n".join([*plan_lines(run, inputs), *begin, table]), flush=True)
 

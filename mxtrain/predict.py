@@ -14,6 +14,7 @@ from typing import Any, Sequence
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
+from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
@@ -34,7 +35,10 @@ def predict(argv: Sequence[str] | None = None) -> None:
         raise DataError(f"{options.images[0]}: {problems[0]}")
 
     checkpoint = trained_run.find_checkpoint(options)
-    run, class_names = config.from_flat(checkpoint.state["config"]), checkpoint.state["class_names"]
+    run = config.from_flat(checkpoint.state["config"])
+    if run.model.task != "classification":
+        raise UsageError(f"--run {options.run}: its --task is {run.model.task}; predict is for pictures")
+    class_names = description_of(checkpoint.state)["class_names"]
     locations.make_importable(checkpoint, run.model.model)
     net, contexts = trained_run.open_net(checkpoint, options.devices)
     num_bad = 0
@@ -86,13 +90,13 @@ def _read(image: Path, run: Any) -> Any:
 
     from mxtrain.data import tiff
     from mxtrain.data.augment import eval_transform
-    from mxtrain.train.evaluate import resize_of
+    from mxtrain.data.pictures import resize_of
 
     size = run.data.image_size
     picture = np.empty((1, 3, size, size), np.float32)
     try:
         content = regular_files.read(image)
-        eval_transform(size, resize_of(run))(content, None, picture[0])
+        eval_transform(size, resize_of(run.data))(content, None, picture[0])
     except OSError as error:
         raise DataError(f"{image}: {_problem(image) or error.strerror}") from None
     except ValueError as error:

@@ -8,13 +8,16 @@ import numpy as np
 
 from mxtrain import config
 from mxtrain.models import weights
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import build_net
 
 
 def main() -> None:
     path, num_classes, *flags = sys.argv[1:]
     run = config.parse(flags)
-    net = build_net.build_to_train(run, int(num_classes), build_net.contexts(run.layout.devices))
+    net = build_net.build_to_train(
+        run, Classification.numbered(run, int(num_classes)), build_net.contexts(run.layout.devices)
+    )
     np.savez(path, **weights.copy_of(net))
 
 

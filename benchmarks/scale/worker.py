@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any, NamedTuple, Sequence
 
 from benchmarks.scale.nets import NETS, Net
@@ -105,15 +104,18 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     """Answer each line of stdin with a list of timed steps; the very first step is left out."""
     import numpy as np
 
+    from mxtrain.data.loader import Batch, Request
     from mxtrain.optim import precision
+    from mxtrain.tasks.classification import Classification
     from mxtrain.train import step
     from mxtrain.train.parts import build_parts
 
-    parts = build_parts(run, CLASSES, group)
+    parts = build_parts(run, Classification.numbered(run, CLASSES), group)
     rng = np.random.default_rng(group.rank)
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)
-    batch = SimpleNamespace(request=SimpleNamespace(position=group.rank), data=data, label=label)
+    samples = np.arange(net.batch_of_worker)
+    batch = Batch(Request(0, group.rank, 0, samples), {"data": data, "label": label}, None)
     timer, number = ReductionTimer(parts.trainer), 0
 
     def timed(hides: bool) -> Timed:

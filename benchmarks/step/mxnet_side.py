@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from types import SimpleNamespace
 from typing import Any, Callable
 
 import numpy as np
@@ -35,11 +34,13 @@ def main() -> None:
 
 def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
+    from mxtrain.tasks.classification import Classification
     from mxtrain.train.parts import build_parts
 
     if net.vocabulary:
         return _parts_of_tokens(net, amp, amp_table)
-    return build_parts(config.parse(_flags(net, amp, amp_table, net.model, net.size)), CLASSES)
+    run = config.parse(_flags(net, amp, amp_table, net.model, net.size))
+    return build_parts(run, Classification.numbered(run, CLASSES))
 
 
 def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> list[str]:
@@ -56,10 +57,11 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.optim import optimizers, precision
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
+    from mxtrain.tasks.classification import Classification
     from mxtrain.train.parts import build_parts
 
     run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
-    parts = build_parts(run, 10)
+    parts = build_parts(run, Classification.numbered(run, 10))
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)
@@ -67,7 +69,7 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     of_tokens.initialize(mx.init.Normal(0.02))
     of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
     narrowing = precision.narrowing(run.model, "cpu")
-    zoo.compile_graph(of_tokens, (net.batch_size, net.size), mx.cpu(), narrowing)
+    zoo.compile_graph(of_tokens, [(net.batch_size, net.size)], mx.cpu(), narrowing)
     of_tokens.forecast = narrowing and narrowing.forecast
     trained = list(weights.named_parameters(of_tokens).values())
     exempt_from_decay(trained)
@@ -82,11 +84,12 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
 
 def steps_of(net: Net, parts: Any) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
+    from mxtrain.data.loader import Batch, Request
     from mxtrain.optim import precision
     from mxtrain.train import step
 
     data, label = batch(net)
-    given = SimpleNamespace(request=SimpleNamespace(position=0), data=data, label=label)
+    given = Batch(Request(0, 0, 0, np.arange(net.samples)), {"data": data, "label": label}, None)
     number = 0
 
     def make_step() -> float:

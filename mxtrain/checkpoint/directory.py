@@ -15,7 +15,7 @@ import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, NamedTuple
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core.durable import cannot_write_run, fsync, writing
@@ -162,17 +162,23 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def best(folder: Path) -> Checkpoint | None:
-    """Return the intact checkpoint with the highest score, of equals the newest; the newest where none has a score."""
+    """Return the intact checkpoint with the best score, of equals the newest; the newest where none has a score."""
     found = list(_intact(folder))
     scored = [each for each in found if each.state.get("score") is not None]
-    return max(scored, key=lambda each: each.state["score"]) if scored else next(iter(found), None)
+    return max(scored, key=lambda each: _merit(each.state)) if scored else next(iter(found), None)
+
+
+def _merit(state: Mapping[str, Any]) -> float:
+    """Return a number that is higher for a better score."""
+    score: float = state["score"]
+    return -score if state.get("is_lower_better") else score
 
 
 def prune(folder: Path, keep_last: int, keep_best: int) -> None:
     """Delete all checkpoints but the newest `keep_last` and the best `keep_best`; incomplete ones stay."""
     states = [(path, _read_unverified(path)) for path in _steps(folder)]
     whole = [(path, state) for path, state in states if state is not None]
-    scored = sorted((state["score"], path) for path, state in whole if state.get("score") is not None)
+    scored = sorted((_merit(state), path) for path, state in whole if state.get("score") is not None)
     best_of_all = scored[-keep_best:] if keep_best else []
     kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in best_of_all}
     for path, _ in whole:

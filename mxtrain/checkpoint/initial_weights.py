@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any, Mapping
 
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import AVERAGES, MANIFEST, WEIGHTS, Checkpoint
@@ -20,12 +21,12 @@ def pretrained_checksum(run: Run) -> str | None:
     return _checksum(weights_file("--pretrained", run.model.pretrained)) if run.model.pretrained else None
 
 
-def teacher_checksum(run: Run, class_names: list[str]) -> str | None:
-    """Return the SHA-256 of the weights of `--teacher`; None without one. A teacher of other classes is refused."""
+def teacher_checksum(run: Run, description: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 of the weights of `--teacher`; None without one. A teacher of other data is refused."""
     if not run.model.teacher:
         return None
     teacher = checkpoint_at("--teacher", run.model.teacher)
-    _refuse_other_classes(teacher, class_names)
+    _refuse_other_classes(teacher, description.get("class_names", []))
     return _checksum(weights_of(teacher))
 
 
@@ -64,7 +65,7 @@ def checkpoint_at(flag: str, text: str, others: str = "") -> Checkpoint:
 
 
 def _refuse_other_classes(teacher: Checkpoint, class_names: list[str]) -> None:
-    known = teacher.state["class_names"]
+    known = (teacher.state.get("description") or teacher.state).get("class_names", [])
     if len(known) != len(class_names):
         raise UsageError(
             f"--teacher {teacher.path}: knows {len(known)} classes, --train has {len(class_names)}"

@@ -19,7 +19,7 @@ from mxtrain.data.records import Dataset
 class InputIdentity:
     """The fields are keys of state.json. Checkpoints written before a key existed have None there."""
 
-    class_names: list[str]
+    description: dict[str, Any]  # of the data, by the task that learns from it
     num_samples: int
     training_set: dict[str, str] | None = None  # fingerprints, see data/fingerprint.py
     validation_set: dict[str, str] | None = None
@@ -28,25 +28,34 @@ class InputIdentity:
     amp_table: str | None = None  # hash of the times by which operators run in bfloat16
 
     @classmethod
-    def of_run(cls, run: Run, train: Dataset, val: Dataset | None, class_names: list[str]) -> InputIdentity:
-        """Return the identity of what `run` reads; a teacher of other classes is refused here."""
+    def of_run(
+        cls, run: Run, train: Dataset, val: Dataset | None, description: dict[str, Any]
+    ) -> InputIdentity:
+        """Return the identity of what `run` reads; a teacher of other data is refused here."""
         return cls(
-            class_names=class_names,
+            description=description,
             num_samples=len(train),
             training_set=fingerprint.of(train),
             validation_set=None if val is None else fingerprint.of(val),
             pretrained=initial_weights.pretrained_checksum(run),
-            teacher=initial_weights.teacher_checksum(run, class_names),
+            teacher=initial_weights.teacher_checksum(run, description),
             amp_table=amp_table.digest_of_run(run.model.amp, run.model.amp_table),
         )
 
     @classmethod
     def of_checkpoint(cls, state: Mapping[str, Any]) -> InputIdentity:
         """Return the identity that a checkpoint's `state` holds."""
+        known = {**state, "description": description_of(state)}
         return cls(
-            **{field.name: state[field.name] for field in dataclasses.fields(cls) if field.name in state}
+            **{field.name: known[field.name] for field in dataclasses.fields(cls) if field.name in known}
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys and values for state.json."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def description_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of the data in a checkpoint's `state`; there was one task when there was no such key."""
+    found: dict[str, Any] = state.get("description") or {"class_names": state["class_names"]}
+    return found

@@ -153,8 +153,9 @@ def _differences_of_inputs(
     found = []
     if before.num_samples != now.num_samples:
         found.append(f"a training set of {before.num_samples} -> {now.num_samples} samples")
-    if before.class_names != now.class_names:
-        found.append("other class names, or in another order")
+    for key in sorted({*before.description, *now.description}):
+        if before.description.get(key) != now.description.get(key):
+            found.append(f"other {key.replace('_', ' ')}, or in another order")
     parts = fingerprint.differences(before.training_set or {}, now.training_set or {})
     if parts:
         found.append(

@@ -115,6 +115,19 @@ def gather(group: WorkerGroup, values: Sequence[float]) -> Doubles:
     return group.sum(gathered) if len(gathered) else gathered
 
 
+def gather_in_turn(group: WorkerGroup, values: Sequence[Any], count: int) -> list[Doubles]:
+    """Return all workers' `count` vectors, of any lengths; a worker has made every world_size-th, from its rank on."""
+    import numpy as np
+
+    sizes = np.zeros(count)
+    sizes[group.rank :: group.world_size] = [len(vector) for vector in values]
+    ends = np.cumsum(group.sum(sizes)).astype(int)
+    parts = np.split(np.zeros(ends[-1]), ends[:-1])  # views of one array
+    for part, vector in zip(parts[group.rank :: group.world_size], values):
+        part[:] = vector
+    return np.split(group.sum(np.concatenate(parts)), ends[:-1]) if ends[-1] else parts
+
+
 def step_group(group: WorkerGroup, kvstore: str) -> WorkerGroup:
     """Return the workers that make each step together: all of `group`, or this one alone if the store is async."""
     return SINGLE_WORKER if is_async(kvstore) else group

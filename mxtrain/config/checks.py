@@ -54,6 +54,7 @@ def check_description(run: Run) -> None:
     _check_step(run)
     _check_model(run)
     _check_names(run)
+    _check_task(run)
     _check_loading(run)
 
 
@@ -163,10 +164,10 @@ def _check_batch(run: Run) -> None:
 
 def _check_names(run: Run) -> None:
     import_path.check_name("--model", run.model.model, names.MODELS)
+    import_path.check_name("--task", run.model.task, names.TASKS)
     catalogue.optimizer(run.optim)
     catalogue.schedule(run.optim)
     for flag, value, known in (
-        ("--task", run.model.task, names.TASKS),
         ("--amp", run.model.amp, names.AMP),
         ("--sums", run.optim.sums, names.SUMS),
         ("--loader", run.data.loader, names.LOADERS),
@@ -181,6 +182,21 @@ def _check_names(run: Run) -> None:
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
     catalogue.augmentations(run.data.augment)
+
+
+def _check_task(run: Run) -> None:
+    """Refuse what is done to pictures where something else is learnt."""
+    data, name = run.data, run.model.task
+    if name in names.TASKS:
+        return
+    for flag, is_given in (
+        ("--cache", data.cache != "none"),
+        ("--mixup", bool(data.mixup)),
+        ("--cutmix", bool(data.cutmix)),
+        ("--teacher", bool(run.model.teacher)),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} goes with --task classification, not with {name}; leave it out")
 
 
 def _check_sink(sink: str, out: str) -> None:

@@ -66,7 +66,7 @@ class Data:
 class Model:
     """The net, its initial weights, its loss and its precision."""
 
-    task: str = flag("classification", "what is learnt: classification")
+    task: str = flag("classification", "what is learnt: classification; or module:Class")
     model: str = flag(
         "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
     )

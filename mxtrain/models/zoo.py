@@ -29,13 +29,13 @@ from mxtrain.models import (
     small,
     volumes,
 )
+from mxtrain.models.contract import Contract
 from mxtrain.models.graph_rewrites import Rewrite, Shape
 from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
 
-CHANNELS = 3
 BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
 AFTER_NARROWING = (
     norm_relus.with_joined_relus,
@@ -101,21 +101,21 @@ def compile(
     net: Any,
     name: str,
     contexts: Sequence[Any],
-    image_size: int,
-    num_classes: int,
+    contract: Contract,
     narrowing: Narrowing | None = None,
     micro_batch: int = 1,
 ) -> None:
     """Fix all shapes, and turn the net into a symbolic graph if it can be one.
 
-    A picture is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
-    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of pictures. UsageError
-    if the net does not take pictures of `image_size`, or does not give `num_classes` scores for each.
+    A sample is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
+    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. UsageError
+    if the net does not take or answer what the `contract` says.
     """
-    picture = mx.nd.zeros((1, CHANNELS, image_size, image_size), ctx=contexts[0])
-    has_shapes = shapes.fill_parameters(net, picture.shape) == (1, num_classes)
-    if not has_shapes:
-        _check_output(name, _computed(net, name, picture), num_classes)
+    sample = [mx.nd.zeros((1, *shape), ctx=contexts[0]) for shape in contract.inputs]
+    answer = None if contract.answer is None else (1, *contract.answer)
+    found = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
+    if found is None or answer not in (None, found):
+        _check_output(name, _computed(net, name, sample, contract), contract)
     _refuse_unused(name, net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"--model {name}: has no parameters to train")
@@ -125,9 +125,10 @@ def compile(
         )
         return
     try:
-        compile_graph(net, (micro_batch, *picture.shape[1:]), contexts[0], narrowing)
+        compile_graph(net, [(micro_batch, *shape) for shape in contract.inputs], contexts[0], narrowing)
         if ":" in name:  # a user's own net is tried; known ones are by our tests
-            net(picture).wait_to_read()
+            net(*sample)
+            mx.nd.waitall()
     except Exception as error:
         net.hybridize(active=False)
         reason = _reason(error)
@@ -136,30 +137,28 @@ def compile(
         )
 
 
-def compile_graph(net: Any, shape: Shape, context: Any, narrowing: Narrowing | None) -> None:
-    """Turn a net whose shapes are known into a symbolic graph, rewritten for batches of this shape."""
+def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None) -> None:
+    """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
     if narrowing:
         _lay_out_plainly(net)
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
-    net._get_graph(mx.nd.empty(shape, ctx=context))  # made once, for these shapes
-    net._build_cache(mx.nd.empty((1, *shape[1:]), ctx=context))
+    net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
+    net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
 
-def _computed(net: Any, name: str, picture: Any) -> Any:
-    """Return what the net makes of one picture, which gives its parameters their shapes and values."""
+def _computed(net: Any, name: str, sample: Sequence[Any], contract: Contract) -> Any:
+    """Return what the net makes of one sample, which gives its parameters their shapes and values."""
     try:
-        output = net(picture)
+        output = net(*sample)
         mx.nd.waitall()
     except (mx.base.MXNetError, ValueError) as error:
-        raise UsageError(
-            f"--model {name} does not take pictures of --image-size {picture.shape[-1]}: {_reason(error)}"
-        ) from None
+        raise UsageError(f"--model {name} does not take {contract.takes}: {_reason(error)}") from None
     return output
 
 
 def _lay_out_plainly(net: Any) -> None:
-    """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the picture.
+    """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the sample.
 
     MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis.
     """
@@ -172,14 +171,11 @@ def _in_float32(narrowing: Narrowing | None) -> str:
     return " and in float32, whatever --amp says" if narrowing else ""
 
 
-def _check_output(name: str, output: Any, num_classes: int) -> None:
+def _check_output(name: str, output: Any, contract: Contract) -> None:
     """Refuse a wrong number of outputs: MXNet clips labels to the outputs there are, so too few train silently."""
     shape = getattr(output, "shape", f"a {type(output).__name__}")
-    if shape != (1, num_classes):
-        raise UsageError(
-            f"--model {name}: gives {shape} for one picture, but there are {num_classes} classes; "
-            f"it has to give one array of shape (pictures, {num_classes})"
-        )
+    if contract.answer is not None and shape != (1, *contract.answer):
+        raise UsageError(f"--model {name}: gives {shape} for one {contract.noun}, but {contract.expects}")
 
 
 def _refuse_unused(name: str, net: Any) -> None:

@@ -17,9 +17,9 @@ class Best(NamedTuple):
     evaluations_since: int = 0
 
 
-def updated(best: Best | None, score: float, step: int) -> Best:
+def updated(best: Best | None, score: float, step: int, is_lower_better: bool = False) -> Best:
     """Return the best after a new `score` at `step`; an equal score is no better."""
-    if best is None or score > best.score:
+    if best is None or (score < best.score if is_lower_better else score > best.score):
         return Best(score, step)
     return best._replace(evaluations_since=best.evaluations_since + 1)
 

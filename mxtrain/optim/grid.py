@@ -117,11 +117,11 @@ class Grid:
         """Take exponents for the next step from the sums of this one.
 
         A step that is not applied leaves them as they were; but where a number was out of reach they are unknown again,
-        and where all sums are zero.
+        and where all sums of one that is applied are zero.
         """
         maxima = self.maxima(sums)
         is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
-        if is_out_of_reach or not maxima.any():
+        if is_out_of_reach or (is_applied and not maxima.any()):
             self.exponents = None
         elif is_applied:
             self.exponents = _following(self.exponents, self._suitable(maxima))

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Protocol, TextIO
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Protocol, TextIO
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.core import durable
@@ -25,6 +25,17 @@ logger = logging.getLogger(__name__)
 
 Record = Dict[str, Any]
 FLUSH_SECONDS = 30.0  # from TensorBoard's events in memory to its file
+
+
+class Shown(NamedTuple):
+    """The names of the numbers that the console shows beside the loss and the rate."""
+
+    unit: str = "images"  # of speed
+    step_means: tuple[str, ...] = ("accuracy",)
+    score: str = "accuracy"
+
+
+OF_PICTURES = Shown()
 
 
 class Sink(Protocol):
@@ -86,7 +97,10 @@ class Console:
         first_step: int,
         stream: TextIO | None = None,
         every_seconds: float = progress.LINE_SECONDS,
+        shown: Shown = OF_PICTURES,
     ):
+        self._of_step = ("loss", *shown.step_means, "lr", f"{shown.unit}_per_second")
+        self._of_evaluation = ("val_loss", f"val_{shown.score}")
         self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
         self.epoch: int | None = None
         # The stream is None where it was closed.
@@ -96,10 +110,10 @@ class Console:
 
     def write(self, record: Record) -> None:
         if record["kind"] == "eval":
-            shown = _shown(record, ("val_loss", "val_accuracy"))
+            shown = _shown(record, self._of_evaluation)
             self.progress.print_line(f"epoch {record['epoch']}: " + ", ".join(shown))
             return
-        shown = _shown(record, ("loss", "accuracy", "lr", "images_per_second"))
+        shown = _shown(record, self._of_step)
         text = f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: " + ", ".join(shown)
         beside = ", ".join(_shown(record, ("loss", "lr")))
         self.progress.update(record["step"], text, beside, self._every_seconds(record))
@@ -173,6 +187,7 @@ def open_sinks(
     is_scored: bool = True,
     group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
+    numbers: Shown = OF_PICTURES,
 ) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes a record to metrics.jsonl and to what `--log` names.
 
@@ -180,7 +195,7 @@ def open_sinks(
     writes them. `begin` is called before the first record; only then are files created.
     """
     shown = names.split(",") if group.rank == 0 else []
-    sinks: list[Sink] = [Console(num_steps, first_step)] if "console" in shown else []
+    sinks: list[Sink] = [Console(num_steps, first_step, shown=numbers)] if "console" in shown else []
     has_begun = False
 
     def write(record: Record) -> None:

@@ -10,11 +10,14 @@ from typing import Any, Collection, Sequence
 from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config import Run, batch_plan
 from mxtrain.models import draws, graph_rewrites, initializers, pretrained, remat, weights, zoo
 from mxtrain.models.narrow import Forecast
 from mxtrain.optim import freeze, precision
 from mxtrain.runtime import mx
+from mxtrain.tasks import find as tasks
+from mxtrain.tasks.task import Task
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ def contexts(devices: str) -> list[Any]:
     return [mx.Context(kind, index) for kind, index in batch_plan.parse_devices(devices)]
 
 
-def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: bool = True) -> Any:
+def build_to_train(run: Run, task: Task, places: Sequence[Any], is_fresh: bool = True) -> Any:
     """Return the run's net as it is before the first step, compiled.
 
     If it is not `is_fresh`, it holds zeros and none of --pretrained: a checkpoint will bring its weights.
@@ -33,21 +36,20 @@ def build_to_train(run: Run, num_classes: int, places: Sequence[Any], is_fresh: 
     precision.enable_amp(model.amp)
     kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.narrowing(model, kind)
-    net = zoo.build(model.model, num_classes)
-    zoo.check_sizes(net, model.model, num_classes)
+    net, contract = task.build_net(), task.contract()
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
     named = weights.named_parameters(net)
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
         initializers.zero_gamma(net, model.model)
-    init, size, seed = model.init if is_fresh else initializers.ZEROS, run.data.image_size, run.optim.seed
+    init, seed = model.init if is_fresh else initializers.ZEROS, run.optim.seed
     with draws.in_less_time(net, init, seed):
         initializers.initialize(net, init, places, seed)
-        zoo.compile(net, model.model, places, size, num_classes, narrowing, micro_batch)
+        zoo.compile(net, model.model, places, contract, narrowing, micro_batch)
     if is_fresh:
         _load_pretrained(net, model, untrained)
     if model.remat:
-        net = remat.recompute(net, model.model, (micro_batch, zoo.CHANNELS, size, size))
+        net = remat.recompute(net, model.model, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, kind, narrowing))
     net.forecast = narrowing.forecast if narrowing else Forecast()
@@ -76,7 +78,9 @@ def load_trained(found: Checkpoint, places: Sequence[Any], like: Run | None = No
     like = like or run
     amp = precision.usable_amp(like.model.amp, places[0].device_type)
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
-    like = dataclasses.replace(like, model=config.Model(model=run.model.model, amp=amp, amp_table=table))
-    net = build_to_train(like, len(state["class_names"]), places, is_fresh=False)
+    model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+    like = dataclasses.replace(like, model=model)
+    task = tasks.of_description(like, description_of(state))
+    net = build_to_train(like, task, places, is_fresh=False)
     weights.load(net, str(initial_weights.weights_of(found)))
     return net

@@ -78,7 +78,7 @@ def bad_evaluation(
     found: NonFiniteOrigin | None = None
     samples: list[int] = []
     parts.net.hybridize(active=False)
-    with evaluate.open_loader(run, val, parts.group) as loader:
+    with evaluate.open_loader(run, parts.task, val, parts.group) as loader:
         for batch in loader:
             found = find_origin_in_evaluation(parts, batch)
             mx.nd.waitall()  # it reads the batch where the loader has put it

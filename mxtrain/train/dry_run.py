@@ -9,17 +9,18 @@ import numpy as np
 from mxtrain.config import Run
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import optimizer_state
+from mxtrain.tasks.task import Task
 from mxtrain.train.parts import build_parts
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "")
 
 
-def parameter_table(run: Run, num_classes: int, is_fresh: bool = True) -> str:
+def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
     """Build all that a step of `run` needs, and return a line for each parameter of its net and two with the sums.
 
     `is_fresh` is False where the weights would come from a checkpoint.
     """
-    parts = build_parts(run, num_classes, is_fresh=is_fresh, is_trial=True)
+    parts = build_parts(run, task, is_fresh=is_fresh, is_trial=True)
     named = weights.named_parameters(parts.net)
     running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]

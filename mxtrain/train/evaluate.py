@@ -12,83 +12,101 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, in_order, sum_arrays
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather_in_turn, in_order, sum_arrays
 from mxtrain.config import Run, batch_plan
-from mxtrain.core.errors import Stop
-from mxtrain.data import pictures, sample_requests
-from mxtrain.data.augment import eval_transform
+from mxtrain.core.errors import DataError, Stop
+from mxtrain.data import sample_requests
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, loader_options
 from mxtrain.data.records import Records
-from mxtrain.models.losses import Loss
-from mxtrain.train.to_device import dtype_of, to_context
-
-
-def resize_of(run: Run) -> int:
-    """Return the length of a picture's short side before the centre crop."""
-    return run.data.val_resize or round(run.data.image_size / 0.875)
+from mxtrain.tasks.task import Forward, Metric, Outcome, Task
+from mxtrain.train.step import number
+from mxtrain.train.to_device import to_context
 
 
 def evaluate(
     run: Run,
+    task: Task,
+    forward: Forward,
     net: Any,
-    loss: Loss,
     records: Records,
     contexts: Sequence[Any],
     stop_requests: Sequence[Stop] = (),
     group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,
 ) -> dict[str, Any] | None:
-    """Return loss, accuracy and top-5 accuracy over all of `records`, which the workers of `group` divide among them.
+    """Return loss and the task's metrics over all of `records`, which the workers of `group` divide among them.
 
-    None after a stop request on any worker. `loss` is that of the labels as they are, without what helps training:
-    smoothing, mixing, a teacher. `step` is reported as this worker's progress.
+    None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
+    this worker's progress.
     """
-    # A row for each micro-batch: their sum has the same bits whoever computes them.
-    rows = np.zeros((math.ceil(len(records) / batch_plan.of_run(run).micro_batch), 3))
-    own_rows = rows[group.rank :: group.world_size]
-    with open_loader(run, records, group) as loader:
-        pending: collections.deque[tuple[Any, Any, Any]] = collections.deque()
+    judged = _Judgement(task.metrics())
+    with open_loader(run, task, records, group) as loader:
+        pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
             if stop_requests:
                 break
             group.report_progress("evaluation", step)
             context = contexts[batch.request.position % len(contexts)]
-            data, label = (to_context(batch.arrays[name], context) for name in ("data", "label"))
-            output = net(data).astype("float32", copy=False)
-            pending.append((batch, output, loss(output, label)))
+            arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
+            pending.append((batch, forward(net, arrays)))
             # As many batches compute at once as there are devices.
             if len(pending) == len(contexts):
-                _collect(loader, own_rows, *pending.popleft())
+                judged.add(loader, *pending.popleft())
         while pending:
-            _collect(loader, own_rows, *pending.popleft())
+            judged.add(loader, *pending.popleft())
             group.report_progress()
-    rows, num_stop_requests = sum_arrays(group, [rows, np.array(len(stop_requests))])
-    if num_stop_requests:
-        return None
-    mean_loss, correct, correct_top5 = in_order(rows) / len(records)
-    return {
-        "val_loss": float(mean_loss),
-        "val_accuracy": float(correct),
-        "val_top5_accuracy": float(correct_top5),
-        "num_samples": len(records),
-    }
+    # A state for each micro-batch: their sum has the same bits whoever computes them.
+    num_micro_batches = math.ceil(len(records) / batch_plan.of_run(run).micro_batch)
+    found = judged.finish(num_micro_batches, group, len(stop_requests))
+    return None if found is None else {**found, "num_samples": len(records)}
 
 
-def open_loader(run: Run, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
+def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
     """Return a loader of this worker's part of all samples, each once, in micro-batches of training's size."""
     requests = sample_requests.evaluation_requests(
         len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
     )
-    size = run.data.image_size
-    transform = eval_transform(size, resize_of(run))
-    assembly = pictures.picture_assembly(records, transform, size, 0, run.data.skip_bad, dtype_of(run))
+    assembly = SampleAssembly(
+        records, task.reader(is_training=False), task.fields, seed=0, skip_bad=run.data.skip_bad
+    )
     return Loader(assembly, requests, loader_options(run.data))
 
 
-def _collect(loader: Loader, rows: Any, batch: Any, output: Any, losses: Any) -> None:
-    """Wait for a batch's outputs and release it; write its summed loss and its hits at 1 and at 5 into its row."""
-    order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
-    hits = order == batch.arrays["label"][:, None]
-    loss = losses.asnumpy().sum(dtype=np.float64)
-    rows[batch.request.position] = loss, hits[:, 0].sum(), hits.any(axis=1).sum()
-    loader.release(batch)
+class _Judgement:
+    """The losses and the metrics' states of this worker's micro-batches, in their order."""
+
+    def __init__(self, metrics: Sequence[Metric]):
+        self._metrics = metrics
+        self._losses: list[tuple[float, float]] = []  # with their weights
+        self._states: list[list[Any]] = [[] for _ in metrics]
+
+    def add(self, loader: Loader, batch: Any, outcome: Outcome) -> None:
+        """Wait for what became of the next micro-batch, and release it."""
+        self._losses.append((outcome.losses.asnumpy().sum(dtype=np.float64), number(outcome.weight)))
+        for metric, states in zip(self._metrics, self._states):
+            states.append(np.asarray(metric.state(outcome.output, batch.arrays), np.float64))
+        loader.release(batch)
+
+    def finish(
+        self, num_micro_batches: int, group: WorkerGroup, num_stop_requests: int
+    ) -> dict[str, Any] | None:
+        """Return the numbers of all workers' micro-batches; None where any of them has been asked to stop."""
+        widths = (2, *(metric.width for metric in self._metrics))
+        rows = np.zeros((num_micro_batches, sum(widths)))
+        own_rows = rows[group.rank :: group.world_size]
+        for place, (losses, *states) in enumerate(zip(self._losses, *self._states)):
+            known = [state for metric, state in zip(self._metrics, states) if metric.width]
+            own_rows[place] = np.concatenate([losses, *known])
+        rows, num_of_all = sum_arrays(group, [rows, np.array(num_stop_requests)])
+        if num_of_all:
+            return None
+        losses, *columns = np.split(rows, np.cumsum(widths)[:-1], axis=1)
+        loss, weight = in_order(losses).tolist()
+        if not weight:
+            raise DataError("none of the samples that are evaluated counts: their weight is 0")
+        found = {"val_loss": loss / weight}
+        for metric, of_metric, states in zip(self._metrics, columns, self._states):
+            of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
+            found.update({f"val_{name}": value for name, value in metric.finish(of_all).items()})
+        return found

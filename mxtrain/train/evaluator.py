@@ -50,7 +50,7 @@ class Evaluator:
         run, parts = self._run, self._parts
         with with_averages(parts.ema):
             scores = evaluate(
-                *(run, parts.net, parts.plain_loss, self._val_set, parts.contexts),
+                *(run, parts.task, parts.plain_forward, parts.net, self._val_set, parts.contexts),
                 stop_requests=self._stop_requests,
                 group=parts.group,
                 step=state.step,
@@ -62,4 +62,5 @@ class Evaluator:
             if not math.isfinite(scores["val_loss"]):
                 out = Path(run.output.out)
                 raise diagnose.bad_evaluation(run, parts, self._val_set, state, scores["val_loss"], out)
-        return state.with_score(scores["val_accuracy"])
+        score = parts.task.score
+        return state.with_score(scores[f"val_{score.name}"], score.is_lower_better)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 from typing import ContextManager, Iterator, Protocol, cast
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run
-from mxtrain.data import pictures, sample_requests
-from mxtrain.data.augment import eval_transform, train_transform
+from mxtrain.data import sample_requests
+from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
-from mxtrain.data.pixels import Transform
 from mxtrain.data.records import Dataset, Records
 from mxtrain.data.user_datasets import UserBatches
-from mxtrain.train.evaluate import resize_of
-from mxtrain.train.to_device import dtype_of
+from mxtrain.tasks.task import Task
 
 
 class BatchSource(Protocol):
@@ -84,7 +81,7 @@ class InputPipeline:
 def open_pipeline(
     run: Run,
     records: Dataset,
-    num_classes: int,
+    task: Task,
     first_step: int,
     num_steps: int,
     group: WorkerGroup = SINGLE_WORKER,
@@ -95,28 +92,16 @@ def open_pipeline(
     `bad_records` are the positions of those that were replaced before.
     """
     requests = sample_requests.training_requests(run, records, first_step, num_steps, group.rank)
-    with _open_loader(run, records, requests, num_classes) as loader:
+    with _open_loader(run, records, requests, task) as loader:
         loader.skipped.update((position, records.where(position)) for position in bad_records)
         yield InputPipeline(run, records, group, loader)
 
 
 def _open_loader(
-    run: Run, records: Dataset, requests: Iterator[Request], num_classes: int
+    run: Run, records: Dataset, requests: Iterator[Request], task: Task
 ) -> ContextManager[BatchSource]:
-    size = run.data.image_size
     if isinstance(records, UserBatches):
-        of_batch = functools.partial(
-            pictures.of_batch, batch_size=run.optim.batch_size, image_size=size, num_classes=num_classes
-        )
-        return records.loader(requests, of_batch)
-    assembly = pictures.picture_assembly(
-        *(cast(Records, records), _transform(run), size, run.optim.seed, run.data.skip_bad, dtype_of(run))
-    )
+        return records.loader(requests, task.of_batch)
+    reader = task.reader(is_training=True)
+    assembly = SampleAssembly(cast(Records, records), reader, task.fields, run.optim.seed, run.data.skip_bad)
     return Loader(assembly, requests, loader_options(run.data))
-
-
-def _transform(run: Run) -> Transform:
-    size = run.data.image_size
-    if run.optim.overfit:
-        return eval_transform(size, resize_of(run))
-    return train_transform(run.data.augment, size)

@@ -20,7 +20,8 @@ from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.data.records import Dataset, Records
 from mxtrain.optim import early_stop, schedules
-from mxtrain.report.writers import Record, open_sinks
+from mxtrain.report.writers import Record, Shown, open_sinks
+from mxtrain.tasks import find as tasks
 from mxtrain.train import diagnose, loss_alarm, signals
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import open_pipeline
@@ -50,18 +51,19 @@ def train(
     All workers of `group` call it with the same run. It ends early with an exception: one of `stop_requests`, after a
     checkpoint, or one that says what went wrong. `on_first_record` is called before the first record is written.
     """
-    out, num_classes = Path(run.output.out), len(identity.class_names)
+    out, task = Path(run.output.out), tasks.of_description(run, identity.description)
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
     rate_at = schedules.rate_function(run.optim, *length)
-    parts = build_parts(run, num_classes, group, is_fresh=checkpoint is None)
+    parts = build_parts(run, task, group, is_fresh=checkpoint is None)
     state = restore(run, parts, checkpoint)
     if state.step >= length.num_steps:
         logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
 
     first, last, is_scored = state.step, length.num_steps, state.score is not None
-    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record)
+    shown = Shown(task.unit, tuple(task.step_means), task.score.name)
+    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record, shown)
     saving = Checkpointer(run.output, state, group.report_progress)
-    loading = open_pipeline(run, train_set, num_classes, first, last, group, state.bad_records)
+    loading = open_pipeline(run, train_set, task, first, last, group, state.bad_records)
     with sinks as write, saving as checkpointer, loading as pipeline:
         evaluator = Evaluator(run, parts, val_set, length, stop_requests, write)
         synchronized_step: int | None = None
@@ -100,10 +102,10 @@ def train(
             bad_records = pipeline.gather_bad_records(state.bad_records)
             state = dataclasses.replace(state.after_step(result), bad_records=bad_records)
             seconds = time.monotonic() - started
-            write(_step_record(state, length.epoch_of(state.step), rate, result, seconds))
+            write(_step_record(task.unit, state, length.epoch_of(state.step), rate, result, seconds))
             alarm = _check_loss(alarm, parts, state, result)
             if not result.applied:
-                _report_skipped_step(run, parts, train_set, identity, state, result)
+                _report_skipped_step(run, parts, train_set, state, result)
 
     if state.best and early_stop.is_over(state.best, run.optim.early_stop):
         logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
@@ -152,7 +154,9 @@ def _save(
     checkpointer.save(state, copied)
 
 
-def _step_record(state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float) -> Record:
+def _step_record(
+    unit: str, state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float
+) -> Record:
     """Return the record of the step that led to `state`, for metrics.jsonl."""
     record: Record = {
         "kind": "train",
@@ -160,9 +164,9 @@ def _step_record(state: TrainState, epoch: int, rate: float, result: StepResult,
         "epoch": epoch,
         "loss": result.loss,
         "lr": rate,
-        "accuracy": result.accuracy,
+        **result.means,
         "gradient_norm": result.gradient_norm,
-        "images_per_second": result.num_samples / seconds,
+        f"{unit}_per_second": result.num_samples / seconds,
         "seconds": seconds,
     }
     if result.staleness is not None:
@@ -197,19 +201,20 @@ def _report_skipped_step(
     run: Run,
     parts: TrainingParts,
     train_set: Dataset,
-    identity: InputIdentity,
     state: TrainState,
     result: StepResult,
 ) -> None:
     """Log that the last step was skipped; after one bad step too many find out why, and raise."""
     bad_steps, most = state.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad_steps >= most:
-        step, out, num_classes = state.step - 1, Path(run.output.out), len(identity.class_names)
-        with open_pipeline(run, train_set, num_classes, step, state.step, parts.group) as pipeline:
+        step, out = state.step - 1, Path(run.output.out)
+        with open_pipeline(run, train_set, parts.task, step, state.step, parts.group) as pipeline:
             raise diagnose.bad_step(
                 parts, pipeline.batches(step), pipeline.release, train_set.where, state, result, out
             )
-    if bad_steps:
+    if not result.weight:
+        logger.warning("step %d skipped: none of its samples counts, its weight is 0", state.step)
+    elif bad_steps:
         logger.warning(
             "step %d skipped: not finite; %d of %d in a row end the run", state.step, bad_steps, most
         )

@@ -43,8 +43,8 @@ def find_origin(parts: TrainingParts, batch: Any, step: int, scale: float) -> No
     `step` and `scale` are those of the step that it belonged to, so that the same numbers are computed again.
     """
     size, context = len(batch), parts.contexts[0]
-    with _cut_graph(remat.unwrapped(parts.net), context) as outputs:
-        scaled, (loss, _) = forward(parts, batch, context, step, scale)
+    with _cut_graph(remat.unwrapped(parts.net), context, parts.task.contract().noun) as outputs:
+        scaled, (loss, *_) = forward(parts, batch, context, step, scale)
     for output in outputs:
         for array in output.arrays:
             if not is_finite(array):
@@ -68,9 +68,9 @@ def find_origin_in_evaluation(parts: TrainingParts, batch: Any) -> NonFiniteOrig
                 )
             )
 
-    with _hooked(net, note):
-        output = net(to_context(batch.arrays["data"], context)).astype("float32", copy=False)
-    losses = parts.plain_loss(output, to_context(batch.arrays["label"], context))
+    with _hooked(net, note, parts.task.contract().noun):
+        arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
+        losses = parts.plain_forward(net, arrays).losses
     if not found and not is_finite(losses):
         found.append(NonFiniteOrigin("the loss", "forward", _bad_rows(losses, size)))
     return found[0] if found else None
@@ -104,7 +104,7 @@ def _find_origin_backward(
 
 
 @contextlib.contextmanager
-def _cut_graph(net: Any, context: Any) -> Iterator[list[BlockOutput]]:
+def _cut_graph(net: Any, context: Any, noun: str) -> Iterator[list[BlockOutput]]:
     """Cut the graph at every block's output inside this context; yields the list that the outputs come into.
 
     MXNet keeps the gradients of variables only, so each output becomes a variable, which detaches it from the graph
@@ -126,19 +126,19 @@ def _cut_graph(net: Any, context: Any) -> Iterator[list[BlockOutput]]:
         mx.autograd.mark_variables(arrays, gradients)
         outputs.append(BlockOutput(name, block, arrays, ends))
 
-    with _hooked(net, note):
+    with _hooked(net, note, noun):
         yield outputs
 
 
 @contextlib.contextmanager
-def _hooked(net: Any, note: Callable[[str, Any, Any], None]) -> Iterator[None]:
-    """Call `note` inside this context with the net's input and with each block's output, by the block's name."""
+def _hooked(net: Any, note: Callable[[str, Any, Any], None], noun: str) -> Iterator[None]:
+    """Call `note` in this context with the net's input, by the samples' noun, and each block's output, by its name."""
 
     def note_output(name: str) -> Callable[[Any, Any, Any], None]:
         return lambda block, inputs, output: note(name, block, output)
 
     handles = [
-        net.register_forward_pre_hook(lambda block, inputs: note("the pictures themselves", None, inputs))
+        net.register_forward_pre_hook(lambda block, inputs: note(f"the {noun}s themselves", None, inputs))
     ]
     handles += [block.register_forward_hook(note_output(name)) for name, block in blocks(net, "")]
     try:

@@ -1,4 +1,4 @@
-"""The parts of a training process: net, losses, trainer, devices, averages, teacher.
+"""The parts of a training process: net, task, trainer, devices, averages.
 
 Owns building them from a run. Every process builds its own; what of them survives a stop is `state.py`'s.
 """
@@ -6,7 +6,6 @@ Owns building them from a run. Every process builds its own; what of them surviv
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import math
 from typing import Any, Sequence
@@ -15,17 +14,15 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, catalogue, exact_sums, names, store_checks
-from mxtrain.data import mix
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
-from mxtrain.models import losses, running_statistics, sparse_rows, weights
-from mxtrain.models.losses import Loss
+from mxtrain.models import running_statistics, sparse_rows, weights
 from mxtrain.optim import optimizers
 from mxtrain.optim.ema import Ema
 from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.tasks.task import Forward, Task
 from mxtrain.train import build_net, distillation
-from mxtrain.train.distillation import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +32,9 @@ class TrainingParts:
     """The objects that a step works with and changes in place."""
 
     net: Any
-    loss: Loss
-    plain_loss: Loss  # without label smoothing, as an evaluation reports it
+    task: Task
+    forward: Forward  # whose losses are learnt from
+    plain_forward: Forward  # without what helps training, as an evaluation judges
     trainer: StepTrainer
     optimizer: Any
     extra_optimizer_state: ExtraOptimizerState
@@ -45,11 +43,9 @@ class TrainingParts:
     num_micro_batches: int
     batch_size: int
     grid: Grid | None  # on which gradients are summed; None: as they come, in float32
-    mix: Any  # (data, label, step, position) -> what was mixed in, or None
     clip_norm: float
     clip_value: float
     ema: Ema | None
-    teacher: Teacher | None
     needs_input_grad: bool  # for the running statistics of norms that train nothing
     sample_counter: running_statistics.SampleCounter
     group: WorkerGroup  # all workers
@@ -61,7 +57,7 @@ class TrainingParts:
 
 def build_parts(
     run: Run,
-    num_classes: int,
+    task: Task,
     group: WorkerGroup = SINGLE_WORKER,
     is_fresh: bool = True,
     is_trial: bool = False,
@@ -72,7 +68,7 @@ def build_parts(
     trial takes no step, and opens no store of a cluster, which would wait for the other workers.
     """
     optim, places = run.optim, build_net.contexts(run.layout.devices)
-    net = build_net.build_to_train(run, num_classes, places, is_fresh)
+    net = build_net.build_to_train(run, task, places, is_fresh)
     trained = list(weights.named_parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
@@ -81,7 +77,6 @@ def build_parts(
         store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
-    loss = losses.build(run.model.loss, optim.label_smoothing, num_classes)
     plan = batch_plan.of_run(run)
     trainer = open_trainer(
         trained,
@@ -94,8 +89,9 @@ def build_parts(
     )
     return TrainingParts(
         net=net,
-        loss=loss,
-        plain_loss=losses.build(run.model.loss, 0.0, num_classes) if optim.label_smoothing else loss,
+        task=task,
+        forward=task.training_forward(distillation.teacher_net(run, places)),
+        plain_forward=task.plain_forward(),
         trainer=trainer,
         optimizer=optimizer,
         extra_optimizer_state=extra_optimizer_state,
@@ -104,11 +100,9 @@ def build_parts(
         num_micro_batches=plan.num_micro_batches,
         batch_size=plan.batch_size,
         grid=_grid(run, trained, group.rank),
-        mix=functools.partial(mix.mix, seed=optim.seed, mixup=run.data.mixup, cutmix=run.data.cutmix),
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
         ema=Ema(net, optim.ema) if optim.ema else None,
-        teacher=distillation.build_teacher(run, places),
         needs_input_grad=running_statistics.need_input_grad(net),
         sample_counter=running_statistics.SampleCounter(),
         group=group,

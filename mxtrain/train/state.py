@@ -41,11 +41,13 @@ class TrainState:
     skipped_steps: int = 0  # whose gradients were not finite
     bad_steps_in_a_row: int = 0  # the last ones, skipped though no smaller loss scale could have saved them
     best: Best | None = None
+    is_lower_better: bool = False  # of scores
     bad_records: tuple[int, ...] = ()  # positions of the records that were replaced by others
 
     def after_step(self, result: StepResult) -> TrainState:
         """Return the state after one more step, which has no score yet."""
-        bad_steps = 0 if result.applied else self.bad_steps_in_a_row + (not self.scale.can_decrease())
+        is_bad = not result.applied and result.weight != 0  # without weight there was nothing that could be
+        bad_steps = self.bad_steps_in_a_row + (not self.scale.can_decrease()) if is_bad else 0
         return dataclasses.replace(
             self,
             step=self.step + 1,
@@ -55,9 +57,10 @@ class TrainState:
             bad_steps_in_a_row=bad_steps,
         )
 
-    def with_score(self, score: float) -> TrainState:
+    def with_score(self, score: float, is_lower_better: bool = False) -> TrainState:
         """Return the state with the score of an evaluation at this step."""
-        return dataclasses.replace(self, score=score, best=early_stop.updated(self.best, score, self.step))
+        best = early_stop.updated(self.best, score, self.step, is_lower_better)
+        return dataclasses.replace(self, score=score, best=best, is_lower_better=is_lower_better)
 
 
 def synchronize(parts: TrainingParts, step: int) -> None:
@@ -128,11 +131,11 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
     if parts.grid is not None and (path / GRID).is_file():
         parts.grid.restore(mx.nd.load(str(path / GRID))["exponents"].asnumpy())
     logger.info("resuming from %s", path)
-    return _share_score(_from_dict(saved), parts.group)
+    return _share_score(_from_dict(saved), parts.group, parts.task.score.is_lower_better)
 
 
 def _from_dict(saved: dict[str, Any]) -> TrainState:
-    known = {"bad_records": (), **saved}  # old checkpoints have none
+    known = {"bad_records": (), "is_lower_better": False, **saved}  # old checkpoints have none
     values = {field.name: known[field.name] for field in dataclasses.fields(TrainState)}
     values["scale"] = LossScale(**values["scale"])
     values["best"] = values["best"] and Best(*values["best"])
@@ -140,12 +143,12 @@ def _from_dict(saved: dict[str, Any]) -> TrainState:
     return TrainState(**values)
 
 
-def _share_score(state: TrainState, group: WorkerGroup) -> TrainState:
+def _share_score(state: TrainState, group: WorkerGroup, is_lower_better: bool = False) -> TrainState:
     """Return the state with the score that any worker's checkpoint holds.
 
     A step is saved again once it has a score; a process that dies then leaves it on some disks and not on others.
     """
     known = gather(group, [] if state.score is None else [state.score])
     if state.score is None and len(known):
-        return state.with_score(float(known[0]))
+        return state.with_score(float(known[0]), is_lower_better)
     return state

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Any, Callable, Iterator, Protocol, Sequence
+from typing import Any, Callable, Iterator, List, Mapping, Protocol, Sequence
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts
 from mxtrain.train.to_device import to_context
+
+# Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
+# task's `step_means`. MXNet may still be computing them.
+StepRow = List[Any]
+NUM_SAMPLES = 2  # the place in it
 
 
 class MicroBatches(Protocol):
@@ -38,12 +43,13 @@ class MicroBatches(Protocol):
 class StepResult:
     """The numbers of a step, over the whole global batch; under dist_async over this worker's part of it."""
 
-    loss: float
-    accuracy: float
+    loss: float  # the mean, by weight
     num_samples: int
+    weight: float
     gradient_norm: float  # of the mean gradient, before clipping
     applied: bool
     scale: LossScale
+    means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the task's, by name
     staleness: int | None = None  # under dist_async: updates by others since the weights of these gradients
 
 
@@ -55,23 +61,24 @@ def train_step(
     rate: float,
     scale: LossScale,
 ) -> StepResult:
-    """Update the weights once, by the mean gradient over the samples of all workers that make the step together.
+    """Update the weights once, by the gradient of all workers' loss: its sum, divided by the sum of its weight.
 
     `batches` are this worker's, each given to `release` after its use. `step` counts from 0 and seeds them, `rate` is
-    the learning rate, `scale` the loss scale before the step. A step that is not finite leaves the weights alone.
+    the learning rate, `scale` the loss scale before the step. A step that is not finite, or of no weight, leaves all
+    as it was.
     """
     # ----------------------------------------------------------------------------------------------------
     # Forward and backward: as many micro-batches at a time as this worker has devices
     gradients, running = step_gradients(parts, scale.scale), step_statistics(parts)
-    computed: dict[int, tuple[Any, Any, int]] = {}
+    computed: dict[int, StepRow] = {}
     for wave, is_last in _waves(batches, parts.contexts):
         for batch, context in wave:
             gradients.before_backward(context)
             running.before_batch(context)
-            scaled, loss_and_hits = forward(parts, batch, context, step, scale.scale)
+            scaled, row = forward(parts, batch, context, step, scale.scale)
             scaled.backward()
             remat.finish_backward(parts.net, context)
-            computed[batch.request.position] = (*loss_and_hits, len(batch))
+            computed[batch.request.position] = row
         if is_last:
             first_device = gradients.write_sums()
             parts.trainer.start_reduce()  # each gradient is on its way as soon as the backward pass has it
@@ -86,45 +93,46 @@ def train_step(
     # ----------------------------------------------------------------------------------------------------
     # Reduce over devices and workers
     rows, statistics = _reduce(parts, gradients, running, computed)
-    loss, correct, num_samples = in_order(rows).tolist()
+    loss, weight, num_samples, *sums = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
         parts.trainer.skip_update()
-        return StepResult(0.0, 0.0, 0, 0.0, True, scale)
+        return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(parts.task.step_means, 0.0))
 
     # ----------------------------------------------------------------------------------------------------
     # Update, unless a number is not finite
-    per_sample = 1.0 / num_samples
-    norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_sample
-    applied = math.isfinite(norm) and math.isfinite(loss)
+    per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
+    norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_weight
+    applied = all(map(math.isfinite, (norm, loss, weight)))
     gradients.end_step(applied)
     if applied:
-        running.apply(statistics, rows[:, 2])
+        running.apply(statistics, rows[:, NUM_SAMPLES])
         gradients.unscale(scale.scale)
-        _update_weights(parts, gradients, rate, norm, per_sample)
+        _update_weights(parts, gradients, rate, norm, per_weight)
     else:
         running.restore()
         parts.trainer.skip_update()
     mx.nd.waitall()
-    means, staleness = (loss / num_samples, correct / num_samples), parts.trainer.staleness
-    return StepResult(*means, int(num_samples), norm, applied, scale.updated(applied), staleness)
+    mean_loss, after = loss / weight if weight else math.nan, scale.updated(applied) if weight else scale
+    means, staleness = _means(parts, sums), parts.trainer.staleness
+    return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness)
 
 
 def _reduce(
     parts: TrainingParts,
     gradients: GradientAccumulator,
     running: StepStatistics,
-    computed: dict[int, tuple[Any, Any, int]],
+    computed: dict[int, StepRow],
 ) -> tuple[Any, list[Any]]:
     """Finish the sums over devices and workers.
 
-    Return summed loss, hits and number of samples of each micro-batch of the step, whoever has computed it, and the
-    rows of running statistics. `computed` are this worker's, by position.
+    Return the row of each micro-batch of the step, whoever has computed it, and the rows of running statistics.
+    `computed` are this worker's, by position.
     """
     statistics = running.local_rows()
     parts.trainer.finish_reduce(statistics)
-    rows = np.zeros((parts.num_micro_batches, 3))
-    for position, (loss, hits, num_samples) in computed.items():
-        rows[position] = float(loss.asscalar()), float(hits.asscalar()), num_samples
+    rows = np.zeros((parts.num_micro_batches, 3 + 2 * len(parts.task.step_means)))
+    for position, row in computed.items():
+        rows[position] = [number(value) for value in row]
     if not isinstance(gradients, ExactAccumulator):
         return parts.step_group.sum(rows), statistics
     is_wide = gradients.wide_blocks()
@@ -135,13 +143,13 @@ def _reduce(
 
 
 def _update_weights(
-    parts: TrainingParts, gradients: GradientAccumulator, rate: float, norm: float, per_sample: float
+    parts: TrainingParts, gradients: GradientAccumulator, rate: float, norm: float, per_weight: float
 ) -> None:
-    """Clip the sum of the gradients, whose mean (times `per_sample`) has the length `norm`, and move the weights."""
+    """Clip the sum of the gradients, whose mean (times `per_weight`) has the length `norm`, and move the weights."""
     if parts.clip_value:
-        gradients.clip(parts.clip_value / per_sample)
+        gradients.clip(parts.clip_value / per_weight)
     shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
-    parts.trainer.apply(rate, shorten * per_sample)
+    parts.trainer.apply(rate, shorten * per_weight)
     if parts.ema is not None:
         parts.ema.update()
 
@@ -167,33 +175,40 @@ def step_statistics(parts: TrainingParts) -> StepStatistics:
     )
 
 
-def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: float) -> Any:
-    """Return the scaled losses of a micro-batch, to compute gradients from, and its summed loss and hits.
-
-    MXNet may still be computing all of these when it returns.
-    """
-    mx.random.seed(micro_batch_seed(parts.seed, step, batch.request.position), ctx=context)
-    pictures, labels = batch.arrays["data"], batch.arrays["label"]
-    mixed_in = parts.mix(pictures, labels, step, batch.request.position)
-    data, label = to_context(pictures, context), to_context(labels, context)
-    others = None if mixed_in is None else [to_context(array, context) for array in mixed_in]
-    if parts.needs_input_grad:
-        data.attach_grad()
+def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
+    """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
+    position = batch.request.position
+    mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
+    prepared = parts.task.prepare(batch.arrays, step, position)
+    arrays = {name: to_context(array, context) for name, array in prepared.items()}
+    net = with_input_gradients(parts.net) if parts.needs_input_grad else parts.net
     with mx.autograd.record():
-        # The loss is computed in float32 whatever the net runs in.
-        output = parts.net(data).astype("float32", copy=False)
-        losses = _losses(parts, data, output, label, others)
-        scaled = losses * scale if scale != 1.0 else losses
-    return scaled, (losses.sum(), (output.argmax(axis=1) == label).sum())
+        outcome = parts.forward(net, arrays)
+        scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
+    pairs = [outcome.means[name] for name in parts.task.step_means]
+    return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
 
 
-def _losses(parts: TrainingParts, data: Any, output: Any, label: Any, mixed_in: Any) -> Any:
-    """Return every sample's loss: weighted over both labels where two samples were mixed, and partly a teacher's."""
-    losses = parts.loss(output, label)
-    if mixed_in is not None:
-        other, share = mixed_in
-        losses = (1 - share) * losses + share * parts.loss(output, other)
-    return losses if parts.teacher is None else parts.teacher.add_loss(losses, output, data)
+def with_input_gradients(net: Any) -> Callable[..., Any]:
+    """Return the net as a function that has gradients computed for its inputs too."""
+
+    def call(*inputs: Any) -> Any:
+        for array in inputs:
+            array.attach_grad()
+        return net(*inputs)
+
+    return call
+
+
+def number(value: Any) -> float:
+    """Return a single number, MXNet's once it is computed."""
+    return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
+
+
+def _means(parts: TrainingParts, sums: Sequence[float]) -> dict[str, float]:
+    """Return the task's means of the step, from a sum and a count for each."""
+    pairs = zip(parts.task.step_means, sums[::2], sums[1::2])
+    return {name: total / count if count else math.nan for name, total, count in pairs}
 
 
 def _waves(batches: MicroBatches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:

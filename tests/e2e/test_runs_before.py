@@ -44,7 +44,9 @@ def environment_of(run: Path) -> dict[str, Any]:
 def state_of(path: Path) -> dict[str, Any]:
     """The values of a state.json, without those that name a place, a version or the CPU's kernels."""
     state: dict[str, Any] = json.loads(path.read_text())
-    for name in ("kernels", "threads", "amp_table", "narrow_share"):  # younger than these runs
+    state.setdefault("description", {"class_names": state.pop("class_names", None)})
+    younger = ("is_lower_better", "kernels", "threads", "amp_table", "narrow_share")  # than these runs
+    for name in younger:
         state.pop(name, None)
     for name in ("config", "modules", "versions", "job"):
         assert name in state

@@ -11,9 +11,9 @@ import pytest
 from mxtrain import config
 from mxtrain.models import broadcasts, graph_rewrites, zoo
 from mxtrain.runtime import mx
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.symbols import computed, operators
-from tests.support.training_steps import CLASSES, FLAGS, SIZE, train
+from tests.support.training_steps import CLASSES, FLAGS, SIZE, build_parts, train
 
 LARGE = (8, 16, 8, 8)
 OPERATORS = ["broadcast_add", "broadcast_mul"]

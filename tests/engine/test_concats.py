@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mxtrain.models import concats, graph_rewrites, zoo
+from mxtrain.models.contract import of_pictures
 from mxtrain.runtime import mx
 from tests.support.commands import ROOT
 
@@ -72,7 +73,7 @@ def check(*parts: int, dim: int = 1) -> None:
     net.initialize(mx.init.Xavier())
     picture = mx.nd.random.normal(shape=(2, 3, SIZE, SIZE))
     expected = gradients(net, lambda data: without_concat(net, data), picture)
-    zoo.compile(net, "joined", CPU, SIZE, 32)
+    zoo.compile(net, "joined", CPU, of_pictures(SIZE, 32))
     for ours, right in zip(gradients(net, net, picture), expected):
         np.testing.assert_allclose(ours, right, rtol=1e-4, atol=1e-5)
 

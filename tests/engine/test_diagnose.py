@@ -20,7 +20,13 @@ from mxtrain.runtime import mx
 from mxtrain.train import diagnose, state, step
 from mxtrain.train.parts import TrainingParts
 from tests.support.amp import BF16, needs_bf16
-from tests.support.training_steps import FLAGS, QUICK_RESNET, batches, parts_of
+from tests.support.training_steps import (
+    FLAGS,
+    QUICK_RESNET,
+    batches,
+    parts_of,
+    with_loss,
+)
 
 nn = mx.gluon.nn
 
@@ -128,7 +134,7 @@ def test_a_gradient_is_named_with_its_layer(tmp_path: Path) -> None:
 
 
 def test_a_loss_whose_gradients_are_finite_is_named(tmp_path: Path) -> None:
-    parts, made = dataclasses.replace(parts_of(FLAGS), loss=without_threes), numbered(8, 4)
+    parts, made = with_loss(parts_of(FLAGS), without_threes), numbered(8, 4)
     made[0].arrays["label"][:], made[1].arrays["label"][:] = [0, 1, 2, 0], [3, 0, 3, 1]
     _, record = end(parts, made, tmp_path)
     assert (record["layer"], record["way"], record["loss"]) == ("the loss", "forward", "nan")

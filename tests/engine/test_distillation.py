@@ -17,9 +17,18 @@ from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.reference_losses import log_softmax
-from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arrays, batches, train
+from tests.support.training_steps import (
+    CLASSES,
+    FLAGS,
+    QUICK_RESNET,
+    SIZE,
+    arrays,
+    batches,
+    build_parts,
+    train,
+)
 
 NAMES = ["north", "east", "south", "west"]
 SHARE, TEMPERATURE = 0.7, 3.0
@@ -38,7 +47,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = build_parts(run, CLASSES)
     train(parts, 3)
     progress = state.TrainState(3, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
+    snapshot = state.snapshot(run, parts, progress, InputIdentity({"class_names": NAMES}, num_samples=48))
     directory.write(out / "checkpoints", snapshot)
     return out
 
@@ -50,10 +59,10 @@ def student_of(teacher: Path, flags: str = "") -> TrainingParts:
 
 def by_hand(parts: TrainingParts, batch: Any) -> np.ndarray:
     """The losses of a micro-batch of step 0, from the outputs of both nets."""
-    mixed_in = parts.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
+    mixed_in = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
     with mx.autograd.train_mode():
         output = parts.net(mx.nd.array(batch.arrays["data"])).asnumpy()
-    taught = parts.teacher.net(mx.nd.array(batch.arrays["data"])).asnumpy()
+    taught = parts.forward.teacher(mx.nd.array(batch.arrays["data"])).asnumpy()
     log_probabilities, rows = log_softmax(output), np.arange(len(batch.arrays["label"]))
     hard = -log_probabilities[rows, batch.arrays["label"].astype(int)]
     if mixed_in is not None:
@@ -76,7 +85,7 @@ def test_the_loss_is_hintons(teacher: Path, mixing: str) -> None:
 
 def test_the_teacher_stays_as_it_was(teacher: Path) -> None:
     parts = student_of(teacher, "--devices cpu:0,1")
-    named = weights.named_parameters(parts.teacher.net)
+    named = weights.named_parameters(parts.forward.teacher)
     before = {name: [array.asnumpy() for array in p.list_data()] for name, p in named.items()}
     student = arrays(parts)
     train(parts, 3)
@@ -121,11 +130,11 @@ def test_short_micro_batches_count_their_samples(teacher: Path) -> None:
 def test_teachers_and_initial_weights_are_recognised_by_checksums(teacher: Path, tmp_path: Path) -> None:
     found = initial_weights.checkpoint_at("--teacher", str(teacher))
     by_folder, by_checkpoint = (
-        initial_weights.teacher_checksum(run_of(f"--teacher {path}", tmp_path), NAMES)
+        initial_weights.teacher_checksum(run_of(f"--teacher {path}", tmp_path), {"class_names": NAMES})
         for path in (teacher, found.path)
     )
     assert by_folder is not None and by_folder == by_checkpoint and len(by_folder) == 64
-    assert initial_weights.teacher_checksum(run_of("", tmp_path), NAMES) is None
+    assert initial_weights.teacher_checksum(run_of("", tmp_path), {"class_names": NAMES}) is None
     assert initial_weights.pretrained_checksum(run_of("", tmp_path)) is None
     assert initial_weights.pretrained_checksum(run_of(f"--pretrained {teacher}", tmp_path)) == by_folder
 
@@ -139,7 +148,7 @@ def test_teachers_and_initial_weights_are_recognised_by_checksums(teacher: Path,
 )
 def test_a_teacher_of_other_classes_is_refused(teacher: Path, names: list[str], words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        initial_weights.teacher_checksum(run_of(f"--teacher {teacher}", teacher), names)
+        initial_weights.teacher_checksum(run_of(f"--teacher {teacher}", teacher), {"class_names": names})
     assert words in str(refused.value) and "--teacher" in str(refused.value)
 
 
@@ -158,13 +167,13 @@ def test_a_net_that_the_default_init_does_not_fit(tmp_path: Path) -> None:
     parts = build_parts(run, CLASSES)
     train(parts, 2)
     progress = state.TrainState(2, precision.LossScale(), score=0.5)
-    snapshot = state.snapshot(run, parts, progress, InputIdentity(NAMES, num_samples=48))
+    snapshot = state.snapshot(run, parts, progress, InputIdentity({"class_names": NAMES}, num_samples=48))
     directory.write(tmp_path / "checkpoints", snapshot)
     pictures = mx.nd.array(batches(16, 16, seed=0)[0].arrays["data"])
     expected = parts.net(pictures).asnumpy()
     found = build_net.load_trained(initial_weights.checkpoint_at("--teacher", str(tmp_path)), [mx.cpu()])
     np.testing.assert_array_equal(found(pictures).asnumpy(), expected)
-    np.testing.assert_array_equal(student_of(tmp_path).teacher.net(pictures).asnumpy(), expected)
+    np.testing.assert_array_equal(student_of(tmp_path).forward.teacher(pictures).asnumpy(), expected)
 
 
 def test_a_run_starts_from_the_weights_of_another_run(teacher: Path) -> None:

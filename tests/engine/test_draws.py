@@ -9,6 +9,7 @@ import pytest
 
 from mxtrain.data import native
 from mxtrain.models import draws, initializers, zoo
+from mxtrain.models.contract import of_pictures
 from mxtrain.runtime import mx
 
 CPU = [mx.cpu()]
@@ -67,7 +68,7 @@ def weights(build: Callable[[], Any], text: str, calls: list[str]) -> dict[str, 
         if mx.initializer.random is not mx.random:
             calls.append(text)
         initializers.initialize(net, text, CPU, 11)
-        zoo.compile(net, "net", CPU, 32, 5)
+        zoo.compile(net, "net", CPU, of_pictures(32, 5))
     assert mx.initializer.random is mx.random
     return {name: each.data().asnumpy() for name, each in net._collect_params_with_prefix().items()}
 

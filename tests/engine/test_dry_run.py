@@ -9,6 +9,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import weights
 from mxtrain.optim import optimizer_state
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import dry_run
 from tests.support import training_steps
 from tests.support.training_steps import CLASSES, SIZE, arrays, parts_of, train
@@ -19,7 +20,8 @@ FLAGS = f"--model small_cnn {training_steps.FLAGS}"
 def told_of(flags: str) -> tuple[dict[str, list[str]], list[str]]:
     """The rows of the table by parameter, and the two lines under it."""
     line = f"--train t.rec --image-size {SIZE} {FLAGS} {flags}"
-    lines = dry_run.parameter_table(config.parse(line.split()), CLASSES).splitlines()
+    run = config.parse(line.split())
+    lines = dry_run.parameter_table(run, Classification.numbered(run, CLASSES)).splitlines()
     return {row.split()[0]: row.split()[1:] for row in lines[1:-2]}, lines[-2:]
 
 

@@ -14,8 +14,7 @@ from mxtrain.config.catalogue import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from mxtrain.train.parts import build_parts
-from tests.support.training_steps import CLASSES, batches
+from tests.support.training_steps import CLASSES, batches, build_parts
 
 FEW, MANY = 4, bounds.MOST_SAMPLES
 

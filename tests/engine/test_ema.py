@@ -12,8 +12,8 @@ from mxtrain.models import weights
 from mxtrain.optim import ema, precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state, step
-from mxtrain.train.parts import TrainingParts, build_parts
-from tests.support.training_steps import CLASSES, IDENTITY, advance, arrays, batches, run_of
+from mxtrain.train.parts import TrainingParts
+from tests.support.training_steps import CLASSES, IDENTITY, advance, arrays, batches, build_parts, run_of
 
 
 def save(run: object, parts: TrainingParts, progress: state.TrainState, out: Path) -> None:

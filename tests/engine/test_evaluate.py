@@ -12,6 +12,7 @@ from mxtrain.cluster.worker_group import SingleWorker
 from mxtrain.data.user_datasets import UserDataset
 from mxtrain.models import losses
 from mxtrain.runtime import mx
+from mxtrain.tasks.classification import Classification, ClassificationForward
 from mxtrain.train import build_net
 from mxtrain.train.evaluate import evaluate
 from tests.support import user_data, user_net
@@ -54,7 +55,8 @@ def evaluated(
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
     records = UserDataset("own", user_data.dataset(NUM_SAMPLES))
-    found = evaluate(run, net, loss, records, contexts, group=group, step=STEP)
+    forward, task = ClassificationForward(loss), Classification.numbered(run, 2)
+    found = evaluate(run, task, forward, net, records, contexts, group=group, step=STEP)
     assert found is not None
     return found, net.sizes, group.told
 

@@ -13,8 +13,10 @@ from mxtrain.config import Data, Model, Run
 from mxtrain.core.errors import UsageError
 from mxtrain.models import graph, initializers, zoo
 from mxtrain.models import weights as weights_module
+from mxtrain.models.contract import of_pictures
 from mxtrain.optim import freeze
 from mxtrain.runtime import mx
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import build_net
 
 nn = mx.gluon.nn
@@ -36,7 +38,8 @@ def weights(text: str, seed: int = 0) -> np.ndarray:
 def test_weights_that_a_checkpoint_brings_are_not_drawn() -> None:
     run = Run(model=Model(model="small_cnn"), data=Data(image_size=16))
     fresh, resumed = (
-        weights_module.copy_of(build_net.build_to_train(run, 3, CPU, is_fresh)) for is_fresh in (True, False)
+        weights_module.copy_of(build_net.build_to_train(run, Classification.numbered(run, 3), CPU, is_fresh))
+        for is_fresh in (True, False)
     )
     assert fresh.keys() == resumed.keys()
     name = next(name for name in fresh if name.endswith("weight"))
@@ -93,7 +96,7 @@ def test_other_initialisers_take_any_shape(text: str) -> None:
 def built(name: str, text: str) -> Any:
     net = zoo.build(name, 2)
     initializers.initialize(net, text, CPU, seed=0)
-    zoo.compile(net, name, CPU, 16, 2)
+    zoo.compile(net, name, CPU, of_pictures(16, 2))
     return net
 
 

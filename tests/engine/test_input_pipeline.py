@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.core.errors import DataError
 from mxtrain.data import order
 from mxtrain.data.record_file import RecordFile, open_records
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import input_pipeline
 from tests.support.loading import jpegs, write_records
 
@@ -37,7 +38,7 @@ def test_a_step_takes_its_own_batches(tmp_path: Path, num_workers: int, first_st
     for rank in range(num_workers):
         group = SimpleNamespace(rank=rank, world_size=num_workers)
         with input_pipeline.open_pipeline(
-            run, records, NUM_SAMPLES, first_step, NUM_STEPS, group
+            run, records, Classification.numbered(run, NUM_SAMPLES), first_step, NUM_STEPS, group
         ) as pipeline:
             for step in range(first_step, NUM_STEPS):
                 batches = pipeline.batches(step)
@@ -60,7 +61,7 @@ def test_bad_records_count_with_their_step_and_once_a_run(tmp_path: Path, first_
     known: tuple[int, ...] = ()
     for start, end in ((0, first_step), (first_step, NUM_STEPS)):
         with input_pipeline.open_pipeline(
-            run, records, NUM_SAMPLES, start, NUM_STEPS, bad_records=known
+            run, records, Classification.numbered(run, NUM_SAMPLES), start, NUM_STEPS, bad_records=known
         ) as pipeline:
             for step in range(start, end):
                 for batch in pipeline.batches(step):
@@ -74,7 +75,7 @@ def test_records_that_were_bad_before_a_restart_count_against_skip_bad(tmp_path:
     records = with_bad_ones(tmp_path, 1, 5, 16)
     run = config.parse(["--batch-size", "17", "--image-size", "8", "--skip-bad", "2"])
     with input_pipeline.open_pipeline(
-        run, records, NUM_SAMPLES, 1, 2, bad_records=(1, 5)
+        run, records, Classification.numbered(run, NUM_SAMPLES), 1, 2, bad_records=(1, 5)
     ) as pipeline, pytest.raises(
         DataError, match=r"3 bad records, more than --skip-bad 2; the last one: .*record 16"
     ):

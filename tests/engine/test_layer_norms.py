@@ -11,9 +11,9 @@ import pytest
 from mxtrain import config
 from mxtrain.models import graph_rewrites, layer_norms, zoo
 from mxtrain.runtime import mx
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.symbols import computed, operators
-from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, train
+from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
 
 EPSILON = 1e-5
 SHAPES = [(256, 2), (3, 7, 24), (16, 768), (4, 5000)]

@@ -9,9 +9,9 @@ from mxtrain import config
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.reference_losses import log_softmax
-from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches
+from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, build_parts
 
 # Norms that compute as in evaluation: a sample's output depends on no other.
 LINE = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} --freeze *running* --batch-size 10"
@@ -25,7 +25,7 @@ def expected_loss(parts: TrainingParts, micro_batch: int, smoothing: float) -> f
     """Return the mean loss over the samples of step 0, computed by NumPy."""
     losses = []
     for position, batch in enumerate(batches(10, micro_batch, seed=0)):
-        mixed_in = parts.mix(batch.arrays["data"], batch.arrays["label"], 0, position)
+        mixed_in = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 0, position)
         log_probabilities = log_softmax(
             parts.net(mx.nd.array(batch.arrays["data"])).asnumpy().astype(np.float64)
         )

@@ -103,7 +103,7 @@ def losses_and_statistics(flags: str, num_samples: int) -> tuple[Any, Any]:
     for number in range(3):
         given_batches = batches(num_samples, micro_batch, number)
         result = step.train_step(parts, given_batches, lambda batch: None, number, 0.0, precision.LossScale())
-        found.append((result.loss, result.accuracy))
+        found.append((result.loss, result.means["accuracy"]))
     return found, {name: value for name, value in arrays(parts).items() if "running" in name}
 
 
@@ -202,7 +202,7 @@ def test_the_short_step_is_the_mean_of_its_samples() -> None:
     weight, bias = (p.data().asnumpy().astype("float64") for p in parts.trainer.parameters)
     flat, soft = [], []
     for batch in batches(10, 4, 0):
-        mixed = parts.mix(batch.arrays["data"], batch.arrays["label"], 5, batch.request.position)
+        mixed = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 5, batch.request.position)
         target = np.eye(CLASSES)[batch.arrays["label"].astype(int)] * (1 - mixed.fraction[:, None])
         target += np.eye(CLASSES)[mixed.label.astype(int)] * mixed.fraction[:, None]
         flat.append(batch.arrays["data"].reshape(len(target), -1).astype("float64"))

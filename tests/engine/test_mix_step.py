@@ -18,9 +18,12 @@ from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import loop, step
-from mxtrain.train.parts import build_parts
-from tests.support.training_steps import QUICK_NET
+from tests.support.training_steps import (
+    QUICK_NET,
+    build_parts,
+)
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"
@@ -50,7 +53,7 @@ def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     out.mkdir(exist_ok=True)
     run = run_of(packed, out, flags)
     records = open_records(packed)
-    identity = InputIdentity.of_run(run, records, None, [str(k) for k in range(CLASSES)])
+    identity = InputIdentity.of_run(run, records, None, Classification.numbered(run, CLASSES).description)
     point = resume.find(run, identity)
     loop.train(run, records, None, identity, point and point.checkpoint, stop_requests=[])
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -90,7 +93,7 @@ def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path:
     data = rng.standard_normal((8, 3, SIZE, SIZE)).astype(np.float32)
     label = rng.integers(0, CLASSES, 8).astype(np.float32)
     mixed_data, mixed_label = data.copy(), label.copy()
-    found = parts.mix(mixed_data, mixed_label, 7, 0)
+    found = parts.task.mix(mixed_data, mixed_label, 7, 0)
     soft = np.zeros((8, CLASSES))
     np.add.at(soft, (np.arange(8), mixed_label.astype(int)), 1 - found.fraction)
     np.add.at(soft, (np.arange(8), found.label.astype(int)), found.fraction)
@@ -101,7 +104,7 @@ def test_the_loss_is_that_of_both_labels_by_their_shares(packed: Path, tmp_path:
     batch = Batch(Request(7, 0, 0, np.arange(8)), {"data": data, "label": label}, None)
     result = step.train_step(parts, [batch], lambda batch: None, 7, 0.0, precision.LossScale())
     assert result.loss == pytest.approx(-(soft * log_softmax).sum() / 8, rel=1e-5)
-    assert result.accuracy == np.mean(output.argmax(axis=1) == mixed_label)
+    assert result.means["accuracy"] == np.mean(output.argmax(axis=1) == mixed_label)
 
 
 def linear(num_classes: int) -> Any:

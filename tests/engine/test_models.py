@@ -19,6 +19,7 @@ from mxtrain.config import amp_table, gluoncv_names
 from mxtrain.core import kernels
 from mxtrain.core.errors import UsageError
 from mxtrain.models import initializers, zoo
+from mxtrain.models.contract import of_pictures
 from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import gluoncv, mx
 from tests.support.amp import ALL_NARROW, needs_bf16
@@ -94,7 +95,7 @@ def pictures(size: int) -> Any:
 def built(name: str, size: int, narrowing: Narrowing | None = None) -> Any:
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
-    zoo.compile(net, name, CPU, size, 5, narrowing, PICTURES)
+    zoo.compile(net, name, CPU, of_pictures(size, 5), narrowing, PICTURES)
     return net
 
 
@@ -215,14 +216,14 @@ def test_a_layer_that_is_never_called_is_refused() -> None:
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=f"--model {name}: has a layer that it never calls .*spare_weight"):
-        zoo.compile(net, name, CPU, 24, 5)
+        zoo.compile(net, name, CPU, of_pictures(24, 5))
 
 
 def test_the_seed_gives_the_weights() -> None:
     def weights(seed: int) -> np.ndarray:
         net = zoo.build("small_cnn", 5)
         initializers.initialize(net, "msra", CPU, seed)
-        zoo.compile(net, "small_cnn", CPU, 16, 5)
+        zoo.compile(net, "small_cnn", CPU, of_pictures(16, 5))
         return np.concatenate([p.data().asnumpy().ravel() for p in net.collect_params().values()])
 
     np.testing.assert_array_equal(weights(1), weights(1))
@@ -234,7 +235,7 @@ def test_the_graph_computes_what_the_block_does() -> None:
     initializers.initialize(net, "msra", CPU, seed=0)
     picture = mx.nd.random.uniform(shape=(2, 3, 32, 32))
     imperative = net(picture).asnumpy()
-    zoo.compile(net, "small_resnet", CPU, 32, 5)
+    zoo.compile(net, "small_resnet", CPU, of_pictures(32, 5))
     np.testing.assert_allclose(net(picture).asnumpy(), imperative, rtol=1e-5, atol=1e-6)
 
 
@@ -242,7 +243,7 @@ def test_a_size_that_does_not_fit_is_refused() -> None:
     net = zoo.build("alexnet", 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match="--image-size 8") as refused:
-        zoo.compile(net, "alexnet", CPU, 8, 5)
+        zoo.compile(net, "alexnet", CPU, of_pictures(8, 5))
     assert "\n" not in str(refused.value)
 
 
@@ -257,7 +258,7 @@ def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFix
     net = zoo.build(name, 2)
     initializers.initialize(net, "msra", CPU, seed=0)
     with caplog.at_level(logging.WARNING):
-        zoo.compile(net, name, CPU, 24, 2)
+        zoo.compile(net, name, CPU, of_pictures(24, 2))
     assert sum("imperatively" in record.message for record in caplog.records) == 1
     assert net(mx.nd.zeros((1, 3, 24, 24))).shape == (1, 2)
 
@@ -275,14 +276,14 @@ def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str)
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=words):
-        zoo.compile(net, name, CPU, 24, 5)
+        zoo.compile(net, name, CPU, of_pictures(24, 5))
 
 
 def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
     net = zoo.build("tests.support.user_net:buggy", 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(NameError):
-        zoo.compile(net, "tests.support.user_net:buggy", CPU, 24, 5)
+        zoo.compile(net, "tests.support.user_net:buggy", CPU, of_pictures(24, 5))
 
 
 def test_a_path_to_something_else_than_a_net_is_refused() -> None:

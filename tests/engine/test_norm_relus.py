@@ -11,11 +11,20 @@ import pytest
 from mxtrain import config
 from mxtrain.models import graph_rewrites, narrow, norm_relus, zoo
 from mxtrain.runtime import mx
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.amp import needs_bf16
 from tests.support.fresh_python import answer
 from tests.support.symbols import operators
-from tests.support.training_steps import CLASSES, FLAGS, QUICK_RESNET, SIZE, arrays, assert_equal, train
+from tests.support.training_steps import (
+    CLASSES,
+    FLAGS,
+    QUICK_RESNET,
+    SIZE,
+    arrays,
+    assert_equal,
+    build_parts,
+    train,
+)
 
 JOINED = "_contrib_BatchNormWithReLU"
 SHAPE = (2, 24, 7, 5)

@@ -17,9 +17,8 @@ from mxtrain.models.narrow import Narrowing
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import build_net, state
-from mxtrain.train.parts import build_parts
 from tests.support.amp import ALL_NARROW, MIXED, needs_bf16
-from tests.support.training_steps import CLASSES, IDENTITY, run_of
+from tests.support.training_steps import CLASSES, IDENTITY, build_parts, run_of
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.models import initializers, pretrained, weights, zoo
+from mxtrain.models.contract import of_pictures
 from mxtrain.runtime import gluoncv, mx
 from tests.support.training_steps import QUICK_RESNET, assert_equal
 
@@ -20,7 +21,7 @@ CPU = [mx.cpu(0), mx.cpu(1)]
 def net_of(seed: int, num_classes: int = 4, name: str = QUICK_RESNET) -> Any:
     net = zoo.build(name, num_classes)
     initializers.initialize(net, "msra", CPU, seed)
-    zoo.compile(net, name, CPU, 16, num_classes)
+    zoo.compile(net, name, CPU, of_pictures(16, num_classes))
     return net
 
 

@@ -17,7 +17,7 @@ from mxtrain.models import graph_rewrites, remat, running_statistics, segments, 
 from mxtrain.models.graph_rewrites import Graph
 from mxtrain.runtime import mx
 from mxtrain.train import nonfinite
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from tests.support.amp import BF16, needs_bf16
 from tests.support.training_steps import (
     CLASSES,
@@ -27,6 +27,7 @@ from tests.support.training_steps import (
     arrays,
     assert_equal,
     batches,
+    build_parts,
     train,
 )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain.models import initializers, shapes, zoo
+from mxtrain.models.contract import of_pictures
 from mxtrain.runtime import mx
 
 CPU = [mx.cpu()]
@@ -79,7 +80,7 @@ def test_known_nets_compile_without_computing_a_picture(name: str, monkeypatch: 
     for layer in ("Convolution", "FullyConnected"):
         monkeypatch.setattr(mx.nd, layer, lambda *given, layer=layer, **named: computed.append(layer))
     monkeypatch.setattr(mx.gluon.HybridBlock, "_call_cached_op", lambda *given: computed.append("graph"))
-    zoo.compile(net, name, CPU, 32, 5)
+    zoo.compile(net, name, CPU, of_pictures(32, 5))
     assert not computed
     net(mx.nd.zeros(PICTURE))
     assert computed == ["graph"]

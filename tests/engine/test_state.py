@@ -15,9 +15,8 @@ from mxtrain.core.errors import DataError, Diverged
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from mxtrain.train.parts import build_parts
 from mxtrain.train.step import StepResult
-from tests.support.training_steps import CLASSES, advance, arrays, assert_equal, run_of, save
+from tests.support.training_steps import CLASSES, advance, arrays, assert_equal, build_parts, run_of, save
 
 
 @pytest.mark.parametrize(

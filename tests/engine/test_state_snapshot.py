@@ -12,8 +12,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.core.params_file import TYPE_NUMBERS, encoded
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from mxtrain.train.parts import build_parts
-from tests.support.training_steps import CLASSES, IDENTITY, advance, run_of
+from tests.support.training_steps import CLASSES, IDENTITY, advance, build_parts, run_of
 
 
 def test_params_files_have_the_bytes_that_mxnet_writes(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_running_statistics_move_once_a_step() -> None:
     for batch in batches(16, 4, seed=0):
         statistic.data()[:] = mx.nd.array(start)
         with mx.autograd.record():
-            loss = parts.loss(
+            loss = parts.forward.loss(
                 parts.net(mx.nd.array(batch.arrays["data"])), mx.nd.array(batch.arrays["label"])
             )
         loss.backward()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,15 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.parts import TrainingParts
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.training_steps import CLASSES, FLAGS, arrays, assert_equal, batches, parts_of
+from tests.support.training_steps import (
+    CLASSES,
+    FLAGS,
+    arrays,
+    assert_equal,
+    batches,
+    parts_of,
+    with_loss,
+)
 
 Scale = precision.LossScale
 DYNAMIC = Scale(scale=1024.0, dynamic=True, growth_interval=3)
@@ -68,7 +75,7 @@ def test_overflows_are_as_if_those_steps_had_not_been(store: str, extra: str) ->
     flags = FLAGS + f"--devices cpu:0,1 --kvstore {store} {AMP} {extra}"
     parts, plain = parts_of(flags), parts_of(flags)
     loss = Loss(mx.cpu(1))
-    parts = dataclasses.replace(parts, loss=loss)
+    parts = with_loss(parts, loss)
     progress, scales = state.TrainState(0, DYNAMIC), []
     for number in range(8):
         loss.overflows = number in (1, 2, 6)
@@ -133,7 +140,7 @@ def test_skipped_gradients_do_not_count_in_the_next_step() -> None:
     parts, plain = parts_of(FLAGS + "--devices cpu:0,1"), parts_of(FLAGS + "--devices cpu:0,1")
     loss = Loss(mx.cpu(1))
     loss.overflows = True
-    assert not advance(dataclasses.replace(parts, loss=loss), 0, Scale()).applied
+    assert not advance(with_loss(parts, loss), 0, Scale()).applied
     assert advance(parts, 1, Scale(), num_samples=4).applied
     advance(plain, 1, Scale(), num_samples=4)
     assert_equal(everything(parts), everything(plain))
@@ -145,7 +152,7 @@ def test_a_loss_that_is_no_number_is_skipped_though_its_gradients_are_finite() -
             mx.nd.log(0 * label - 1)
         )
 
-    parts = dataclasses.replace(parts_of(FLAGS + "--devices cpu:0,1"), loss=loss)
+    parts = with_loss(parts_of(FLAGS + "--devices cpu:0,1"), loss)
     before = everything(parts)
     assert not advance(parts, 0, Scale()).applied
     assert_equal(everything(parts), before)
@@ -156,7 +163,7 @@ def test_bad_steps_are_counted_in_a_row() -> None:
 
     def after(progress: state.TrainState, *applied: bool) -> state.TrainState:
         for each in applied:
-            result = SimpleNamespace(applied=each, scale=progress.scale.updated(each))
+            result = SimpleNamespace(applied=each, weight=16.0, scale=progress.scale.updated(each))
             progress = progress.after_step(result)
         return progress
 

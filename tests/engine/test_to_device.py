@@ -9,12 +9,13 @@ import pytest
 from mxtrain import config
 from mxtrain.data.augment import train_transform
 from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.pictures import picture_assembly
+from mxtrain.data.pictures import dtype_of, picture_assembly
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.data.records import Records
+from mxtrain.models.normalize import normalized
 from mxtrain.runtime import mx
-from mxtrain.train.to_device import dtype_of, to_context
+from mxtrain.train.to_device import to_context
 
 SIZE, COUNT = 16, 24
 
@@ -58,7 +59,7 @@ def test_bytes_normalised_on_a_device_are_what_the_loader_makes(records: Records
     with batches(records, "threads", "float32") as of_host, batches(records, kind, "uint8") as of_device:
         for expected, batch in zip(of_host, of_device):
             assert batch.arrays["data"].dtype == np.uint8
-            found = to_context(batch.arrays["data"], mx.cpu(1))
+            found = normalized(to_context(batch.arrays["data"], mx.cpu(1)))
             assert found.dtype == np.float32
             np.testing.assert_allclose(found.asnumpy(), expected.arrays["data"], rtol=0, atol=2e-6)
             np.testing.assert_array_equal(batch.arrays["label"], expected.arrays["label"])

@@ -145,8 +145,8 @@ MUTANTS = (
         "docs/distributed.md",
         "losses are added in the order of the step, whoever computed them",
         "mxtrain/train/step.py",
-        "    for position, (loss, hits, num_samples) in computed.items():",
-        "    for position, (loss, hits, num_samples) in enumerate(computed.values()):",
+        "    for position, row in computed.items():",
+        "    for position, row in enumerate(computed.values()):",
         ("tests/cluster/test_mappings.py::test_a_job_is_the_run_of_one_device_to_the_bit",),
     ),
     Mutant(

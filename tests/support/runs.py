@@ -64,8 +64,11 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 def curve(out: Path) -> list[dict[str, Any]]:
     """The records without what a clock says."""
-    timed = ("seconds", "images_per_second")
-    return [{name: value for name, value in each.items() if name not in timed} for each in records(out)]
+
+    def is_timed(name: str) -> bool:
+        return name == "seconds" or name.endswith("_per_second")
+
+    return [{name: each[name] for name in each if not is_timed(name)} for each in records(out)]
 
 
 def newest(out: Path) -> Path:

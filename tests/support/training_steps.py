@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ from mxtrain.models import weights
 from mxtrain.models.small import Residual
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
+from mxtrain.tasks.classification import Classification
+from mxtrain.train import parts as parts_module
 from mxtrain.train import state
-from mxtrain.train.parts import TrainingParts, build_parts
+from mxtrain.train.parts import TrainingParts
 from mxtrain.train.step import train_step
 
 CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16
 CLASSES = len(CLASS_NAMES)
 FLAGS = "--batch-size 16 --micro-batch 4 --lr 0.05 "
-IDENTITY = InputIdentity(CLASS_NAMES, num_samples=100)
+IDENTITY = InputIdentity({"class_names": CLASS_NAMES}, num_samples=100)
 
 
 QUICK_NET = f"{__name__}:quick_net"  # a step of small_cnn takes three times as long, most of it in Python
@@ -51,6 +54,16 @@ def quick_resnet(num_classes: int) -> Any:
         net.add(Residual(8, 1), Residual(8, 1), Residual(16, 2))
         net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes))
     return net
+
+
+def build_parts(run: config.Run, num_classes: int, **keywords: Any) -> TrainingParts:
+    """Return everything that a first step of `run` on pictures of so many classes needs."""
+    return parts_module.build_parts(run, Classification.numbered(run, num_classes), **keywords)
+
+
+def with_loss(parts: TrainingParts, loss: Any) -> TrainingParts:
+    """Return the parts with another loss to learn from."""
+    return dataclasses.replace(parts, forward=dataclasses.replace(parts.forward, loss=loss))
 
 
 def parts_of(flags: str) -> TrainingParts:

@@ -78,6 +78,15 @@ def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
     assert best is not None and best[1]["step"] == 2
 
 
+def test_the_best_may_be_the_lowest(tmp_path: Path) -> None:
+    for step, score in enumerate([0.9, 0.1, 0.3, 0.2, 0.4], start=1):
+        write(tmp_path, step, score=score, is_lower_better=True)
+        directory.prune(tmp_path, keep_last=2, keep_best=1)
+    assert [path.name[-1] for path in sorted(tmp_path.iterdir())] == ["2", "4", "5"]
+    best = directory.best(tmp_path)
+    assert best is not None and best[1]["step"] == 2
+
+
 SCORES = st.lists(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=7)
 
 
@@ -119,7 +128,7 @@ def test_a_failed_deletion_does_not_end_the_run(tmp_path: Path, caplog: pytest.L
     assert directory.read_state(elsewhere)["step"] == 1
 
 
-IDENTITY = InputIdentity(["a", "b"], num_samples=100)
+IDENTITY = InputIdentity({"class_names": ["a", "b"]}, num_samples=100)
 
 
 def run(out: Path, *flags: str) -> config.Run:
@@ -181,7 +190,7 @@ def test_scores_of_another_validation_set_are_warned_of(
         (["--micro-batch", "16"], {}, ["micro-batches of 32 -> 16"]),
         (["--accumulate", "4"], {}, ["micro-batches of 32 -> 16"]),
         ([], {"num_samples": 101}, ["100 -> 101 samples"]),
-        ([], {"class_names": ["b", "a"]}, ["class names"]),
+        ([], {"description": {"class_names": ["b", "a"]}}, ["class names"]),
     ],
 )
 def test_resume_refuses_another_curve(

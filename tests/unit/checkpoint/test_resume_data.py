@@ -26,7 +26,7 @@ def run(out: Path, train: Path, *flags: object) -> config.Run:
 
 def identity(train: Path, val: Path | None = None) -> InputIdentity:
     sets = open_set(str(train)), val and open_set(str(val))
-    return InputIdentity.of_run(config.parse([]), *sets, ["a", "b", "c"])
+    return InputIdentity.of_run(config.parse([]), *sets, {"class_names": ["a", "b", "c"]})
 
 
 def save(run: config.Run, data: dict[str, Any]) -> Path:

@@ -9,6 +9,7 @@ import pytest
 
 from mxtrain import fit
 from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.tasks.classification import Classification
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_the_last_score_and_the_best(accuracies: list[float], end: str) -> None:
         {"step": 10 * number, "val_accuracy": accuracy, "val_loss": 0.3}
         for number, accuracy in enumerate(accuracies, start=1)
     ]
-    assert fit.score_text(evaluations) == end
+    assert fit.score_text(evaluations, Classification.score) == end
 
 
 @pytest.mark.parametrize(("overfit", "judged"), [(0, "/data/val.rec"), (2, "the samples of --overfit")])
@@ -37,4 +38,6 @@ def test_a_run_with_nothing_left_names_what_it_was_judged_on(
     evaluation = {"kind": "eval", "step": 10, "val_accuracy": 0.5, "val_loss": 0.3}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(evaluation) + '\n{"kind": "train", "st')
     state = {"step": 10, "config": {"val": "/data/val.rec", "overfit": overfit}}
-    assert f", the best, on {judged}; {found}" in fit.nothing_done_line(Checkpoint(found, state))
+    assert f", the best, on {judged}; {found}" in fit.nothing_done_line(
+        Checkpoint(found, state), Classification.score
+    )

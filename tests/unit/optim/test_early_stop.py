@@ -49,3 +49,10 @@ def test_the_best_score_is_kept_with_its_step() -> None:
     for step, score in enumerate([0.1, 0.7, 0.3]):
         best = early_stop.updated(best, score, step)
     assert best == Best(0.7, step=1, evaluations_since=1)
+
+
+def test_a_score_may_be_better_for_being_lower() -> None:
+    best = None
+    for step, score in enumerate([0.5, 0.6, 0.3, 0.3]):
+        best = early_stop.updated(best, score, step, is_lower_better=True)
+    assert best == Best(0.3, step=2, evaluations_since=1)

@@ -40,7 +40,9 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 def info_of(out: Path, records: Any, *flags: str) -> dict[str, Any]:
     run = run_of(out, *flags)
-    return node_info.collect(run, records, None, InputIdentity.of_run(run, records, None, ["a", "b"]))
+    return node_info.collect(
+        run, records, None, InputIdentity.of_run(run, records, None, {"class_names": ["a", "b"]})
+    )
 
 
 def saved(out: Path, *steps: int) -> None:

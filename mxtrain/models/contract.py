@@ -1,0 +1,28 @@
+"""Contract of a task's net: the shapes that it takes and has to answer, and words for messages. Needs no mxnet."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Tuple
+
+Shape = Tuple[int, ...]
+
+
+class Contract(NamedTuple):
+    """The shapes of one sample, at full length: the net's `inputs`, and its `answer`, None where any will do."""
+
+    inputs: tuple[Shape, ...]
+    answer: Shape | None
+    noun: str  # for a sample, as in `picture`
+    takes: str  # as in `pictures of --image-size 224`
+    expects: str  # the sentence about an answer of another shape
+
+
+def of_pictures(image_size: int, num_classes: int) -> Contract:
+    """Return the contract of a classifier of square colour pictures."""
+    return Contract(
+        inputs=((3, image_size, image_size),),
+        answer=(num_classes,),
+        noun="picture",
+        takes=f"pictures of --image-size {image_size}",
+        expects=f"there are {num_classes} classes; it has to give one array of shape (pictures, {num_classes})",
+    )
