@@ -1,0 +1,16 @@
+"""The net of `majority.py`, in a module of its own: what makes samples imports no mxnet."""
+
+from mxtrain.runtime import mx
+
+
+class Votes(mx.gluon.HybridBlock):
+    def __init__(self, num_words):
+        super().__init__()
+        with self.name_scope():
+            self.vote = mx.gluon.nn.Embedding(num_words, 8)
+            self.drop = mx.gluon.nn.Dropout(0.1)
+            self.count = mx.gluon.nn.Dense(2)
+
+    def hybrid_forward(self, F, words, mask):
+        votes = F.broadcast_mul(self.drop(self.vote(words)), mask.expand_dims(2))
+        return self.count(votes.sum(axis=1))
