@@ -137,6 +137,7 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     from mxtrain.train.open_data import open_source
 
     checks.check(run, begins)
+    tasks.check_flags(run)
     train = open_source("--train", str(run.data.train), run)
     # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None

@@ -54,7 +54,6 @@ def check_description(run: Run) -> None:
     _check_step(run)
     _check_model(run)
     _check_names(run)
-    _check_task(run)
     _check_loading(run)
 
 
@@ -153,7 +152,8 @@ def _check_batch(run: Run) -> None:
         )
     size = run.data.image_size
     if (
-        not import_path.is_import_path(str(run.data.train))
+        run.model.task == "classification"
+        and not import_path.is_import_path(str(run.data.train))
         and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY
     ):
         raise UsageError(
@@ -182,21 +182,6 @@ def _check_names(run: Run) -> None:
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
     catalogue.augmentations(run.data.augment)
-
-
-def _check_task(run: Run) -> None:
-    """Refuse what is done to pictures where something else is learnt."""
-    data, name = run.data, run.model.task
-    if name in names.TASKS:
-        return
-    for flag, is_given in (
-        ("--cache", data.cache != "none"),
-        ("--mixup", bool(data.mixup)),
-        ("--cutmix", bool(data.cutmix)),
-        ("--teacher", bool(run.model.teacher)),
-    ):
-        if is_given:
-            raise UsageError(f"{flag} goes with --task classification, not with {name}; leave it out")
 
 
 def _check_sink(sink: str, out: str) -> None:

@@ -18,6 +18,7 @@ from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import Record, Records
+from mxtrain.data.user_samples import pair, to_numpy
 
 CHANNELS = 3
 TransformPicture = Callable[[Any, np.random.Generator, Array], None]  # writes a payload's pixels into a row
@@ -102,6 +103,14 @@ def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classe
     return {"data": data, "label": label}
 
 
-def to_numpy(array: Any) -> Array:
-    """Return an array of MXNet, or what NumPy makes one of."""
-    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)
+def record_of(key: int, item: Any, user: str) -> Record:
+    """Return the record of an item (picture, label) of a user's Dataset; `user` begins the message of a refusal."""
+    picture, label = pair(key, item, user)
+    pixels = to_numpy(picture)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
+        raise UsageError(
+            f"{user}: gives {pixels.dtype} {pixels.shape} for a picture; give uint8 (height, width, 3), "
+            "before any transform, or a DataLoader of finished batches"
+        )
+    colour = np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+    return Record(key, float(label), colour)

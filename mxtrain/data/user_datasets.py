@@ -1,8 +1,8 @@
 """The user's own Gluon Datasets and DataLoaders, as data sets that can be trained on.
 
-A Dataset of (picture, label) becomes `Records`: its order, augmentation and resume are mxtrain's. A DataLoader of
-(pictures, labels) decides all that itself, and is only cut into micro-batches. Both are recognised by their methods,
-so that MXNet is not imported. Does not load the user's code (`train/open_data.py`).
+A Dataset becomes `Records`, as the task says: its order, augmentation and resume are mxtrain's. A DataLoader decides
+all that itself, and is only cut into micro-batches. Both are recognised by their methods: MXNet is not imported.
+Does not load the user's code (`train/open_data.py`), nor know what an item looks like (`user_samples.py`, tasks).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any, Callable, Iterable, Iterator
 
 import numpy as np
 
-from mxtrain.core.errors import DataError, UsageError, in_user_code
+from mxtrain.core.errors import DataError, in_user_code
 from mxtrain.data.fields import Arrays
 from mxtrain.data.loader import Batch, Request
-from mxtrain.data.pictures import to_numpy
 from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
+from mxtrain.data.user_samples import in_numpy, record_of_pair
+
+RecordOf = Callable[[int, Any, str], Record]  # from an item's number, the item, and the beginning of messages
 
 
 def is_data_loader(source: Any) -> bool:
@@ -30,10 +32,10 @@ def is_data_loader(source: Any) -> bool:
 class UserDataset:
     """`Records` of a Gluon Dataset, read by one thread at a time: Gluon's record datasets share a file handle.
 
-    `name` and `flag` are the user's own, for messages. All labels are read at once.
+    `name` and `flag` are the user's own, for messages. `record_of` is the task's. All labels are read at once.
     """
 
-    def __init__(self, name: str, dataset: Any, flag: str = "--train"):
+    def __init__(self, name: str, dataset: Any, flag: str = "--train", record_of: RecordOf = record_of_pair):
         self.path = Path(name)
         self._user = f"{flag} {name}"
         self.files: list[Path] = []
@@ -41,23 +43,19 @@ class UserDataset:
         self.keys: Ints = np.arange(len(dataset))
         self.class_names: list[str] | None = getattr(dataset, "synsets", None)
         self._dataset = dataset
+        self._record_of = record_of
         self._lock = threading.Lock()
-        self._labels = _labels(dataset)
+        self._labels = self._read_labels()
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def read(self, position: int, verify: bool = True) -> Record:
         with self._lock, in_user_code(self._user):
-            picture, label = self._dataset[position]
-            pixels = to_numpy(picture)
-        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
-            raise UsageError(
-                f"{self.path}: gives {pixels.dtype} {pixels.shape} for a picture; give uint8 (height, width, 3), "
-                "before any transform, or a DataLoader of finished batches"
-            )
-        colour = np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-        return Record(position, float(label), colour)
+            item = self._dataset[position]
+            if isinstance(item, (tuple, list)):
+                item = tuple(map(in_numpy, item))
+            return self._record_of(position, item, self._user)
 
     def where(self, position: int) -> str:
         return f"{self.path}: sample {position}"
@@ -67,6 +65,20 @@ class UserDataset:
 
     def labels(self) -> Floats:
         return self._labels
+
+    def _read_labels(self) -> Floats:
+        """Take the labels from where Gluon's own datasets keep them, or else read every sample once."""
+        if hasattr(self._dataset, "items") and hasattr(self._dataset, "synsets"):
+            found: Any = [label for _, label in self._dataset.items]
+        elif getattr(self._dataset, "_label", None) is not None:
+            found = self._dataset._label
+        else:
+            found = [self.read(position).label for position in range(len(self))]
+            if len({np.shape(label) for label in found}) > 1:
+                return np.zeros(
+                    0, np.float32
+                )  # they are no table: a task that has such labels checks them itself
+        return np.asarray(found, np.float32)
 
 
 class UserBatches:
@@ -138,14 +150,3 @@ class UserLoader:
 
     def release(self, batch: Batch) -> None:
         """Do nothing: a batch owns its memory."""
-
-
-def _labels(dataset: Any) -> Floats:
-    """Take the labels from where Gluon's own datasets keep them, or else read every sample once."""
-    if hasattr(dataset, "items") and hasattr(dataset, "synsets"):
-        found = [label for _, label in dataset.items]
-    elif getattr(dataset, "_label", None) is not None:
-        found = dataset._label
-    else:
-        found = [dataset[position][1] for position in range(len(dataset))]
-    return np.asarray(found, np.float32)

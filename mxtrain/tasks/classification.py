@@ -14,19 +14,17 @@ from mxtrain.data import labels, mix, pictures
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.mix import MixedIn
-from mxtrain.data.records import Dataset
+from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, of_pictures
+from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.metrics import Accuracy
-from mxtrain.tasks.task import Description, Metric, Outcome, Score
+from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 
 
-@dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Task):
     """The task; its description is `{"class_names": [...]}`, a name for each output of the net."""
 
-    run: Run
-    description: Description
-
+    flags = heeded_flags.ONLY_SOME_TASKS
     unit = "images"
     step_means = ("accuracy",)
     score = Score("accuracy")
@@ -60,6 +58,10 @@ class Classification:
         if is_training and not self.run.optim.overfit:
             return pictures.PictureReader(train_transform(self.run.data.augment, size))
         return pictures.PictureReader(eval_transform(size, pictures.resize_of(self.run.data)))
+
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        return pictures.record_of(key, item, user)
 
     def of_batch(self, batch: Any, user: str) -> Arrays:
         sizes = self.run.optim.batch_size, self.run.data.image_size, len(self.class_names)

@@ -7,32 +7,39 @@ import os
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Run, import_path
-from mxtrain.core.errors import in_user_code
+from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.data.records import Dataset
+from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.task import Description, Task
 
 BY_NAME: dict[str, type[Task]] = {"classification": Classification}
 
 
+def check_flags(run: Run) -> None:
+    """Refuse flags that the task of a run does not heed."""
+    heeded_flags.check(run, class_of(run), BY_NAME)
+
+
 def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
     """Return the task of a run that begins, after its data is checked."""
-    found = _class(run)
+    found = class_of(run)
     with in_user_code(f"--task {run.model.task}"):
         return found(run, found.describe(run, train, val))
 
 
 def of_description(run: Run, description: Description) -> Task:
     """Return the task of a run whose data is described already, in a checkpoint for instance."""
-    return _class(run)(run, description)
+    return class_of(run)(run, description)
 
 
-def _class(run: Run) -> type[Task]:
+def class_of(run: Run) -> type[Task]:
+    """Return the class of a run's task; the user's own module is imported, and may import mxnet (docs/adr/0014)."""
     name = run.model.task
     if name in BY_NAME:
         return BY_NAME[name]
-    runtime.set_shares(
-        environment.workers_on_host(os.environ, run), run.layout.threads or None
-    )  # see adr/0014
+    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
     found: type[Task] = import_path.load_callable("--task", name)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
     return found

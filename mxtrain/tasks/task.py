@@ -1,20 +1,24 @@
 """The seam between training and what is learnt (docs/adr/0021).
 
-Owns the Protocol that a task satisfies, and the values that it hands over. Each task has a file of its own beside this
-one, or is the user's. Needs no mxnet; methods that do say so, and import it when they are called.
+Owns the base class of a task, and the values that it hands over. Each task has a file of its own beside this one, or is
+the user's. Needs no mxnet; methods that do say so, and import it when they are called.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Protocol, Sequence
+import abc
+import dataclasses
+from typing import Any, Callable, ClassVar, Dict, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run
+from mxtrain.core.errors import UsageError
+from mxtrain.data import user_samples
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Arrays, Field
-from mxtrain.data.records import Dataset
+from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
 
 Description = Dict[str, Any]  # that JSON can hold
@@ -54,70 +58,130 @@ class Metric(Protocol):
         """Return the numbers, by name, from the states of all micro-batches in their order."""
 
 
-class Task(Protocol):
-    """Interface of what is learnt: made from a run, and from the description of its data that `describe` has given."""
+@dataclasses.dataclass(frozen=True)
+class Task(abc.ABC):
+    """A thing to learn: made from a run, and from the description of its data that `describe` has given.
 
-    @property
-    def description(self) -> Description:
-        """The description that the task was made from."""
+    A task has to say how samples, a net and its losses are made; all else has a default.
+    """
+
+    run: Run
+    description: Description
+
+    # The flags of `config/schema.py`, by their names there, that it heeds of those in `heeded_flags.ONLY_SOME_TASKS`.
+    flags: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def unit(self) -> str:
-        """The samples' name in speeds: `images` for images_per_second."""
+        """The name of what speeds count: `images` for images_per_second."""
+        return "samples"
+
+    @property
+    def units_per_sample(self) -> int:
+        """The number of such units in a sample."""
+        return 1
 
     @property
     def step_means(self) -> Sequence[str]:
         """The names of Outcome.means, which are reported for each step."""
+        return ()
 
     @property
     def score(self) -> Score:
         """The number of an evaluation that decides."""
+        return Score("loss", is_lower_better=True)
 
     # --------------------------------------------------------------------------------------------------------
     # Data, without mxnet
 
     @classmethod
+    @abc.abstractmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         """Check the data of `run`, with a DataError for what cannot be learnt, and return what must be known of it."""
 
-    def __init__(self, run: Run, description: Description): ...
-
     def check(self, dataset: Dataset) -> None:
         """Refuse, with a DataError, a data set that a net of this task cannot be evaluated on."""
+        self.describe(self.run, dataset, None)
 
     def summary(self) -> str:
         """Return a few words about the data, as in `10 classes`."""
+        return f"fields {', '.join(map(str, self.fields))}"
 
     @property
+    @abc.abstractmethod
     def fields(self) -> Sequence[Field]:
         """The arrays of a sample."""
 
+    @abc.abstractmethod
     def reader(self, is_training: bool) -> SampleReader:
         """Return the function that makes samples; worker processes get a pickled copy."""
 
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        """Return, as the reader takes it, the record of item `key` of a user's Dataset: by default of a pair (x, y).
+
+        `user`, the flag and its value, begins the message of a refusal.
+        """
+        return user_samples.record_of_pair(key, item, user)
+
     def of_batch(self, batch: Any, user: str) -> Arrays:
-        """Return the arrays of a step from a batch of a user's DataLoader; `user` begins the message of a refusal."""
+        """Return the arrays of a step from a batch of a user's DataLoader: by default one array for each field.
+
+        They are named, or in the order of `fields`. `user` begins the message of a refusal.
+        """
+        return user_samples.arrays_of_batch(self.fields, self.run.optim.batch_size, batch, user)
 
     def prepare(self, arrays: Arrays, step: int, position: int) -> Arrays:
         """Return the arrays of a micro-batch of training as the forward function takes them; may change them in place.
 
         What is drawn at random follows from the run's seed, `step` and `position` alone.
         """
+        return arrays
 
     # --------------------------------------------------------------------------------------------------------
     # The net, with mxnet loaded
 
+    @abc.abstractmethod
     def contract(self) -> Contract:
         """Return what the net takes and has to answer."""
 
+    @abc.abstractmethod
     def build_net(self) -> Any:
         """Return the net, not initialised."""
 
+    @abc.abstractmethod
     def training_forward(self, teacher: Any) -> Forward:
         """Return the function whose losses are learnt from; `teacher` is the net of --teacher, or None."""
 
     def plain_forward(self) -> Forward:
         """Return the function of evaluations: the loss as it is, without what helps training."""
+        return self.training_forward(None)
 
     def metrics(self) -> Sequence[Metric]:
         """Return the metrics of evaluations, whose numbers have different names."""
+        return ()
+
+    # --------------------------------------------------------------------------------------------------------
+    # Predictions
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        """Return the values of those fields that the net takes, from a path or a Python value; DataError in words."""
+        raise self._unpredictable()
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return the net's output for a micro-batch of such inputs, without labels; needs mxnet."""
+        raise self._unpredictable()
+
+    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+        """Return what the output of one sample says, for JSON."""
+        raise self._unpredictable()
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        """Return that in a line for people."""
+        raise self._unpredictable()
+
+    def _unpredictable(self) -> UsageError:
+        name = self.run.model.task
+        return UsageError(
+            f"--task {name}: does not say how it predicts; give it inputs_of, answer, shown and in_words"
+        )

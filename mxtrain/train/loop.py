@@ -22,6 +22,7 @@ from mxtrain.data.records import Dataset, Records
 from mxtrain.optim import early_stop, schedules
 from mxtrain.report.writers import Record, Shown, open_sinks
 from mxtrain.tasks import find as tasks
+from mxtrain.tasks.task import Task
 from mxtrain.train import diagnose, loss_alarm, signals
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import open_pipeline
@@ -102,7 +103,7 @@ def train(
             bad_records = pipeline.gather_bad_records(state.bad_records)
             state = dataclasses.replace(state.after_step(result), bad_records=bad_records)
             seconds = time.monotonic() - started
-            write(_step_record(task.unit, state, length.epoch_of(state.step), rate, result, seconds))
+            write(_step_record(task, state, length.epoch_of(state.step), rate, result, seconds))
             alarm = _check_loss(alarm, parts, state, result)
             if not result.applied:
                 _report_skipped_step(run, parts, train_set, state, result)
@@ -155,7 +156,7 @@ def _save(
 
 
 def _step_record(
-    unit: str, state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float
+    task: Task, state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float
 ) -> Record:
     """Return the record of the step that led to `state`, for metrics.jsonl."""
     record: Record = {
@@ -166,7 +167,7 @@ def _step_record(
         "lr": rate,
         **result.means,
         "gradient_norm": result.gradient_norm,
-        f"{unit}_per_second": result.num_samples / seconds,
+        f"{task.unit}_per_second": result.num_samples * task.units_per_sample / seconds,
         "seconds": seconds,
     }
     if result.staleness is not None:

@@ -11,6 +11,7 @@ from mxtrain.config import Data, Run, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
+from mxtrain.tasks import find as tasks
 
 
 def open_source(flag: str, source: str, run: Run) -> Any:
@@ -40,7 +41,7 @@ def _checked(flag: str, path: str, user_data: Any, run: Run) -> Any:
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    return UserDataset(path, user_data, flag)
+    return UserDataset(path, user_data, flag, tasks.class_of(run).record_of)
 
 
 def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
@@ -68,7 +69,7 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, which knows no {' and '.join(without_effect)}; leave that out"
         )
-    if not run.data.num_classes:
+    if "num_classes" in tasks.class_of(run).flags and not run.data.num_classes:
         raise UsageError(
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )

@@ -157,7 +157,7 @@ def test_batches_that_do_not_make_steps_are_refused() -> None:
 def test_pictures_that_were_transformed_are_refused() -> None:
     transformed = mx.gluon.data.ArrayDataset(np.zeros((2, 3, 8, 8), np.float32), np.zeros(2))
     with pytest.raises(UsageError, match="before any transform"):
-        UserDataset("mine", transformed).read(0)
+        UserDataset("mine", transformed, record_of=pictures.record_of).read(0)
 
 
 def test_processes_are_refused_before_mxnet_loads(tmp_path: Path) -> None:

@@ -5,14 +5,12 @@ A record's payload has a byte for each word. A sample weighs as much as it has w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mxtrain.core.errors import DataError
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.task import Outcome, Score
+from mxtrain.tasks.task import Outcome, Task
 
 WORDS, LONGEST, STEP = 10, 24, 8
 
@@ -25,14 +23,9 @@ def read(record, rng, row):
     return {"words": words, "mask": np.ones(len(words)), "label": record.label, "weight": float(weight)}
 
 
-@dataclass(frozen=True)
-class Majority:
-    run: object
-    description: dict
-
+class Majority(Task):
     unit = "sequences"
     step_means = ("accuracy",)
-    score = Score("loss", is_lower_better=True)
     fields = (
         Field("words", (LONGEST,), "int32", multiple=STEP),
         Field("mask", (LONGEST,), multiple=STEP),
@@ -47,17 +40,11 @@ class Majority:
                 raise DataError(f"{dataset.path}: has labels that are not -1, 0 or 1")
         return {"words": WORDS}
 
-    def check(self, dataset):
-        self.describe(self.run, dataset, None)
-
     def summary(self):
         return f"sequences of {self.description['words']} words"
 
     def reader(self, is_training):
         return read
-
-    def prepare(self, arrays, step, position):
-        return arrays
 
     def contract(self):
         shape = (LONGEST,)
@@ -71,9 +58,6 @@ class Majority:
         return Votes(WORDS)
 
     def training_forward(self, teacher):
-        return forward
-
-    def plain_forward(self):
         return forward
 
     def metrics(self):

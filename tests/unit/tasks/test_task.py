@@ -1,0 +1,148 @@
+"""What a task is given by its base class, and which flags it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.core.errors import UsageError
+from mxtrain.data.user_datasets import UserDataset
+from mxtrain.tasks import find
+from mxtrain.tasks.task import Task
+from tests.support.majority import Majority
+
+MAJORITY = "tests.support.majority:Majority"
+
+
+def task(*flags: str) -> Majority:
+    run = config.parse(["--train", "t.rec", "--task", MAJORITY, "--batch-size", "4", *flags])
+    found = find.of_description(run, {"words": 10})
+    assert isinstance(found, Majority)
+    return found
+
+
+def test_a_task_has_what_it_does_not_say_itself() -> None:
+    made = task()
+    assert (made.unit, made.units_per_sample) == ("sequences", 1)
+    assert made.score == ("loss", True)
+    arrays = {"words": np.zeros((4, 8))}
+    assert made.prepare(arrays, 0, 0) is arrays
+    with pytest.raises(UsageError, match=f"--task {MAJORITY}: does not say how it predicts"):
+        made.inputs_of("a.txt")
+
+
+def test_what_a_task_leaves_out_is_named() -> None:
+    class Unfinished(Task):
+        def contract(self) -> Any: ...
+
+    with pytest.raises(TypeError, match=r"Unfinished .*abstract.* build_net"):
+        Unfinished(config.Run(), {})  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("name", ["tests.support.majority:read", "tests.support.majority_data:write"])
+def test_what_is_no_task_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--task {name}: is no task; give a class that inherits"):
+        find.class_of(config.parse(["--task", name]))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(
+            "--image-size 32",
+            "--augment flip",
+            "--mixup 0.2",
+            "--cutmix 1",
+            "--normalize device",
+            "--cache ram",
+        ),
+        *(
+            "--num-classes 3",
+            "--sampling balanced",
+            "--label-smoothing 0.1",
+            "--teacher runs/a",
+            "--val-resize 300",
+        ),
+        *("--model small_cnn", "--loss focal"),
+    ],
+)
+def test_a_flag_that_a_task_does_not_heed_is_refused(flags: str) -> None:
+    flag = flags.split()[0]
+    run = config.parse(["--task", MAJORITY, *flags.split()])
+    with pytest.raises(UsageError) as refused:
+        find.check_flags(run)
+    assert str(refused.value) == f"{flag} goes with --task classification, not with {MAJORITY}; leave it out"
+    find.check_flags(config.parse(flags.split()))
+    find.check_flags(config.parse(["--task", MAJORITY]))
+
+
+def test_items_of_a_users_dataset_become_records() -> None:
+    dataset = UserDataset("own:data", [([1, 2], 0), (np.ones(3), 2.5)])
+    assert dataset.labels().tolist() == [0, 2.5]
+    assert dataset.read(0).payload == [1, 2] and dataset.read(1).payload.tolist() == [1, 1, 1]
+    several = UserDataset("own:data", [(b"a", [0, 1]), (b"b", (2, 3))])
+    assert several.labels().tolist() == [[0, 1], [2, 3]]
+    ragged = UserDataset("own:data", [(b"a", [0, 1]), (b"b", [2])])
+    assert not len(ragged.labels()) and ragged.read(1).label.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ((1, 2, 3), "a tuple of 3 for sample 0; give a pair"),
+        ({"x": 1}, "a dict for sample 0; give a pair"),
+        (b"ab", "a bytes for sample 0; give a pair"),
+        ((1, "cat"), "a str as the label of sample 0; give a number"),
+        ((1, {"box": 2}), "a dict as the label of sample 0"),
+        ((1, [[1, 2], [3]]), "a list as the label of sample 0"),
+    ],
+)
+def test_an_item_that_is_no_pair_is_refused(item: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=f"--val own:data: gives {words}"):
+        UserDataset("own:data", [item], "--val")
+
+
+def batch() -> dict[str, Any]:
+    words = np.ones((4, 8), np.int64)
+    return {"words": words, "mask": words, "label": np.zeros(4), "weight": np.full(4, 8)}
+
+
+def test_batches_of_a_data_loader_are_named_or_in_order() -> None:
+    made, given = task(), batch()
+    named, in_order = (
+        made.of_batch(given, "--train own:loader"),
+        made.of_batch(list(given.values()), "--train own:loader"),
+    )
+    for name, dtype in (("words", "int32"), ("mask", "float32"), ("label", "float32"), ("weight", "float32")):
+        np.testing.assert_array_equal(named[name], given[name])
+        np.testing.assert_array_equal(in_order[name], given[name])
+        assert named[name].dtype == in_order[name].dtype == dtype
+        assert not np.shares_memory(named[name], given[name])
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"words": np.ones((4, 25))},
+            r"gave words of shape \(4, 25\); give --batch-size 4 samples of words up to",
+        ),
+        ({"label": np.ones(3)}, r"gave label of shape \(3,\)"),
+        ({"label": 1.0}, r"gave label of shape \(\)"),
+        ({"weight": ["a"] * 4}, "gave no array of float32 for weight"),
+        (
+            {"other": 1},
+            "gave arrays called words, mask, label, weight, other; give words, mask, label, weight",
+        ),
+    ],
+)
+def test_batches_that_do_not_fit_the_fields_are_refused(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=f"--train own:loader: {words}"):
+        task().of_batch({**batch(), **changed}, "--train own:loader")
+    with pytest.raises(
+        UsageError, match="gave a list for a batch; give 4 arrays, words, mask, label, weight"
+    ):
+        task().of_batch([1, 2], "--train own:loader")
