@@ -125,6 +125,21 @@ class RecordFile:
         lengths: Ints = self._ends - self._offsets
         return lengths
 
+    def payload_sizes(self) -> Ints:
+        """Return the number of bytes in each record's payload; from the headers alone, so unchecked."""
+        sizes: Ints = np.array([self._payload_size(position) for position in range(len(self))], np.int64)
+        return sizes
+
+    def _payload_size(self, position: int) -> int:
+        try:
+            start, num_bytes = self._file.start(int(self._offsets[position]))
+            num_payload_bytes = num_bytes - recordio.parse_header(start).payload_start
+            if num_payload_bytes < 0:
+                raise BadRecord(f"it holds {num_bytes} bytes, too few for the labels it announces")
+            return num_payload_bytes
+        except BadRecord as bad:
+            self._fail(position, bad)
+
     def checksum(self, position: int) -> int:
         """Return the checksum in the record's header, or that of its bytes where it has none."""
         try:
@@ -201,6 +216,15 @@ class RecordIOFile:
             pieces.append(piece[:length])
             padding = piece[length:]
         return recordio.join(pieces), padding, offset
+
+    def start(self, offset: int) -> tuple[memoryview, int]:
+        """Return the first bytes of the record's data (header and a few labels), and the number of all of them."""
+        start = memoryview(self._at(offset, _PEEK_BYTES))
+        length, _, is_last = recordio.parse_frame(start, is_first=True)
+        if not is_last:
+            data, _, _ = self.data(offset)
+            return data, len(data)
+        return start[FRAME.size : FRAME.size + length], length
 
     def peek(self, offset: int) -> tuple[memoryview, int]:
         """Return the first bytes of the record's data (header and a few labels), and the offset of its end."""

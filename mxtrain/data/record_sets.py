@@ -66,6 +66,11 @@ class RecordSet:
         lengths: Ints = np.concatenate([part.lengths for part in self._parts])
         return lengths
 
+    def payload_sizes(self) -> Ints:
+        """Return the number of bytes in each record's payload; from the headers alone, so unchecked."""
+        sizes: Ints = np.concatenate([part.payload_sizes() for part in self._parts])
+        return sizes
+
     def checksum(self, position: int) -> int:
         part, inside = self._find(position)
         return part.checksum(inside)

@@ -7,7 +7,6 @@ printed (`check_report.py`).
 from __future__ import annotations
 
 import functools
-import json
 from array import array
 from collections import Counter
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any, Collection, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import RecordIOFile
+from mxtrain.data.tokens import read_description, tokens_path
 
-from . import classes, contents, structure, tokens
+from . import classes, contents, structure
 from .contents import Content
 from .copies import CopyFinder
 from .findings import Finding, Pair, of_file
@@ -74,7 +73,7 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
     inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
     class_counts: list[classes.Class] = []
     described: dict[str, Any] = {}
-    if tokens.tokens_path(file.path).exists():
+    if tokens_path(file.path).exists():
         inspect, described, found = _documents(file.path)
     else:
         class_counts, found = classes.count_classes(table)
@@ -97,16 +96,17 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
 
 def _documents(rec: Path) -> tuple[contents.Inspect, dict[str, Any], list[Finding]]:
     """Read the .tokens.json: return how to inspect its records, its content, and the findings about it."""
-    path = tokens.tokens_path(rec)
+    path = tokens_path(rec)
     try:
-        described = json.loads(regular_files.read(path))
-        dtype, vocab_size = described["dtype"], described["vocab_size"]
-    except (OSError, ValueError, KeyError, TypeError):
-        described = {}
-        dtype = vocab_size = None
-    if dtype not in ("uint16", "uint32") or not (vocab_size is None or isinstance(vocab_size, int)):
+        described = read_description(path)
+    except DataError:
         return contents.picture, {}, [of_file("tokens", path, "is damaged: pack again")]
-    return functools.partial(contents.document, dtype=dtype, vocab_size=vocab_size), described, []
+    inspect = functools.partial(
+        contents.document,
+        dtype=described["dtype"],
+        vocab_size=described["vocab_size"],
+    )
+    return inspect, described, []
 
 
 def _counts_against(described: dict[str, Any], seen: _ContentStatistics, rec: Path) -> list[Finding]:
@@ -116,7 +116,7 @@ def _counts_against(described: dict[str, Any], seen: _ContentStatistics, rec: Pa
     return [
         of_file(
             "tokens",
-            tokens.tokens_path(rec),
+            tokens_path(rec),
             f"says {name} {described.get(name)}, there are {count}: pack again",
         )
         for name, count in there.items()

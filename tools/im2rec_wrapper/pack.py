@@ -22,6 +22,7 @@ from mxtrain.data import recordio, source_names
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
+from mxtrain.data.tokens import tokens_path
 
 from . import images, overlap, restart_intervals, resume, tokens
 from . import options as pack_options
@@ -136,7 +137,7 @@ def _write_beside(
         if not file.num_records:
             raise DataError(f"no good item is left for {file.path}: give more, or ask for fewer files")
         if tokenizer:
-            metadata = whole_files.enter_context(Replacement(tokens.tokens_path(file.path)))
+            metadata = whole_files.enter_context(Replacement(tokens_path(file.path)))
             metadata.write(tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes))
             metadata.sync()
         elif found.class_names:

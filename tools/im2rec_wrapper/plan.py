@@ -9,11 +9,11 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import aside
 from mxtrain.data.source_names import sources_path
+from mxtrain.data.tokens import tokens_path
 
 from . import order
 from .options import Options
 from .sources.item import Item
-from .tokens import tokens_path
 
 
 class OutputSplit(NamedTuple):

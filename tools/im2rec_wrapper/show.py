@@ -14,11 +14,11 @@ from mxtrain.data import images
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Ints, Label
+from mxtrain.data.tokens import tokens_path
 
 from . import copies_list, drawing, fingerprints
 from .copies_list import ListedPair, ListedPicture
 from .drawing import Canvas
-from .tokens import tokens_path
 
 _TILE, _GAP, _CAPTION, _MOST_COLUMNS = 144, 10, 38, 8
 _FRAME_COLOUR = (225, 225, 225)

@@ -7,7 +7,6 @@ Ids are uint16 where the tokenizer's `vocab_size` allows, else uint32. Each docu
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
@@ -46,11 +45,6 @@ def tokenizer(name: str) -> Tokenizer:
     encode = load_callable("--tokenizer", name)
     named = as_user_code(f"--tokenizer {name}", encode)
     return Tokenizer(name, named, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
-
-
-def tokens_path(path: Path) -> Path:
-    """Return the path of a .rec's .tokens.json."""
-    return path.with_suffix(".tokens.json")
 
 
 def prepare(data: bytes, by: Tokenizer) -> PackedItem:

@@ -10,6 +10,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data import recordio
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import RecordWriter, rebuild_index
+from mxtrain.data.tokens import tokens_path
 from tests.support.pictures import jpeg, picture
 from tools.im2rec_wrapper import check_report, findings, tokens
 from tools.im2rec_wrapper.check import check
@@ -295,15 +296,15 @@ def test_documents_are_checked_against_their_vocabulary(tmp_path):
         tmp_path / "a.rec", [tokens.prepare(text, tokens.tokenizer("bytes")).payload for text in texts]
     )
     described = tokens.metadata(tokens.tokenizer("bytes"), 4, 2 * (sum(map(len, texts)) + 4))
-    tokens.tokens_path(path).write_bytes(described)
+    tokens_path(path).write_bytes(described)
     assert kinds(path) == ["duplicate"]
     assert check([path]).files[0].contents["formats"] == {"tokens": 4}
-    tokens.tokens_path(path).write_bytes(tokens.metadata(tokens.tokenizer("bytes"), 5, 80))
+    tokens_path(path).write_bytes(tokens.metadata(tokens.tokenizer("bytes"), 5, 80))
     texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
     assert ["says num_documents 5, there are 4" in texts[0], "says num_tokens 40, there are" in texts[1]] == [
         True
     ] * 2
-    tokens.tokens_path(path).write_bytes(described)
+    tokens_path(path).write_bytes(described)
     with RecordWriter(path) as writer:
         writer.write(0, 0.0, np.array([5, 256, 257], "<u2").tobytes())
         writer.write(1, 0.0, b"odd")
@@ -316,7 +317,7 @@ def test_documents_are_checked_against_their_vocabulary(tmp_path):
         '{"dtype": "float64", "vocab_size": 3}',
         '{"dtype": "uint16", "vocab_size": "a"}',
     ):
-        tokens.tokens_path(path).write_text(senseless)
+        tokens_path(path).write_text(senseless)
         assert kinds(path) == ["tokens"]
 
 
