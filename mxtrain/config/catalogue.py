@@ -1,4 +1,4 @@
-"""The names that take numbers, in the flags --augment, --loss, --init, --optimizer, --schedule and --compress.
+"""The names that take numbers, in the flags --model, --augment, --loss, --init, --optimizer, --schedule and --compress.
 
 Owns each table with defaults and limits, and a parser for each flag: `loss("focal:gamma=2")`. The language is
 `spec.py`'s; the code behind a name is in `data/`, `models/`, `optim/` and `kvstore/`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Dict
 
-from mxtrain.config import Optim, spec
+from mxtrain.config import Optim, names, spec
 from mxtrain.config.spec import Number, Spec
 from mxtrain.core.errors import UsageError
 
@@ -54,8 +54,32 @@ LOSSES: Table = {
     "binary_cross_entropy": {},
     # Below 1 the slope at a sample that is wholly right would be infinite.
     "focal": {"gamma": Number(2.0, 1.0, 10.0)},
+    "l1": {},
+    "l2": {},
+    "huber": {"delta": Number(1.0, 1e-6, 1e6)},
 }
+LOSSES_OF_CLASSES = ("cross_entropy", "binary_cross_entropy", "focal")
+LOSSES_OF_NUMBERS = ("l1", "l2", "huber")
 SMOOTHED_LOSSES = ("cross_entropy", "binary_cross_entropy")  # which take --label-smoothing
+
+_WIDTH, _DROPOUT, _NORM = (1, 1 << 20), Number(0.0, 0.0, 0.99), (0, 1)
+# Nets of arrays; `norm=1` puts a layer norm behind each layer.
+ARRAY_NETS: Table = {
+    "mlp": {"hidden": Number((128.0, 64.0), *_WIDTH), "dropout": _DROPOUT, "norm": Number(0, *_NORM)},
+    "conv1d": {
+        "channels": Number((32.0, 64.0, 64.0), *_WIDTH),
+        "kernel": Number(5, 1, 1 << 16),
+        "dropout": _DROPOUT,
+        "norm": Number(1, *_NORM),
+    },
+    "lstm": {
+        "hidden": Number(64, *_WIDTH),
+        "layers": Number(1, 1, 64),
+        "dropout": _DROPOUT,
+        "norm": Number(0, *_NORM),
+    },
+}
+NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS}
 
 INITIALIZERS: Table = {
     "msra": {"slope": Number(0.0, 0.0, 1.0)},
@@ -154,6 +178,11 @@ def augmentations(text: str) -> list[Spec]:
                 f"--augment {text}: {augmentation.name} has to come first; at most one of {', '.join(CROPS)}"
             )
     return found
+
+
+def model(text: str) -> Spec:
+    """Parse --model."""
+    return spec.parse("--model", text, NETS)
 
 
 def loss(text: str) -> Spec:

@@ -163,7 +163,7 @@ def _check_batch(run: Run) -> None:
 
 
 def _check_names(run: Run) -> None:
-    import_path.check_name("--model", run.model.model, names.MODELS)
+    catalogue.model(run.model.model)
     import_path.check_name("--task", run.model.task, names.TASKS)
     catalogue.optimizer(run.optim)
     catalogue.schedule(run.optim)

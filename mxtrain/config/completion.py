@@ -30,7 +30,7 @@ WORDS: dict[str, Sequence[str]] = {
     "log_level": names.LOG_LEVELS,
     "loss": tuple(catalogue.LOSSES),
     "loss_scale": names.LOSS_SCALES,
-    "model": names.MODELS,
+    "model": tuple(catalogue.NETS),
     "normalize": names.NORMALIZE,
     "optimizer": tuple(catalogue.OPTIMIZERS),
     "resume": ("auto", "never"),

@@ -20,6 +20,9 @@ AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for thes
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
 TASKS = ("classification",)
+# What --model and --loss are where they are left out; a task that is not named here has classification's.
+DEFAULT_MODELS = {"classification": "resnet18_v1b"}
+DEFAULT_LOSSES = {"classification": "cross_entropy"}
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")
 VERIFY = ("always", "first-epoch", "never")

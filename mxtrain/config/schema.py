@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional, Sequence, get_type_hints
 
-from mxtrain.config import plain_flags, yaml_file
+from mxtrain.config import names, plain_flags, yaml_file
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -68,7 +68,9 @@ class Model:
 
     task: str = flag("classification", "what is learnt: classification; or module:Class")
     model: str = flag(
-        "resnet18_v1b", "a net by name (GluonCV's classifiers, small_cnn, small_resnet), or module:callable"
+        "",
+        "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; or "
+        "module:callable; left out: the task's (resnet18_v1b of pictures, mlp of arrays)",
     )
     init: str = flag(
         "msra",
@@ -86,8 +88,9 @@ class Model:
     )
     remat: bool = flag(False, "less memory, more time: activations are computed again in the backward pass")
     loss: str = flag(
-        "cross_entropy",
-        "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2; or module:callable",
+        "",
+        "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2, of numbers l1 | l2 | huber:delta=1; or "
+        "module:callable; left out: cross_entropy of classes, l2 of numbers",
     )
     amp: str = flag("off", "mixed precision: off | bf16 (CPU) | auto (bf16 where it pays) | fp16 (GPU)")
     amp_table: str = flag(
@@ -97,6 +100,12 @@ class Model:
         "auto",
         "loss scale, divided out of the gradients again: a number | dynamic | auto (dynamic for fp16, else none)",
     )
+
+    def __post_init__(self) -> None:
+        """Fill in what the task takes where a flag is left out."""
+        for name, of_task in (("model", names.DEFAULT_MODELS), ("loss", names.DEFAULT_LOSSES)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, of_task.get(self.task, of_task["classification"]))
 
 
 @dataclasses.dataclass(frozen=True)

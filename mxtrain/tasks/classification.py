@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping, Sequence
 
-from mxtrain.config import Run
+from mxtrain.config import Run, catalogue, names
 from mxtrain.data import labels, mix, pictures
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Arrays, Field
@@ -25,6 +25,8 @@ class Classification(Task):
     """The task; its description is `{"class_names": [...]}`, a name for each output of the net."""
 
     flags = heeded_flags.ONLY_SOME_TASKS
+    nets = names.MODELS
+    losses = catalogue.LOSSES_OF_CLASSES
     unit = "images"
     step_means = ("accuracy",)
     score = Score("accuracy")

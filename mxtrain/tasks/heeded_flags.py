@@ -1,11 +1,14 @@
-"""The flags that only some tasks heed; any other task refuses them, so that none is given in vain."""
+"""The flags that only some tasks heed; any other task refuses them, so that none is given in vain.
+
+So it is with nets and losses, where they go by name.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
-from mxtrain.config import Run
+from mxtrain.config import Model, Run, catalogue
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,11 +23,20 @@ ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | {"model", "loss"}
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
     """Refuse the first flag that is not at its default and that `task` does not heed, with those of `known` that do."""
-    given, default = config.to_flat(run), config.to_flat(Run())
+    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     for name in given:
         if name in ONLY_SOME_TASKS - task.flags and given[name] != default[name]:
-            heeding = [each for each, of_name in known.items() if name in of_name.flags]
-            where = (
-                f"goes with --task {' or '.join(heeding)}, not with" if heeding else "means nothing to --task"
-            )
-            raise UsageError(f"--{name.replace('_', '-')} {where} {run.model.task}; leave it out")
+            _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
+    net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
+    if "model" in task.flags and net in catalogue.NETS and net not in task.nets:
+        _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
+    if "loss" in task.flags and loss in catalogue.LOSSES and loss not in task.losses:
+        _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)
+
+
+def _refuse(
+    run: Run, name: str, value: str, known: Mapping[str, type[Task]], heeds: Callable[[type[Task]], bool]
+) -> None:
+    heeding = [each for each, of_name in known.items() if heeds(of_name)]
+    where = f"goes with --task {' or '.join(heeding)}, not with" if heeding else "means nothing to --task"
+    raise UsageError(f"--{name.replace('_', '-')}{value} {where} {run.model.task}; leave it out")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Callable, ClassVar, Dict, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Callable, ClassVar, Collection, Dict, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,9 @@ class Task(abc.ABC):
 
     # The flags of `config/schema.py`, by their names there, that it heeds of those in `heeded_flags.ONLY_SOME_TASKS`.
     flags: ClassVar[frozenset[str]] = frozenset()
+    # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
+    nets: ClassVar[Collection[str]] = ()
+    losses: ClassVar[Collection[str]] = ()
 
     @property
     def unit(self) -> str:
