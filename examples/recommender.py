@@ -1,0 +1,79 @@
+"""Which users will like which items, by a table of a million rows on parameter servers: a task of one's own.
+
+    python -m examples.recommender_data data/
+    python -m mxtrain.fit --task examples.recommender:Liking --train data/train.rec --val data/val.rec \
+        --kvstore dist_sync --num-workers 2 --optimizer adam --lr 0.02 --weight-decay 0 --batch-size 1000 \
+        --micro-batch 500 --epochs 4 --out runs/recommender
+
+Users and items are numbers below a million, as a shop gives them, of which this data uses a few thousand. Only the rows
+of a batch travel between workers and servers. A record's payload are two numbers of 4 bytes, a user and an item; its
+label is 1 where the user likes the item, and 0 elsewhere.
+"""
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data.fields import BadSample, Field
+from mxtrain.models.contract import Contract
+from mxtrain.tasks.task import Outcome, Score, Task
+
+NUM_ROWS, WIDTH = 1_000_000, 16
+
+
+def read(record, rng, row):
+    """Return the sample of a record."""
+    pair = np.frombuffer(record.payload, "<i4")
+    if pair.shape != (2,) or pair.min() < 0 or pair.max() >= NUM_ROWS:
+        raise BadSample(f"it is no pair of numbers below {NUM_ROWS}")
+    return {"pair": pair, "likes": record.label}
+
+
+class Liking(Task):
+    unit = "pairs"
+    score = Score("auc")
+    fields = (Field("pair", (2,), "int32"), Field("likes", ()))
+
+    @classmethod
+    def describe(cls, run, train, val):
+        for dataset in filter(None, (train, val)):
+            if not np.isin(dataset.labels(), (0, 1)).all():
+                raise DataError(f"{dataset.path}: has labels that are neither 0 nor 1")
+        return {"num_rows": NUM_ROWS}
+
+    def reader(self, is_training):
+        return read
+
+    def contract(self):
+        return Contract(((2,),), (1,), "pair", "pairs of a user and an item", "it takes one score")
+
+    def build_net(self):
+        from examples.recommender_net import Matches
+
+        return Matches(self.description["num_rows"], WIDTH)
+
+    def training_forward(self, teacher):
+        return forward
+
+    def metrics(self):
+        return (RankingQuality(),)
+
+
+def forward(net, arrays):
+    scores, likes = net(arrays["pair"]).reshape(-1), arrays["likes"]
+    losses = scores.relu() - scores * likes + (1 + (-scores.abs()).exp()).log()
+    return Outcome(losses, len(likes), {}, scores)
+
+
+class RankingQuality:
+    """The area under the ROC curve: how often a liking has a higher score than what is none."""
+
+    width = 0  # a state holds all scores: they differ in number
+
+    def state(self, output, arrays):
+        return np.stack([output.asnumpy(), arrays["likes"]], axis=1).ravel()
+
+    def finish(self, states):
+        scores, likes = np.concatenate(states).reshape(-1, 2).T
+        wrong, right = scores[likes == 0], np.sort(scores[likes == 1])
+        beaten = np.searchsorted(np.sort(wrong), right)
+        return {"auc": beaten.sum() / (len(wrong) * len(right))}

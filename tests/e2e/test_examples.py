@@ -1,0 +1,86 @@
+"""The examples of docs/examples.md are short, and learn what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples import recommender_data, written_numbers, written_numbers_data
+from tests.support.commands import ROOT, Command
+from tests.support.runs import records
+
+
+def scores(out: Path, name: str) -> list[float]:
+    return [each[name] for each in records(out) if each["kind"] == "eval"]
+
+
+def flags_of(example: str) -> list[str]:
+    """Return the flags of the command in an example's first lines, without its files."""
+    said = (ROOT / "examples" / f"{example}.py").read_text().split('"""')[1].replace("\\\n", " ")
+    (line,) = re.findall(r"python -m mxtrain\.fit (.*)", said)
+    return re.sub(r"--(train|val|out) \S+", "", line).split()
+
+
+def fit(command: Command, folder: Path, flags: list[str]) -> Path:
+    files = ["--train", folder / "train.rec", "--val", folder / "val.rec", "--out", folder / "run"]
+    done = command("mxtrain.fit", *flags, *files, "--log", "none", timeout=200)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_examples_are_short_and_in_the_docs() -> None:
+    told = (ROOT / "docs" / "examples.md").read_text()
+    for path in (ROOT / "examples").glob("*.py"):
+        assert len(path.read_text().splitlines()) < 100, path
+        assert f"(../examples/{path.name})" in told, path
+
+
+def test_a_net_and_a_loss_of_ones_own(shapes: Path, tmp_path: Path, command: Command) -> None:
+    """On easier pictures than digits, in fewer steps."""
+    flags = [
+        *flags_of("own_net"),
+        "--epochs",
+        "4",
+        "--batch-size",
+        "16",
+        "--lr",
+        "0.01",
+        "--optimizer",
+        "adamw",
+    ]
+    files = ["--train", shapes / "train.rec", "--val", shapes / "val.rec", "--out", tmp_path, "--log", "none"]
+    done = command("mxtrain.fit", *flags, *files)
+    assert done.returncode == 0, done.stderr
+    assert scores(tmp_path, "val_accuracy")[-1] > 0.9
+
+
+def test_rows_of_digits_begin_to_be_read(tmp_path: Path, command: Command) -> None:
+    """In two passes over few of them."""
+    pytest.importorskip("sklearn")
+    written_numbers_data.write(tmp_path, num_train=800, num_val=60)
+    flags = [*flags_of("written_numbers"), "--epochs", "4", "--threads", "1"]
+    assert scores(fit(command, tmp_path, flags), "val_share_read")[-1] > 0.1
+
+
+@pytest.mark.slow  # the test above holds it in small
+def test_rows_of_digits_are_read(tmp_path: Path, command: Command) -> None:
+    pytest.importorskip("sklearn")
+    written_numbers_data.write(tmp_path)
+    found = scores(fit(command, tmp_path, flags_of("written_numbers")), "val_share_read")
+    assert max(found) > 0.75
+
+
+@pytest.mark.parametrize(("symbols", "digits"), [((10, 10), ()), ((1, 1, 10, 1, 2, 2), (1, 1, 2)), ((), ())])
+def test_digits_that_symbols_stand_for(symbols: tuple[int, ...], digits: tuple[int, ...]) -> None:
+    assert tuple(written_numbers.read_off(np.array(symbols, int))) == digits
+
+
+@pytest.mark.slow  # tests/cluster/test_sparse.py trains a table on servers in small
+@pytest.mark.timeout(240)
+def test_likings_are_learnt_on_parameter_servers(tmp_path: Path, command: Command) -> None:
+    recommender_data.write(tmp_path)
+    found = scores(fit(command, tmp_path, flags_of("recommender")), "val_auc")
+    assert found[-1] > 0.8
