@@ -17,11 +17,24 @@ from tests.support.processes import roles
 from tests.support.runs import curve, newest, text
 
 STEPS_PER_EPOCH, NUM_STEPS = 8, 24
+LENGTH = [
+    *(
+        "--batch-size",
+        "16",
+        "--micro-batch",
+        "4",
+        "--epochs",
+        "3",
+        "--threads",
+        "1",
+        "--checkpoint-steps",
+        "3",
+    ),
+]
 FLAGS = [
     *("--model", "benchmarks.same_curve.nets:with_both", "--loss", "tests.support.swinging_loss:loss"),
     *("--image-size", "16", "--val-resize", "16", "--augment", "pad_crop:pad=2", "--lr", "0.01"),
-    *("--clip-norm", "1", "--batch-size", "16", "--micro-batch", "4", "--epochs", "3", "--threads", "1"),
-    *("--checkpoint-steps", "3"),
+    *("--clip-norm", "1", *LENGTH),
 ]
 TIMES = ["--start-timeout", "15", "--silence-timeout", "3", "--stall-timeout", "60"]
 SUPERVISOR = "supervisor"
@@ -36,14 +49,15 @@ CLUSTER = cluster(2)
 
 
 class FaultJob:
-    """`python -m mxtrain.fit` over a cluster, in FOLDER/run."""
+    """`python -m mxtrain.fit` over a cluster, in FOLDER/run: on pictures, unless `flags` say what is learnt."""
 
     def __init__(self, folder: Path, *flags: str, **environment: str):
+        flags = (*(LENGTH if "--model" in flags or "--task" in flags else FLAGS), *flags)
         self.folder, self.out = folder, folder / "run"
         self.traces = Traces(folder)
         self._output = (folder / "output.log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mxtrain.fit", "--out", str(self.out), *FLAGS, *flags],
+            [sys.executable, "-m", "mxtrain.fit", "--out", str(self.out), *flags],
             **{"cwd": ROOT, "env": {**self.traces.environment, **environment}},
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._output},
         )

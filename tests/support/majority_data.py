@@ -10,6 +10,12 @@ from mxtrain.data.record_writer import RecordWriter
 from tests.support.majority import LONGEST, WORDS
 
 
+def write_sets(folder: Path, num_train: int, num_val: int) -> None:
+    """Write train.rec, and val.rec with some sequences that do not count."""
+    write(folder / "train.rec", num_train, seed=0)
+    write(folder / "val.rec", num_val, seed=2, share_labelled=0.8)
+
+
 def write(path: Path, num_samples: int, seed: int, share_labelled: float = 1.0) -> Path:
     """Write sequences of any length; those without a majority get a word more."""
     rng = np.random.default_rng(seed)

@@ -1,0 +1,125 @@
+"""A case for each task: what the shared tests of this folder need to know of it, as plain values.
+
+A new task is one more `Case` in ALL; nothing else is written for what every task promises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple
+
+import pytest
+
+from mxtrain.data.recordio import Label
+from tests.support import majority_data
+from tests.tasks import stripes
+from tests.tasks.linear import majority_auc, stripes_accuracy
+
+Change = Callable[[Label, bytes], "tuple[Label, bytes]"]  # of a record, its label and its payload
+
+
+class Bar(NamedTuple):
+    """What a run has to reach: the number of this name in its last evaluation, or the best where it has a score."""
+
+    name: str  # with `val_`
+    value: float
+    is_lower_better: bool = False
+
+    def is_reached(self, value: float) -> bool:
+        return value <= self.value if self.is_lower_better else value >= self.value
+
+
+class Hostile(NamedTuple):
+    """A record that is wrong, and words of the message about it, which names the file too."""
+
+    change: Change
+    words: str
+    is_skipped: bool = True  # by --skip-bad; what the labels of all records show is refused before
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A task, its data and what becomes of them.
+
+    `write(folder, num_train, num_val)` writes train.rec and val.rec, made by a seed of its own, with what belongs to
+    them. `linear(folder)` returns what a linear model that learns train.rec reaches on val.rec, in the number of `bar`.
+    """
+
+    name: str
+    write: Callable[[Path, int, int], None]
+    flags: str  # the task, its net and optimizer
+    learn: str  # how long, and what else the learning run takes
+    bar: Bar
+    linear: Callable[[Path], float]
+    hostile: Mapping[str, Hostile]
+    num_learnt: tuple[int, int] = (1200, 400)  # samples to learn, and to judge
+    overfit: str = "--max-steps 60"  # until two batches are known by heart
+    has_narrow: bool = True  # operators that --amp bf16 runs in bfloat16 at this size
+    predict: tuple[str, ...] = ()  # its arguments; {folder} is the data's
+    is_in_ci: bool = False  # or else its tests are slow
+
+
+def cut(label: Label, payload: bytes) -> tuple[Label, bytes]:
+    return label, payload[: len(payload) // 2]
+
+
+def emptied(label: Label, payload: bytes) -> tuple[Label, bytes]:
+    return label, b""
+
+
+def noise(label: Label, payload: bytes) -> tuple[Label, bytes]:
+    return label, bytes((31 * number + 7) % 256 for number in range(len(payload)))
+
+
+def labelled(label: Any) -> Change:
+    """Return the change of a record's label to this one."""
+    return lambda _, payload: (label, payload)
+
+
+CLASSIFICATION = Case(
+    name="classification",
+    write=stripes.write,
+    flags="--model tests.support.training_steps:quick_net --image-size 16 --val-resize 16 --augment none "
+    "--optimizer adam --lr 0.01",
+    learn="--batch-size 32 --epochs 4",
+    bar=Bar("val_accuracy", 0.95),
+    linear=stripes_accuracy,
+    hostile={
+        "empty": Hostile(emptied, "it holds no bytes"),
+        "cut short": Hostile(cut, "picture"),
+        "noise": Hostile(noise, "picture"),
+        "label out of range": Hostile(labelled(7.0), "label 7, but there are 3 classes", is_skipped=False),
+        "label is no number": Hostile(labelled(float("nan")), "label nan", is_skipped=False),
+        "half a class": Hostile(labelled(0.5), "label 0.5", is_skipped=False),
+    },
+    predict=("{folder}/one.png",),
+    is_in_ci=True,
+)
+
+MAJORITY = Case(
+    name="majority",
+    write=majority_data.write_sets,
+    flags="--task tests.support.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0",
+    learn="--batch-size 16 --micro-batch 4 --epochs 4",
+    bar=Bar("val_auc", 0.98),
+    linear=majority_auc,
+    hostile={
+        "empty": Hostile(emptied, "its words are not numbers below 10"),
+        "ids out of range": Hostile(noise, "its words are not numbers below 10"),
+        "too long": Hostile(lambda label, payload: (label, b"\1" * 25), "words has the shape (25,)"),
+        "label out of range": Hostile(labelled(2.0), "labels that are not -1, 0 or 1", is_skipped=False),
+        "label is no number": Hostile(labelled(float("nan")), "labels that are not", is_skipped=False),
+    },
+    num_learnt=(480, 160),
+    has_narrow=False,  # its one product is of 4 x 8 x 2
+    is_in_ci=True,
+)
+
+ALL = (CLASSIFICATION, MAJORITY)
+
+
+def parameters() -> list[Any]:
+    """Return the cases as parameters of a fixture; those that are not in CI are slow."""
+    marks = {True: (), False: (pytest.mark.slow,)}  # the cases that are in CI hold the same promises
+    return [pytest.param(case, id=case.name, marks=marks[case.is_in_ci]) for case in ALL]

@@ -1,0 +1,46 @@
+"""Linear models on the data of the cases: what is learnt has to be more than they know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from mxtrain.data.record_file import open_records
+from tests.support.majority import LONGEST
+
+
+def stripes_accuracy(folder: Path) -> float:
+    def pixels(payload: bytes) -> Any:
+        return cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR).ravel() / 255
+
+    model, (x, y) = _logistic(*_table(folder / "train.rec", pixels)), _table(folder / "val.rec", pixels)
+    return float(model.score(x, y))
+
+
+def majority_auc(folder: Path) -> float:
+    """Of the numbers of the words, at their places."""
+
+    def words(payload: bytes) -> Any:
+        return np.pad(np.frombuffer(payload, np.uint8), (0, LONGEST))[:LONGEST]
+
+    def counted(table: tuple[Any, Any]) -> tuple[Any, Any]:
+        return table[0][table[1] >= 0], table[1][table[1] >= 0]
+
+    metrics = pytest.importorskip("sklearn.metrics")
+    model = _logistic(*counted(_table(folder / "train.rec", words)))
+    x, y = counted(_table(folder / "val.rec", words))
+    return float(metrics.roc_auc_score(y, model.decision_function(x)))
+
+
+def _table(path: Path, features: Any) -> tuple[Any, Any]:
+    records = open_records(path)
+    rows = [features(bytes(records.read(position).payload)) for position in range(len(records))]
+    return np.array(rows, np.float64), records.labels()
+
+
+def _logistic(x: Any, y: Any) -> Any:
+    return pytest.importorskip("sklearn.linear_model").LogisticRegression(max_iter=1000).fit(x, y)
