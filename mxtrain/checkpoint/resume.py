@@ -28,7 +28,14 @@ FREE = {
     *(field.name for section in (config.Layout, config.Output) for field in dataclasses.fields(section)),
     *("train", "val", "val_resize", "loader", "loader_workers", "prefetch_mb", "verify", "skip_bad"),
     *("cache_dir", "normalize", "epochs", "max_steps", "max_bad_steps", "early_stop"),
-    *("micro_batch", "accumulate", "pretrained", "teacher", "amp_table"),  # compared by what they come to
+    *(
+        "micro_batch",
+        "accumulate",
+        "pretrained",
+        "teacher",
+        "amp_table",
+        "class_weights",
+    ),  # compared by what they come to
 }
 
 

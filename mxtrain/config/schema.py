@@ -66,7 +66,7 @@ class Data:
 class Model:
     """The net, its initial weights, its loss and its precision."""
 
-    task: str = flag("classification", "what is learnt: classification; or module:Class")
+    task: str = flag("classification", "what is learnt: classification | multilabel; or module:Class")
     model: str = flag(
         "",
         "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; or "
@@ -91,6 +91,11 @@ class Model:
         "",
         "training loss: cross_entropy | binary_cross_entropy | focal:gamma=2, of numbers l1 | l2 | huber:delta=1; or "
         "module:callable; left out: cross_entropy of classes, l2 of numbers",
+    )
+    class_weights: str = flag(
+        "none",
+        "how much each class counts in the training loss: none | auto (rare ones more) | a number for each, as in "
+        "1,2.5 | a FILE of names and numbers",
     )
     amp: str = flag("off", "mixed precision: off | bf16 (CPU) | auto (bf16 where it pays) | fp16 (GPU)")
     amp_table: str = flag(
@@ -213,7 +218,7 @@ class Run:
 # --amp is turned off by `off`, other flags by `none`; each takes both words.
 SYNONYMS = {
     ("amp", "none"): "off",
-    **{(name, "off"): "none" for name in ("augment", "cache", "compress", "log")},
+    **{(name, "off"): "none" for name in ("augment", "cache", "class_weights", "compress", "log")},
 }
 
 SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Run)}

@@ -1,4 +1,4 @@
-"""The checks of a classifier's labels, made against the records before training starts.
+"""The checks of a classifier's labels, one class a sample or a 0 or 1 for each, made before training starts.
 
 Owns the number of classes and their names. MXNet silently clips a label that is out of range, so it is refused here.
 """
@@ -37,6 +37,59 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[s
 
 def check(dataset: Dataset, class_names: list[str]) -> None:
     """Refuse a data set that a net with these outputs cannot be trained or evaluated on, with a DataError."""
+    _refuse_other_names(dataset, class_names)
+    _refuse_out_of_range(dataset, _class_labels(dataset), len(class_names))
+
+
+def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
+    """Check data sets with several labels a sample, and return one name for each: 1 and 0 are yes and no, -1 unknown.
+
+    `num_classes` is needed only where labels are not known beforehand.
+    """
+    labels = train.labels()
+    count = labels.shape[1] if labels.ndim == 2 else num_classes
+    if len(labels) and labels.ndim == 2 and num_classes not in (0, count):
+        raise DataError(
+            f"{train.path}: has {count} labels a record, but --num-classes is {num_classes}; leave it out"
+        )
+    if not count:
+        raise DataError(
+            f"{train.path}: has no rows of labels that are known beforehand; give --num-classes, or as many a sample"
+        )
+    own = train.class_names or []
+    names = list(own) if len(own) == count else [str(number) for number in range(count)]
+    check_several(train, names)
+    if val is not None:
+        check_several(val, names)
+    return names
+
+
+def check_several(dataset: Dataset, class_names: list[str]) -> None:
+    """Refuse a data set whose labels are no rows of 0, 1 and -1 for these classes, with a DataError."""
+    labels = dataset.labels()
+    if not len(labels):
+        return
+    if labels.ndim != 2:
+        raise DataError(
+            f"{dataset.path}: has one label a record; --task multilabel takes a 0 or 1 for each class (packed with "
+            "--multi-label), --task classification takes one"
+        )
+    if labels.shape[1] != len(class_names):
+        raise DataError(
+            f"{dataset.path}: has {labels.shape[1]} labels a record, the net {len(class_names)} classes; pack "
+            "training and validation together"
+        )
+    _refuse_other_names(dataset, class_names)
+    wrong = np.argwhere(~np.isin(labels, (-1, 0, 1)))
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise DataError(
+            f"{dataset.where(row)} has label {labels[row, column]:g} for '{class_names[column]}'; --task multilabel "
+            f"takes 1 (yes), 0 (no) and -1 (unknown); {len(np.unique(wrong[:, 0]))} such records: pack again"
+        )
+
+
+def _refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
     own = dataset.class_names or []
     for number, name in enumerate(own):
         if number >= len(class_names) or name != class_names[number]:
@@ -45,7 +98,6 @@ def check(dataset: Dataset, class_names: list[str]) -> None:
                 f"{dataset.path}: its class {number} is '{name}', the net's is {expected}; "
                 "pack training and validation together"
             )
-    _refuse_out_of_range(dataset, _class_labels(dataset), len(class_names))
 
 
 def _class_labels(dataset: Dataset) -> Any:
@@ -56,7 +108,8 @@ def _class_labels(dataset: Dataset) -> Any:
     labels = dataset.labels()
     if labels.ndim > 1 and labels.shape[1] != 1:
         raise DataError(
-            f"{dataset.path}: has {labels.shape[1]} labels a record; --task classification takes one"
+            f"{dataset.path}: has {labels.shape[1]} labels a record; --task classification takes one, --task "
+            "multilabel several"
         )
     labels = labels.ravel()  # other tools also write arrays of one
     fractions = np.flatnonzero(labels != np.floor(labels))  # NaN is among them: it equals nothing

@@ -17,7 +17,10 @@ Array = npt.NDArray[Any]
 
 
 class MixedIn(NamedTuple):
-    """The smaller part of each sample of a micro-batch: its label, and its fraction of the sample and of the loss."""
+    """The smaller part of each sample of a micro-batch: its label, and its fraction of the sample and of the loss.
+
+    Labels may be rows, and fractions are then rows of one.
+    """
 
     label: Array
     fraction: Array  # float32, at most a half
@@ -43,7 +46,8 @@ def mix(
         alpha = cutmix if is_cutmix else mixup
         put_in = _cut_in if is_cutmix else _blend_in
         fractions[place] = put_in(sample, following, rng.beta(alpha, alpha), rng)
-    own, others = label.copy(), np.roll(label, -1)
+    own, others = label.copy(), np.roll(label, -1, axis=0)
+    fractions = fractions.reshape(-1, *[1] * (label.ndim - 1))
     is_larger = fractions > 0.5
     label[:] = np.where(is_larger, others, own)
     return MixedIn(np.where(is_larger, own, others), np.minimum(fractions, 1 - fractions))

@@ -1,4 +1,4 @@
-"""Pictures with a class each as named arrays: `data`, planes of pixels, and `label`.
+"""Pictures with their labels as named arrays: `data`, planes of pixels, and `label`, a class or a row of labels.
 
 Owns how a record, or a batch of a user's own DataLoader, becomes them. Decoding and what is done to pixels belong to
 the transform (`augment.py`), the range of labels to `labels.py`.
@@ -7,6 +7,7 @@ the transform (`augment.py`), the range of labels to `labels.py`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Callable
 
 import numpy as np
@@ -37,9 +38,9 @@ def resize_of(data: Data) -> int:
     return data.val_resize or round(data.image_size / 0.875)
 
 
-def fields(image_size: int, dtype: str = "float32") -> tuple[Field, ...]:
-    """Return the fields; planes of uint8 are still to be normalised."""
-    return Field("data", (CHANNELS, image_size, image_size), dtype), Field("label", ())
+def fields(image_size: int, dtype: str = "float32", label: tuple[int, ...] = ()) -> tuple[Field, ...]:
+    """Return the fields, with labels of the shape `label`; planes of uint8 are still to be normalised."""
+    return Field("data", (CHANNELS, image_size, image_size), dtype), Field("label", label)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class PictureReader:
     transform: TransformPicture
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
-        row["label"][...] = _one_label(record.label)
+        row["label"][...] = _labels(record.label, row["label"].shape)
         try:
             self.transform(record.payload, rng, row["data"])
         except BadPicture as bad:
@@ -69,16 +70,20 @@ def picture_assembly(
     return SampleAssembly(records, PictureReader(transform), fields(image_size, dtype), seed, skip_bad)
 
 
-def _one_label(label: Label) -> float:
-    if isinstance(label, float):
-        return label
-    if len(label) == 1:
-        return float(label[0])  # other tools also write arrays of one
-    raise BadSample(f"it has {len(label)} labels; pack it with one")
+def _labels(label: Label, shape: tuple[int, ...]) -> Any:
+    """Return the labels of a sample in this shape; other tools also write arrays of one where there is one."""
+    if np.size(label) != math.prod(shape):
+        raise BadSample(f"it has {np.size(label)} labels; pack it with {math.prod(shape)}")
+    return np.reshape(label, shape)
 
 
-def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classes: int) -> Arrays:
-    """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit."""
+def of_batch(
+    batch: Any, user: str, batch_size: int, image_size: int, num_classes: int, labels: tuple[int, ...] = ()
+) -> Arrays:
+    """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit.
+
+    `labels` is the shape of a sample's labels: () for a class, or a 0, 1 or -1 for each class.
+    """
     try:
         # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
         data, label = (np.array(to_numpy(part), np.float32, order="C") for part in batch)
@@ -86,9 +91,10 @@ def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classe
         raise UsageError(
             f"{user}: gave something else than two arrays ({error}); give (pictures, labels)"
         ) from None
-    if label.shape != (batch_size,):
+    if label.shape != (batch_size, *labels):
+        row = f" rows of {labels[0]}" if labels else ""
         raise UsageError(
-            f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many as "
+            f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many{row} as "
             f"--batch-size {batch_size}, with last_batch='discard'"
         )
     shape = (batch_size, CHANNELS, image_size, image_size)
@@ -96,7 +102,9 @@ def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classe
         raise UsageError(
             f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"
         )
-    if not ((label >= 0) & (label < num_classes)).all():
+    if labels and not np.isin(label, (-1, 0, 1)).all():
+        raise DataError(f"{user}: gives labels that are not 1 (yes), 0 (no) or -1 (unknown)")
+    if not labels and not ((label >= 0) & (label < num_classes)).all():
         raise DataError(
             f"{user}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes"
         )
@@ -106,11 +114,11 @@ def of_batch(batch: Any, user: str, batch_size: int, image_size: int, num_classe
 def record_of(key: int, item: Any, user: str) -> Record:
     """Return the record of an item (picture, label) of a user's Dataset; `user` begins the message of a refusal."""
     picture, label = pair(key, item, user)
-    pixels = to_numpy(picture)
+    pixels, label = to_numpy(picture), np.asarray(to_numpy(label), np.float32)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
         raise UsageError(
             f"{user}: gives {pixels.dtype} {pixels.shape} for a picture; give uint8 (height, width, 3), "
             "before any transform, or a DataLoader of finished batches"
         )
     colour = np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-    return Record(key, float(label), colour)
+    return Record(key, label if label.ndim else float(label), colour)

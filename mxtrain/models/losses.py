@@ -1,7 +1,8 @@
 """Losses: `--loss`, `--label-smoothing` and the distillation loss.
 
 A loss is a function `(output, label) -> losses`: from `output`, float32 (samples, classes), to one float32 loss for
-each sample. Does not own how they are weighted, mixed and summed (`train/step.py`).
+each sample, or for each of its labels where it has several. Does not own how they are weighted, mixed and summed
+(`tasks/classification.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,21 @@ Loss = Callable[[Any, Any], Any]
 
 def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
+    return _build(BY_NAME, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))
+
+
+def build_of_labels(text: str, label_smoothing: float, num_classes: int) -> Loss:
+    """Return the loss of `--loss` where each class has a label of 0 or 1: from two arrays of rows to such an array."""
+    rows = mx.nd.zeros((2, num_classes))
+    return _build(OF_LABELS, text, label_smoothing, rows, rows)
+
+
+def _build(known: dict[str, Any], text: str, label_smoothing: float, output: Any, label: Any) -> Loss:
     name, numbers = catalogue.loss(text)
-    if name not in BY_NAME:
-        return _user_loss(name, num_classes)
+    if name not in known:
+        return _user_loss(name, output, label)
     smoothing = {"smoothing": label_smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
-    return functools.partial(BY_NAME[name], **numbers, **smoothing)
+    return functools.partial(known[name], **numbers, **smoothing)
 
 
 def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
@@ -46,6 +57,29 @@ def binary_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any
     return (output.relu() - output * target + mx.nd.Activation(-output.abs(), "softrelu")).mean(axis=1)
 
 
+def label_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
+    """Return the sigmoid cross-entropy of each label; smoothing brings labels nearer to a half.
+
+    The two terms keep small losses and the gradient at 0 exact, which the usual one with |output| does not.
+    """
+    target = (1 - smoothing) * label + smoothing / 2
+    present, absent = mx.nd.Activation(-output, "softrelu"), mx.nd.Activation(output, "softrelu")
+    return target * present + (1 - target) * absent
+
+
+def label_focal(output: Any, label: Any, gamma: float) -> Any:
+    """Return the focal loss of each label, less for those that the net is certain of."""
+    losses = label_cross_entropy(output, label)
+    return (1 - (-losses).exp()) ** gamma * losses
+
+
+def label_distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
+    """Return the distance from a teacher's output for each label by itself, as `distillation` does for classes."""
+    taught = (teacher_output / temperature).sigmoid()
+    apart = label_cross_entropy(output / temperature, taught)
+    return temperature**2 * (apart - label_cross_entropy(teacher_output / temperature, taught))
+
+
 def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
     """Return the distance from a teacher's output, both softened by the temperature (Hinton et al., 2015).
 
@@ -62,17 +96,21 @@ BY_NAME: dict[str, Any] = {
     "binary_cross_entropy": binary_cross_entropy,
     "focal": focal,
 }
+OF_LABELS: dict[str, Any] = {
+    "binary_cross_entropy": label_cross_entropy,
+    "focal": label_focal,
+}
 
 
-def _user_loss(path: str, num_classes: int) -> Loss:
+def _user_loss(path: str, output: Any, label: Any) -> Loss:
     """Return the user's function, or an instance of their class, as Gluon's losses are classes."""
     found = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
     loss: Loss = as_user_code(user, as_user_code(user, found)() if inspect.isclass(found) else found)
-    losses = loss(mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))
-    if getattr(losses, "shape", None) != (2,):
+    losses = loss(output, label)
+    if getattr(losses, "shape", None) != label.shape:
         given = getattr(losses, "shape", f"a {type(losses).__name__}")
         raise UsageError(
-            f"--loss {path}: gives {given} for two samples; it has to give one loss for each, (2,)"
+            f"--loss {path}: gives {given} for two samples; it has to give one loss for each label, {label.shape}"
         )
     return loss

@@ -7,10 +7,10 @@ Owns what pictures and classes mean to training: labels, augmentation, mixing, t
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence
+from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 from mxtrain.config import Run, catalogue, names
-from mxtrain.data import labels, mix, pictures
+from mxtrain.data import class_weights, labels, mix, pictures
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.mix import MixedIn
@@ -22,18 +22,19 @@ from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 
 
 class Classification(Task):
-    """The task; its description is `{"class_names": [...]}`, a name for each output of the net."""
+    """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
     flags = heeded_flags.ONLY_SOME_TASKS
     nets = names.MODELS
-    losses = catalogue.LOSSES_OF_CLASSES
+    losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     unit = "images"
     step_means = ("accuracy",)
     score = Score("accuracy")
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        return {"class_names": labels.class_names(train, val, run.data.num_classes)}
+        names = labels.class_names(train, val, run.data.num_classes)
+        return described(names, class_weights.of_classes(run.model.class_weights, train, names))
 
     @classmethod
     def numbered(cls, run: Run, num_classes: int) -> Classification:
@@ -94,7 +95,11 @@ class Classification(Task):
     def training_forward(self, teacher: Any) -> ClassificationForward:
         optim = self.run.optim
         return ClassificationForward(
-            self._loss(optim.label_smoothing), teacher, optim.distill_weight, optim.distill_temperature
+            self._loss(optim.label_smoothing),
+            teacher,
+            optim.distill_weight,
+            optim.distill_temperature,
+            self.description.get("class_weights"),
         )
 
     def plain_forward(self) -> ClassificationForward:
@@ -109,17 +114,24 @@ class Classification(Task):
         return losses.build(self.run.model.loss, smoothing, len(self.class_names))
 
 
+def described(class_names: list[str], weights: list[float] | None) -> Description:
+    """Return the description of classes; where all count alike it is that of older checkpoints."""
+    return {"class_names": class_names, **({} if weights is None else {"class_weights": weights})}
+
+
 @dataclasses.dataclass(frozen=True)
 class ClassificationForward:
-    """The losses of a micro-batch: weighted over both labels where two samples were mixed, and partly a teacher's.
+    """The losses of a micro-batch: of both labels where two samples were mixed, and partly a teacher's.
 
-    The teacher, a trained net, sees the same pictures, mixed or not, on the same device, in inference mode.
+    The teacher, a trained net, sees the same pictures, mixed or not, on the same device, in inference mode. With class
+    weights a sample counts as many as its class says: its loss, with the teacher's part, times that, over their sum.
     """
 
     loss: Any
     teacher: Any = None
     teacher_weight: float = 0.0
     temperature: float = 1.0
+    class_weights: Sequence[float] | None = None
 
     def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
         from mxtrain.models.normalize import normalized
@@ -128,21 +140,45 @@ class ClassificationForward:
         data, label = normalized(arrays["data"]), arrays["label"]
         # The loss is computed in float32 whatever the net runs in.
         output = net(data).astype("float32", copy=False)
-        losses = self.loss(output, label)
+        counts = self.counts(label)
+        losses = counted(self.loss(output, label), counts)
         if "other_label" in arrays:
             other, share = arrays["other_label"], arrays["other_fraction"]
-            losses = (1 - share) * losses + share * self.loss(output, other)
+            other_counts = self.counts(other)
+            losses = (1 - share) * losses + share * counted(self.loss(output, other), other_counts)
+            counts = None if counts is None else (1 - share) * counts + share * other_counts
         if self.teacher is not None:
-            losses = self._with_teacher(losses, output, data)
+            apart = counted(self.distance(output, self._taught(data)), counts)
+            losses = (1 - self.teacher_weight) * losses + self.teacher_weight * apart
         with mx.autograd.pause():
-            hits = (output.argmax(axis=1) == label).sum()
-        return Outcome(losses, len(label), {"accuracy": (hits, len(label))}, output)
+            means = self.means(output, label)
+        return Outcome(losses, len(label) if counts is None else counts.sum(), means, output)
 
-    def _with_teacher(self, losses: Any, output: Any, data: Any) -> Any:
+    def counts(self, label: Any) -> Any:
+        """Return how much each label counts; None where each counts 1."""
+        from mxtrain.runtime import mx
+
+        if self.class_weights is None:
+            return None
+        return mx.nd.array(self.class_weights, ctx=label.context).take(label)
+
+    def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
+        """Return the sum and the count of each of the task's `step_means`."""
+        return {"accuracy": ((output.argmax(axis=1) == label).sum(), len(label))}
+
+    def distance(self, output: Any, taught: Any) -> Any:
+        """Return how far each answer is from the teacher's."""
         from mxtrain.models.losses import distillation
+
+        return distillation(output, taught, self.temperature)
+
+    def _taught(self, data: Any) -> Any:
         from mxtrain.runtime import mx
 
         with mx.autograd.pause(train_mode=False):
-            taught = self.teacher(data).astype("float32", copy=False)
-        apart = distillation(output, taught, self.temperature)
-        return (1 - self.teacher_weight) * losses + self.teacher_weight * apart
+            return self.teacher(data).astype("float32", copy=False)
+
+
+def counted(losses: Any, counts: Any) -> Any:
+    """Return losses times how much each of them counts."""
+    return losses if counts is None else counts * losses

@@ -11,9 +11,10 @@ from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.data.records import Dataset
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.multilabel import Multilabel
 from mxtrain.tasks.task import Description, Task
 
-BY_NAME: dict[str, type[Task]] = {"classification": Classification}
+BY_NAME: dict[str, type[Task]] = {"classification": Classification, "multilabel": Multilabel}
 
 
 def check_flags(run: Run) -> None:

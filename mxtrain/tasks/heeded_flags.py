@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # By their names in `config/schema.py`.
 OF_PICTURES = frozenset(("image_size", "val_resize", "augment", "mixup", "cutmix", "normalize", "cache"))
-OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing"))
+OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | {"model", "loss"}
 

@@ -39,6 +39,7 @@ FLAGS = [
     "--freeze",
     "--remat",
     "--loss",
+    "--class-weights",
     "--amp",
     "--amp-table",
     "--loss-scale",

@@ -74,7 +74,9 @@ def test_a_flag_that_a_task_does_not_heed_is_refused(flags: str) -> None:
     run = config.parse(["--task", MAJORITY, *flags.split()])
     with pytest.raises(UsageError) as refused:
         find.check_flags(run)
-    assert str(refused.value) == f"{flag} goes with --task classification, not with {MAJORITY}; leave it out"
+    words = str(refused.value)
+    assert words.startswith(f"{flag} goes with --task classification")
+    assert words.endswith(f", not with {MAJORITY}; leave it out")
     find.check_flags(config.parse(flags.split()))
     find.check_flags(config.parse(["--task", MAJORITY]))
 

@@ -1,0 +1,89 @@
+"""Several labels for each picture: every class is a decision of its own, yes, no or unknown.
+
+Owns what that changes beside classification: labels, losses, metrics. Losses are `models/losses.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Sequence
+
+from mxtrain.config import Run
+from mxtrain.data import class_weights, labels, pictures
+from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.records import Dataset
+from mxtrain.tasks import heeded_flags
+from mxtrain.tasks.classification import Classification, ClassificationForward, described
+from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
+from mxtrain.tasks.task import Description, Metric, Score
+
+
+class Multilabel(Classification):
+    """The task; its description has `class_names`, and `class_weights`, those of a yes, if given."""
+
+    losses = ("binary_cross_entropy", "focal")
+    flags = heeded_flags.ONLY_SOME_TASKS - {"sampling"}  # which balances one class a sample
+    step_means = ("label_accuracy",)
+    score = Score("mean_average_precision")
+
+    @classmethod
+    def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        names = labels.several_names(train, val, run.data.num_classes)
+        return described(names, class_weights.of_labels(run.model.class_weights, train, names))
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        shape = (len(self.class_names),)
+        return pictures.fields(self.run.data.image_size, pictures.dtype_of(self.run), shape)
+
+    def check(self, dataset: Dataset) -> None:
+        labels.check_several(dataset, self.class_names)
+
+    def summary(self) -> str:
+        return f"{len(self.class_names)} classes, several a picture"
+
+    def of_batch(self, batch: Any, user: str) -> Arrays:
+        count = len(self.class_names)
+        sizes = self.run.optim.batch_size, self.run.data.image_size, count
+        return pictures.of_batch(batch, user, *sizes, labels=(count,))
+
+    def training_forward(self, teacher: Any) -> MultilabelForward:
+        return MultilabelForward(**vars(super().training_forward(teacher)))
+
+    def plain_forward(self) -> MultilabelForward:
+        return MultilabelForward(self._loss(0.0))
+
+    def metrics(self) -> Sequence[Metric]:
+        count = len(self.class_names)
+        return AveragePrecision(count), F1(count)
+
+    def _loss(self, smoothing: float) -> Any:
+        from mxtrain.models import losses
+
+        return losses.build_of_labels(self.run.model.loss, smoothing, len(self.class_names))
+
+
+@dataclasses.dataclass(frozen=True)
+class MultilabelForward(ClassificationForward):
+    """The losses of a micro-batch, one for each label; the weight is how many labels there are that are known.
+
+    With class weights a yes counts as many as its class says, and a no 1.
+    """
+
+    def counts(self, label: Any) -> Any:
+        from mxtrain.runtime import mx
+
+        known = label >= 0
+        if self.class_weights is None:
+            return known
+        of_yes = mx.nd.array(self.class_weights, ctx=label.context)
+        return mx.nd.where(label > 0, mx.nd.broadcast_like(of_yes.reshape((1, -1)), label), known)
+
+    def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
+        right = (output > 0) == label  # never where it is unknown
+        return {"label_accuracy": (right.sum(), (label >= 0).sum())}
+
+    def distance(self, output: Any, taught: Any) -> Any:
+        from mxtrain.models.losses import label_distillation
+
+        return label_distillation(output, taught, self.temperature)
