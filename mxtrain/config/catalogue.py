@@ -65,9 +65,9 @@ SMOOTHED_LOSSES = ("cross_entropy", "binary_cross_entropy")  # which take --labe
 _WIDTH, _DROPOUT, _NORM = (1, 1 << 20), Number(0.0, 0.0, 0.99), (0, 1)
 # Nets of arrays; `norm=1` puts a layer norm behind each layer.
 ARRAY_NETS: Table = {
-    "mlp": {"hidden": Number((128.0, 64.0), *_WIDTH), "dropout": _DROPOUT, "norm": Number(0, *_NORM)},
+    "mlp": {"hidden": Number((128, 64), *_WIDTH), "dropout": _DROPOUT, "norm": Number(0, *_NORM)},
     "conv1d": {
-        "channels": Number((32.0, 64.0, 64.0), *_WIDTH),
+        "channels": Number((32, 64, 64), *_WIDTH),
         "kernel": Number(5, 1, 1 << 16),
         "dropout": _DROPOUT,
         "norm": Number(1, *_NORM),

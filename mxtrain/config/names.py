@@ -19,10 +19,11 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
-TASKS = ("classification", "multilabel")
-# What --model and --loss are where they are left out; a task that is not named here has classification's.
+TASKS = ("classification", "multilabel", "regression")
+# What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
 DEFAULT_MODELS = {"classification": "resnet18_v1b"}
-DEFAULT_LOSSES = {"classification": "cross_entropy", "multilabel": "binary_cross_entropy"}
+DEFAULT_LOSSES = {"classification": "cross_entropy", "multilabel": "binary_cross_entropy", "regression": "l2"}
+DEFAULT_AUGMENTATIONS = {"classification": "resized_crop+flip", "regression": "none"}
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")
 VERIFY = ("always", "first-epoch", "never")

@@ -39,8 +39,9 @@ class Data:
     image_size: int = flag(224, "height and width of the pictures that the net sees")
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
     augment: str = flag(
-        "resized_crop+flip",
-        "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable",
+        "",
+        "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable; left out: "
+        "resized_crop+flip of classes, none of numbers, which may not stay true",
     )
     mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
     cutmix: float = flag(
@@ -66,7 +67,9 @@ class Data:
 class Model:
     """The net, its initial weights, its loss and its precision."""
 
-    task: str = flag("classification", "what is learnt: classification | multilabel; or module:Class")
+    task: str = flag(
+        "classification", "what is learnt: classification | multilabel | regression; or module:Class"
+    )
     model: str = flag(
         "",
         "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; or "
@@ -213,6 +216,13 @@ class Run:
     layout: Layout = Layout()
     optim: Optim = Optim()
     output: Output = Output()
+
+    def __post_init__(self) -> None:
+        """Fill in what the task takes where --augment is left out."""
+        if not self.data.augment:
+            of_task = names.DEFAULT_AUGMENTATIONS
+            augment = of_task.get(self.model.task, of_task["classification"])
+            object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
 
 
 # --amp is turned off by `off`, other flags by `none`; each takes both words.

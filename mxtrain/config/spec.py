@@ -13,7 +13,8 @@ from mxtrain.core.errors import UsageError, nearest
 
 
 class Number(NamedTuple):
-    """A number that a name takes: an int when its default is; a tuple, written 30/60/80, when its default is one."""
+    """A number that a name takes: an int when its default is; a tuple, written 30/60/80, when its default is one: of
+    what that holds, or of floats."""
 
     default: Any
     low: float
@@ -65,7 +66,8 @@ def _parse_numbers(described: str, text: str, known: Mapping[str, Number]) -> di
 
 def _parse_value(described: str, text: str, number: Number) -> Any:
     if isinstance(number.default, tuple):
-        return tuple(_parse_one(described, part, float, number) for part in text.split("/"))
+        kind = type(number.default[0]) if number.default else float
+        return tuple(_parse_one(described, part, kind, number) for part in text.split("/"))
     return _parse_one(described, text, type(number.default), number)
 
 

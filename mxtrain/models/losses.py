@@ -20,21 +20,30 @@ Loss = Callable[[Any, Any], Any]
 
 def build(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """Return the loss of `--loss`; a user's own is called once on zeros, and UsageError if its shape is wrong."""
-    return _build(BY_NAME, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2))
+    return _build(BY_NAME, text, label_smoothing, mx.nd.zeros((2, num_classes)), mx.nd.zeros(2), (2,))
 
 
 def build_of_labels(text: str, label_smoothing: float, num_classes: int) -> Loss:
     """Return the loss of `--loss` where each class has a label of 0 or 1: from two arrays of rows to such an array."""
     rows = mx.nd.zeros((2, num_classes))
-    return _build(OF_LABELS, text, label_smoothing, rows, rows)
+    return _build(OF_LABELS, text, label_smoothing, rows, rows, rows.shape)
 
 
-def _build(known: dict[str, Any], text: str, label_smoothing: float, output: Any, label: Any) -> Loss:
+def build_of_numbers(text: str, num_targets: int) -> Loss:
+    """Return the loss of `--loss` for rows of numbers: their mean over a sample's targets."""
+    rows = mx.nd.zeros((2, num_targets))
+    return _build(OF_NUMBERS, text, 0.0, rows, rows, (2,))
+
+
+def _build(
+    known: dict[str, Any], text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]
+) -> Loss:
+    """Return a loss that is known by name, or the user's, which has to make losses of `shape` of these arrays."""
     name, numbers = catalogue.loss(text)
     if name not in known:
-        return _user_loss(name, output, label)
-    smoothing = {"smoothing": label_smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
-    return functools.partial(known[name], **numbers, **smoothing)
+        return _user_loss(name, output, label, shape)
+    more = {"smoothing": smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
+    return functools.partial(known[name], **numbers, **more)
 
 
 def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
@@ -80,6 +89,23 @@ def label_distillation(output: Any, teacher_output: Any, temperature: float) -> 
     return temperature**2 * (apart - label_cross_entropy(teacher_output / temperature, taught))
 
 
+def l1(output: Any, label: Any) -> Any:
+    """Return the mean absolute difference over a sample's targets."""
+    return (output - label).abs().mean(axis=1)
+
+
+def l2(output: Any, label: Any) -> Any:
+    """Return the mean squared difference over a sample's targets."""
+    return (output - label).square().mean(axis=1)
+
+
+def huber(output: Any, label: Any, delta: float) -> Any:
+    """Return half of the squared difference up to `delta`, and beyond it a straight line (Huber, 1964)."""
+    apart = (output - label).abs()
+    near = apart.clip(0, delta)
+    return (near * (apart - 0.5 * near)).mean(axis=1)
+
+
 def distillation(output: Any, teacher_output: Any, temperature: float) -> Any:
     """Return the distance from a teacher's output, both softened by the temperature (Hinton et al., 2015).
 
@@ -102,15 +128,18 @@ OF_LABELS: dict[str, Any] = {
 }
 
 
-def _user_loss(path: str, output: Any, label: Any) -> Loss:
+OF_NUMBERS: dict[str, Any] = {"l1": l1, "l2": l2, "huber": huber}
+
+
+def _user_loss(path: str, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
     """Return the user's function, or an instance of their class, as Gluon's losses are classes."""
     found = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
     loss: Loss = as_user_code(user, as_user_code(user, found)() if inspect.isclass(found) else found)
     losses = loss(output, label)
-    if getattr(losses, "shape", None) != label.shape:
+    if getattr(losses, "shape", None) != shape:
         given = getattr(losses, "shape", f"a {type(losses).__name__}")
         raise UsageError(
-            f"--loss {path}: gives {given} for two samples; it has to give one loss for each label, {label.shape}"
+            f"--loss {path}: gives {given} for two samples; it has to give one loss for each label, {shape}"
         )
     return loss

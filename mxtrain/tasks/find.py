@@ -12,9 +12,14 @@ from mxtrain.data.records import Dataset
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel import Multilabel
+from mxtrain.tasks.regression import Regression
 from mxtrain.tasks.task import Description, Task
 
-BY_NAME: dict[str, type[Task]] = {"classification": Classification, "multilabel": Multilabel}
+BY_NAME: dict[str, type[Task]] = {
+    "classification": Classification,
+    "multilabel": Multilabel,
+    "regression": Regression,
+}
 
 
 def check_flags(run: Run) -> None:

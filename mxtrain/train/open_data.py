@@ -7,7 +7,7 @@ from typing import Any
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Data, Run, import_path
+from mxtrain.config import Model, Run, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
@@ -78,7 +78,7 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
 
 def _without_effect(run: Run) -> list[str]:
     """Return the flags that change nothing where a DataLoader makes the batches; some still concern --val."""
-    data, default = run.data, Data()
+    data, default = run.data, Run(model=Model(task=run.model.task)).data
     for_both = {
         "--sampling": data.sampling != default.sampling,
         "--cache": data.cache != default.cache,

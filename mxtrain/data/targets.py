@@ -1,0 +1,82 @@
+"""Numbers to be predicted: which labels are some, their names, and the statistics by which they are standardised."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data import statistics
+from mxtrain.data.records import Dataset
+from mxtrain.data.statistics import Statistics
+
+
+class Numbers(NamedTuple):
+    """One or more numbers that each sample has, by names."""
+
+    names: tuple[str, ...]
+    statistics: Statistics
+
+    @property
+    def num(self) -> int:
+        return len(self.names)
+
+    def as_json(self) -> dict[str, Any]:
+        mean, deviation = self.statistics
+        return {"names": list(self.names), "mean": mean.tolist(), "deviation": deviation.tolist()}
+
+
+def numbers_of_json(found: dict[str, Any]) -> Numbers:
+    """Return the numbers that `as_json` has described."""
+    mean, deviation = (np.array(found[each], np.float64) for each in ("mean", "deviation"))
+    return Numbers(tuple(found["names"]), Statistics(mean, deviation))
+
+
+def numbers(train: Dataset, names: tuple[str, ...] = ()) -> Numbers:
+    """Check the labels of a training set, and return what they are; DataError where they are no numbers to predict.
+
+    `names` are those of the targets; without them a class list of as many lines names them, or else they are numbered.
+    """
+    if (
+        not names
+        and train.class_names
+        and any(name != str(place) for place, name in enumerate(train.class_names))
+    ):
+        columns = labels_of(train, 0).shape[1]
+        if columns == 1 or columns != len(train.class_names):
+            raise DataError(
+                f"{train.path}: its labels are classes ('{train.class_names[0]}' and others), not numbers; give --task "
+                "classification, or pack it with numbers"
+            )
+        names = tuple(train.class_names)
+    labels = labels_of(train, len(names))
+    names = names or tuple(f"target{place}" for place in range(labels.shape[1]))
+    return Numbers(names, statistics.of_chunks(lambda: [labels], len(names)))
+
+
+def check(dataset: Dataset, known: Numbers) -> None:
+    """Refuse a data set whose labels are not as many numbers as those known, with a DataError."""
+    labels_of(dataset, known.num)
+
+
+def labels_of(dataset: Dataset, num: int) -> Any:
+    """Return labels as rows of `num` finite numbers (0: as many as there are); DataError names the first other one."""
+    labels = dataset.labels()
+    if not len(labels):
+        raise DataError(
+            f"{dataset.path}: its labels are not known before it is read, or not as many for each sample; give a "
+            ".rec, arrays or a Dataset of (x, y) with as many numbers in each y"
+        )
+    rows = labels.reshape(len(labels), -1)
+    if num not in (0, rows.shape[1]):
+        raise DataError(
+            f"{dataset.path}: has {rows.shape[1]} numbers to predict a sample, the training set {num}"
+        )
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(wrong):
+        raise DataError(
+            f"{dataset.where(int(wrong[0]))} has a number to predict that is not finite; {len(wrong)} such samples: "
+            "pack again without them"
+        )
+    return rows

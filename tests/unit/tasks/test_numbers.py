@@ -1,0 +1,149 @@
+"""Numbers as targets: their statistics, their metrics, and the data sets that have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from mxtrain import config
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import statistics, targets
+from mxtrain.data.record_file import classes_path, open_records
+from mxtrain.data.record_writer import RecordWriter
+from mxtrain.tasks import find
+from mxtrain.tasks.metrics import Errors
+
+
+class Output:
+    """As MXNet's arrays are asked for their numbers."""
+
+    def __init__(self, numbers: Any):
+        self._numbers = numbers
+
+    def asnumpy(self) -> Any:
+        return self._numbers
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_errors_are_those_of_scikit_learn(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    label = rng.normal(size=(50, 2)) * [1, 5] + offset
+    output = label + rng.normal(size=(50, 2))
+    metric = Errors(("width", "height"), label[:10].mean(axis=0))
+    batches = np.array_split(np.arange(50), 7)
+    found = metric.finish([metric.state(Output(output[rows]), {"label": label[rows]}) for rows in batches])
+    each = {"multioutput": "raw_values"}
+    assert found["mae"] == pytest.approx(sklearn_metrics.mean_absolute_error(label, output))
+    assert found["rmse"] == pytest.approx(sklearn_metrics.mean_squared_error(label, output) ** 0.5)
+    assert found["r2"] == pytest.approx(sklearn_metrics.r2_score(label, output))
+    assert [found["mae_width"], found["mae_height"]] == pytest.approx(
+        sklearn_metrics.mean_absolute_error(label, output, **each)
+    )
+    assert [found["r2_width"], found["r2_height"]] == pytest.approx(
+        sklearn_metrics.r2_score(label, output, **each)
+    )
+
+
+@pytest.mark.parametrize(("apart", "expected"), [(0.0, 1.0), (0.5, 0.0)])
+def test_a_number_that_never_changes_is_explained_or_not(apart: float, expected: float) -> None:
+    label = np.full((4, 1), 3.0)
+    metric = Errors(("one",), [3.0])
+    found = metric.finish([metric.state(Output(label + apart), {"label": label})])
+    assert found == {"mae": apart, "rmse": apart, "r2": expected}
+
+
+def test_statistics_are_exact_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3000, 3)) * 10.0 ** rng.integers(-30, 30, (3000, 3))
+    values = np.concatenate([values, np.full((3, 3), -5e-324), np.zeros((2, 3))])
+    found = statistics.of_chunks(lambda: [values], 3)
+    mixed = values[rng.permutation(len(values))]
+    other = statistics.of_chunks(lambda: np.array_split(mixed, 7), 3)
+    np.testing.assert_array_equal(found.mean, other.mean)
+    np.testing.assert_array_equal(found.deviation, other.deviation)
+    np.testing.assert_allclose(found.mean, values.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(found.deviation, values.std(axis=0), rtol=1e-9)
+
+
+def test_a_constant_feature_is_standardised_to_zeros() -> None:
+    values = np.array([[0.1, 1.0], [0.1, 3.0], [0.1, 5.0]])
+    found = statistics.of_chunks(lambda: [values], 2)
+    assert found.deviation[0] == 0
+    standardised = found.standardised(values)
+    np.testing.assert_array_equal(standardised[:, 0], 0)
+    assert standardised[:, 1].std() == pytest.approx(1)
+    np.testing.assert_allclose(found.restored(standardised), values)
+
+
+def write(path: Path, labels: Any, class_names: list[str] | None = None) -> Any:
+    with RecordWriter(path) as writer:
+        for key, label in enumerate(labels):
+            writer.write(key, label, b"picture")
+    if class_names:
+        classes_path(path).write_text("".join(f"{name}\n" for name in class_names))
+    return open_records(path)
+
+
+def test_targets_have_names_and_statistics(tmp_path: Path) -> None:
+    rows = np.array([[1, 2], [3, 6]], np.float32)
+    found = targets.numbers(write(tmp_path / "a.rec", rows, ["width", "height"]))
+    assert found.names == ("width", "height")
+    assert targets.numbers_of_json(found.as_json()).as_json() == found.as_json()
+    np.testing.assert_array_equal(found.statistics.mean, [2, 4])
+    # Whole numbers are packed with a class list that calls them by themselves.
+    found = targets.numbers(write(tmp_path / "b.rec", [0.0, 2.0, 1.0], ["0", "1", "2"]))
+    assert found.names == ("target0",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "words"),
+    [
+        ([0.0, 1.0], ["cat", "dog"], "its labels are classes ('cat' and others), not numbers"),
+        (
+            [0.0, float("nan"), 1.0],
+            None,
+            "record 1 (key 1) has a number to predict that is not finite; 1 such",
+        ),
+    ],
+)
+def test_labels_that_are_no_numbers_are_refused(
+    labels: Any, names: list[str] | None, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"train\.rec") as refused:
+        targets.numbers(write(tmp_path / "train.rec", labels, names))
+    assert words in str(refused.value)
+
+
+def test_validation_has_as_many_numbers(tmp_path: Path) -> None:
+    known = targets.numbers(write(tmp_path / "train.rec", np.ones((2, 3), np.float32)))
+    with pytest.raises(DataError, match="has 1 numbers to predict a sample, the training set 3"):
+        targets.check(write(tmp_path / "val.rec", [1.0]), known)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--mixup 0.2", "--mixup goes with --task classification"),
+        ("--loss cross_entropy", "--loss cross_entropy goes with --task classification"),
+        ("--label-smoothing 0.1", "--label-smoothing"),
+        ("--num-classes 3", "--num-classes goes with --task classification"),
+    ],
+)
+def test_flags_of_classes_are_refused(flags: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        find.check_flags(config.parse(["--task", "regression", *flags.split()]))
+
+
+def test_a_task_has_defaults_of_its_own() -> None:
+    run = config.parse(["--task", "regression"])
+    find.check_flags(run)
+    assert (run.model.loss, run.data.augment) == ("l2", "none")
+    assert config.parse([]).model.loss == "cross_entropy"
+    given = config.parse(["--task", "regression", "--loss", "huber:delta=2", "--augment", "pad_crop"])
+    find.check_flags(given)
+    assert (given.model.loss, given.data.augment) == ("huber:delta=2", "pad_crop")
+    assert config.from_flat(config.to_flat(given)) == given
