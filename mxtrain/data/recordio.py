@@ -180,8 +180,10 @@ def parse_classes(text: bytes) -> list[str]:
     return names
 
 
-def format_classes(names: Sequence[str], num_images: Sequence[int]) -> bytes:
-    """Return the text of a .classes.tsv."""
+def format_classes(names: Sequence[str], num_images: Sequence[int] | None) -> bytes:
+    """Return the text of a .classes.tsv, without numbers where there are none."""
+    if num_images is None:
+        return "".join(f"{name}\n" for name in names).encode("utf-8")
     return "".join(f"{name}\t{count}\n" for name, count in zip(names, num_images)).encode("utf-8")
 
 

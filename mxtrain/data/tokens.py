@@ -20,6 +20,7 @@ from mxtrain.data.records import Dataset
 
 Ids = npt.NDArray[np.int64]
 TYPES = ("uint16", "uint32")
+OF_DOCUMENTS, OF_TOKENS = "documents", "tokens"  # what has `labels`, where there are some
 
 
 class TokenFormat(NamedTuple):
@@ -124,7 +125,7 @@ def _makes_sense(found: Any) -> bool:
         end is not None and not 0 <= end < (size or 1 << 32)
     ):
         return False
-    return found.get("dtype") in TYPES
+    return found.get("dtype") in TYPES and found.get("labels") in (None, OF_DOCUMENTS, OF_TOKENS)
 
 
 def _remedy() -> str:

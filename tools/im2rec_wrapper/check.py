@@ -16,7 +16,7 @@ import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.record_file import RecordIOFile
-from mxtrain.data.tokens import read_description, tokens_path
+from mxtrain.data.tokens import OF_TOKENS, read_description, tokens_path
 
 from . import classes, contents, structure
 from .contents import Content
@@ -73,11 +73,15 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
     inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
     class_counts: list[classes.Class] = []
     described: dict[str, Any] = {}
-    if tokens_path(file.path).exists():
+    is_text = tokens_path(file.path).exists()
+    if is_text:
         inspect, described, found = _documents(file.path)
-    else:
+        findings += found
+    if described.get("labels") == OF_TOKENS:
+        findings += classes.check_token_labels(table)
+    elif described.get("labels") or not is_text:
         class_counts, found = classes.count_classes(table)
-    findings += found
+        findings += found
     statistics = _ContentStatistics()
     copies.start(table)
     for number, content in enumerate(with_progress(contents.read_all(file, table, inspect), len(table))):

@@ -41,6 +41,17 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     return classes, findings + _check_balance(table, classes)
 
 
+def check_token_labels(table: RecordTable) -> list[Finding]:
+    """Return the findings about labels of words: each a class's number, or -1 for a token that has none."""
+    names, _, findings = _read_list(table)
+    for number, label in enumerate(table.labels):
+        wrong = [each for each in np.atleast_1d(label) if each not in range(-1, len(names))]
+        if wrong:
+            text = f"a token's label is {wrong[0]:g}, but the class list has {len(names)} classes"
+            findings.append(of_record("label", table.location(number), text))
+    return findings
+
+
 def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
     """Count the images of each class; None where a label is no class."""
     counts: Counter[int] = Counter()

@@ -15,23 +15,23 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data import recordio, source_names
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
-from mxtrain.data.tokens import tokens_path
+from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
 from . import images, overlap, restart_intervals, resume, tokens
 from . import options as pack_options
-from .images import ImageOptions, PackedItem
+from .images import ImageOptions
 from .journal import Journal
 from .options import Options
 from .pack_run import PackRun
 from .plan import all_outputs, beside, plan_outputs
-from .preparation import PreparedItem, prepare_items
+from .preparation import Prepare, PreparedItem, prepare_items
 from .progress import with_progress
 from .restart_intervals import NONE
 from .sources.item import Source
@@ -52,7 +52,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     restarts = NONE
     if not tokenizer:
         restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
-    prepare = _preparation(options, tokenizer, restarts)
+    prepare = _preparation(options, found, tokenizer, restarts)
     splits = plan_outputs(found.items, out, options)
     overlap.refuse(source, found, all_outputs(splits, out))
     folder = splits[0].paths[0].parent
@@ -104,11 +104,9 @@ def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kin
             last_checkpoint = time.monotonic()
 
 
-def _preparation(
-    options: Options, tokenizer: Tokenizer | None, restarts: str
-) -> Callable[[bytes], PackedItem]:
+def _preparation(options: Options, found: Source, tokenizer: Tokenizer | None, restarts: str) -> Prepare:
     if tokenizer:
-        return functools.partial(tokens.prepare, by=tokenizer)
+        return functools.partial(tokens.prepare_tagged if found.is_tagged else tokens.prepare, by=tokenizer)
     of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
     return functools.partial(images.prepare, options=of_images)
 
@@ -138,12 +136,16 @@ def _write_beside(
             raise DataError(f"no good item is left for {file.path}: give more, or ask for fewer files")
         if tokenizer:
             metadata = whole_files.enter_context(Replacement(tokens_path(file.path)))
-            metadata.write(tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes))
+            metadata.write(
+                tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes, _labels(found))
+            )
             metadata.sync()
-        elif found.class_names:
+        if found.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
             num_of_class = [file.num_of_class[label] for label in range(len(found.class_names))]
-            classes.write(recordio.format_classes(found.class_names, num_of_class))
+            classes.write(
+                recordio.format_classes(found.class_names, None if found.is_tagged else num_of_class)
+            )
             classes.sync()
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
@@ -191,9 +193,17 @@ def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     for note, count in sorted(run.notes.items()):
         yield f"  {count} {note}"
     for file in run.files:
-        a_class = [file.num_of_class[label] for label in range(len(found.class_names or ()))]
+        names = () if found.is_tagged else found.class_names or ()
+        a_class = [file.num_of_class[label] for label in range(len(names))]
         spread = f", {min(a_class)} to {max(a_class)} a class ({classes_path(file.path)})" if a_class else ""
         yield f"  {file.path}: {file.num_records} {kind}{spread}"
+
+
+def _labels(found: Source) -> str | None:
+    """Return what text has labels for."""
+    if found.is_tagged:
+        return OF_TOKENS
+    return OF_DOCUMENTS if found.class_names else None
 
 
 def _kind(found: Source) -> str:

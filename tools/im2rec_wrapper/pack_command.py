@@ -11,7 +11,19 @@ from mxtrain.config.arguments import LARGEST_SEED
 from .arguments import fraction, whole_number
 
 # A copy of sources/kinds.py's, which would import OpenCV to print a help text; a test compares the two.
-KINDS = ("folder", "lst", "csv", "rec", "webdataset", "tfrecord", "lmdb", "hdf5", "text")
+KINDS = (
+    "folder",
+    "lst",
+    "csv",
+    "rec",
+    "webdataset",
+    "tfrecord",
+    "lmdb",
+    "hdf5",
+    "text",
+    "labelled_text",
+    "tagged_text",
+)
 
 
 def add(commands: Any) -> None:

@@ -17,10 +17,12 @@ import numpy as np
 from mxtrain.core import plain_text
 from mxtrain.data.record_writer import RecordWriter
 
+from .images import PackedItem
 from .journal import PackCheckpoint
 from .plan import OutputSplit
 from .preparation import PreparedItem
 from .sources.item import Item
+from .tokens import TaggedItem
 
 Digest = Any  # of hashlib
 Stamp = Tuple[int, ...]
@@ -42,11 +44,12 @@ class OutputFile:
         elif isinstance(item.label, int):
             self.num_of_class[item.label] += 1
 
-    def write(self, item: Item, payload: bytes) -> None:
+    def write(self, item: Item, packed: PackedItem | TaggedItem) -> None:
         """Append an item to the file, without counting it."""
-        label = np.array(item.label, np.float32) if isinstance(item.label, tuple) else item.label
-        self.writer.write(len(self.writer), label, payload)
-        self.num_payload_bytes += len(payload)
+        label = packed.labels if isinstance(packed, TaggedItem) else item.label
+        stored = np.array(label, np.float32) if isinstance(label, tuple) else label
+        self.writer.write(len(self.writer), stored, packed.payload)
+        self.num_payload_bytes += len(packed.payload)
 
 
 class PackRun:
@@ -82,7 +85,7 @@ class PackRun:
                 self.bad.append((self.num_done, plain_text.printable(item.name), result.reason))
             else:
                 file = self._file_for(number)
-                file.write(item, result.packed.payload)
+                file.write(item, result.packed)
                 file.count(item)
                 self.notes.update(result.packed.notes)
             self.num_done += 1

@@ -11,30 +11,32 @@ import itertools
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, Union
 
 from mxtrain.core.machine import usable_cores
 from mxtrain.data.jpeg import BadPicture
 
 from .images import PackedItem
 from .sources.item import BadItem, Item, Source
+from .tokens import TaggedItem
 
 _AT_A_TIME = 8  # items a task: queueing one costs as much as reading a small file
 _TASKS_A_WORKER = 2
 
 T = TypeVar("T")
+Prepare = Callable[[bytes], Union[PackedItem, TaggedItem]]
 
 
 class PreparedItem(NamedTuple):
     """The result for one item."""
 
-    packed: PackedItem | None
+    packed: PackedItem | TaggedItem | None
     reason: str  # why the item is bad, where `packed` is None
     stamp: tuple[int, ...]  # of the item's own file, see `Source.stamp`
 
 
 def prepare_items(
-    items: Iterable[Item], source: Source, prepare: Callable[[bytes], PackedItem], num_workers: int | None
+    items: Iterable[Item], source: Source, prepare: Prepare, num_workers: int | None
 ) -> Iterator[PreparedItem]:
     """Read each item from its source and `prepare` its bytes; yield the results in order.
 
@@ -60,9 +62,7 @@ def _read(source: Source, item: Item) -> bytes | str:
         return f"it cannot be read ({error.strerror})"
 
 
-def _prepared(
-    prepare: Callable[[bytes], PackedItem], data: bytes | str, stamp: tuple[int, ...]
-) -> PreparedItem:
+def _prepared(prepare: Prepare, data: bytes | str, stamp: tuple[int, ...]) -> PreparedItem:
     if isinstance(data, str):
         return PreparedItem(None, data, stamp)
     try:

@@ -1,4 +1,4 @@
-"""The source of a folder with a folder of images per class, and of any list of image files."""
+"""The source of a folder with a folder of files per class, and of any list of image files."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from .labels import check_class_name
 from .walk import Walk
 
 
-def read_folder(root: Path) -> Source:
-    """Read a folder of classes. Images may lie deeper than their class's folder; labels are in the order of names.
+def read_folder(root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES, noun: str = "image") -> Source:
+    """Read a folder of classes. Files may lie deeper than their class's folder; labels are in the order of names.
 
     Hidden files and folders are skipped; links are followed, but for those that `walk.py` refuses.
     """
     items: list[Item] = []
     class_names: list[str] = []
     warnings: list[str] = []
-    folders, num_outside = _class_folders(root)
+    folders, num_outside = _class_folders(root, suffixes)
     base = os.path.join(root, "")
     num_others = 0
     walk = Walk(root, folders)
     for folder in folders:
         paths = list(walk.files_of(folder))
-        images = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
-        num_others += len(paths) - len(images)
-        if not images:
-            warnings.append(f"class folder {folder.path} has no images and gets no label")
+        wanted = [path for path in paths if path.lower().endswith(suffixes)]
+        num_others += len(paths) - len(wanted)
+        if not wanted:
+            warnings.append(f"class folder {folder.path} has no {noun}s and gets no label")
             continue
-        items += [Item(path[len(base) :], len(class_names)) for path in images]
+        items += [Item(path[len(base) :], len(class_names)) for path in wanted]
         class_names.append(check_class_name(folder.name, str(root)))
     if num_outside:
-        warnings.append(f"left out {num_outside} image(s) directly in {root}, outside any class folder")
+        warnings.append(f"left out {num_outside} {noun}(s) directly in {root}, outside any class folder")
     if walk.num_skipped_links:
         warnings.append(f"left out {walk.num_skipped_links} link(s) to folders that are gone through already")
     if num_others:
-        warnings.append(f"left out {num_others} file(s) that are no images by their names")
+        warnings.append(f"left out {num_others} file(s) that are no {noun}s by their names")
     if not items:
-        kinds = " ".join(IMAGE_SUFFIXES)
+        kinds = " ".join(suffixes)
         raise DataError(
-            f"{root} has no images ({kinds}) in class folders: put each class in a folder of its name"
+            f"{root} has no {noun}s ({kinds}) in class folders: put each class in a folder of its name"
         )
     return from_files(root, items, class_names, warnings)
 
@@ -70,10 +70,8 @@ def from_files(
     )
 
 
-def _class_folders(root: Path) -> tuple[list[os.DirEntry[str]], int]:
-    """Return the folders of the classes, by name, and the number of images beside them."""
+def _class_folders(root: Path, suffixes: tuple[str, ...]) -> tuple[list[os.DirEntry[str]], int]:
+    """Return the folders of the classes, by name, and the number of wanted files beside them."""
     entries = visible(root)
     folders = [entry for entry in entries if is_folder(entry)]
-    return folders, sum(
-        entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in entries if not is_folder(entry)
-    )
+    return folders, sum(entry.name.lower().endswith(suffixes) for entry in entries if not is_folder(entry))

@@ -35,6 +35,7 @@ class Source(NamedTuple):
     files: Sequence[Path] = ()  # the files that hold or list the items
     path_of: Callable[[Item], str] | None = None  # only where each item is a file of its own
     holds_text: bool = False
+    is_tagged: bool = False  # text with a label for each word
     origin_of: Callable[[Item], str | None] | None = None  # of a .rec: the name that an item was packed from
 
     def display_name(self, item: Item) -> str:

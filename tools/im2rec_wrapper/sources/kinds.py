@@ -14,6 +14,7 @@ from .caffe import read_lmdb
 from .folder import read_folder
 from .hdf5 import read_hdf5
 from .item import IMAGE_SUFFIXES, Source, is_folder, visible
+from .labelled_text import read_labelled_text, read_tagged_text
 from .listing import read_lst, read_table
 from .rec import read_rec
 from .tar import read_tars
@@ -30,6 +31,8 @@ KINDS = {
     "lmdb": "Caffe's LMDB",
     "hdf5": "HDF5 with images and labels",
     "text": ".txt, a folder of them, or .jsonl",
+    "labelled_text": "a folder of .txt per class, or .jsonl of text and label",
+    "tagged_text": ".jsonl of tokens and labels, or CoNLL columns",
 }
 _OF_SUFFIX = {
     ".lst": "lst",
@@ -45,6 +48,13 @@ _OF_SUFFIX = {
     ".txt": "text",
     ".jsonl": "text",
     ".ndjson": "text",
+    ".conll": "tagged_text",
+    ".bio": "tagged_text",
+}
+_TEXTS: dict[str, Callable[[Path], Source]] = {
+    "text": read_text,
+    "labelled_text": read_labelled_text,
+    "tagged_text": read_tagged_text,
 }
 _WITH_LABELS: dict[str, Callable[[Path, bool], Source]] = {
     "rec": read_rec,
@@ -76,13 +86,13 @@ def open_source(
 def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Source:
     if root and kind not in ("lst", "csv"):
         raise UsageError(f"--root is for lists of files, and {path} is {KINDS[kind]}: leave it out")
-    if multi_label and kind in ("folder", "text", "lmdb"):
+    if multi_label and kind in ("folder", *_TEXTS, "lmdb"):
         raise UsageError(f"--multi-label: {path} is {KINDS[kind]}, which has no more than one label an item")
     if kind in ("lst", "csv"):
         return (read_lst if kind == "lst" else read_table)(path, root, multi_label)
     if kind in _WITH_LABELS:
         return _WITH_LABELS[kind](path, multi_label)
-    return read_text(path) if kind == "text" else read_folder(path)
+    return _TEXTS.get(kind, read_folder)(path)
 
 
 def recognise(path: Path) -> str:

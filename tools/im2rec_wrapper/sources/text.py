@@ -1,4 +1,4 @@
-"""The source of text to tokenize, cut into documents.
+"""The source of text to tokenize, cut into documents. Text with labels is `labelled_text.py`'s.
 
 folder       each .txt file in it is a document, however deep
 .txt         documents are the paragraphs, with empty lines between them
@@ -19,17 +19,18 @@ from .item import BadItem, Item, Source, read_at
 
 
 def read_text(source: Path) -> Source:
+    """Find the documents of a folder or a file; DataError where there are none."""
     if source.is_dir():
         return _folder(source)
     is_lines = source.suffix.lower() in (".jsonl", ".ndjson")
-    found = _lines(source) if is_lines else _paragraphs(source)
+    found = lines_of(source) if is_lines else paragraphs_of(source)
     items = [Item(f"{source.name}:{line}", 0, place) for line, *place in found]
     if not items:
         raise DataError(f"{source} holds no text")
 
     def read(item: Item) -> bytes:
         data = read_at(source, *item.location)
-        return _text_of(data) if is_lines else data
+        return text_of(data) if is_lines else data
 
     return Source(items, read, files=[source], holds_text=True)
 
@@ -45,7 +46,7 @@ def _folder(root: Path) -> Source:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, int]]:
+def lines_of(path: Path) -> Iterator[tuple[int, int, int]]:
     """Yield number (from 1), offset and size of each line that is not empty."""
     offset = 0
     with path.open("rb") as file:
@@ -55,7 +56,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, int]]:
             offset += len(line)
 
 
-def _paragraphs(path: Path) -> Iterator[tuple[int, int, int]]:
+def paragraphs_of(path: Path) -> Iterator[tuple[int, int, int]]:
     """Yield number of the first line, offset and size of each paragraph."""
     first, start, end, offset = 0, 0, 0, 0  # no first line: between two paragraphs
     with path.open("rb") as file:
@@ -71,8 +72,8 @@ def _paragraphs(path: Path) -> Iterator[tuple[int, int, int]]:
         yield first, start, end - start
 
 
-def _text_of(line: bytes) -> bytes:
-    """Find the documents of a folder or a file; DataError where there are none."""
+def text_of(line: bytes) -> bytes:
+    """Return the `text` of a line of JSON."""
     try:
         found = json.loads(line)
     except ValueError as error:
