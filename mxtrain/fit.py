@@ -17,29 +17,37 @@ if __name__ == "__main__":  # before the other imports, which take a while
     else:
         interrupts.exit_on_signal("mxtrain.fit")
 
-import functools
 import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Sequence
 
 from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import batch_plan, bounds, names
+from mxtrain.config import bounds, names
 from mxtrain.core import command_name
 from mxtrain.core.die_with_parent import die_with_parent
-from mxtrain.core.errors import Stop, one_line
+from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
 from mxtrain.train import signals
+
+__all__ = ["DataError", "Diverged", "Result", "Stop", "StopTraining", "UsageError", "fit", "main"]
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
-    from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.data.records import Dataset, Records
-    from mxtrain.tasks.task import Score, Task
+    from mxtrain.tasks.task import Score
+    from mxtrain.train.from_python import fit
+    from mxtrain.train.result import Result
 
-logger = logging.getLogger("mxtrain.fit")
+
+def __getattr__(name: str) -> Any:
+    """Import what Python programs use when they do: the command answers --help without it."""
+    if name in ("fit", "Result"):
+        from mxtrain.train import from_python
+
+        return getattr(from_python, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,10 +74,11 @@ def command(argv: Sequence[str] | None) -> None:
     if node is not None:
         run = node.with_counts(run)
     if node is None or node.role == "worker":
-        with signals.stop_requests() as stop_requests:
-            fit(run, stop_requests, node)
+        train(run, node)
     else:
-        serve(run, node)
+        from mxtrain.train import serving
+
+        serving.serve(run, node)
 
 
 def _as_node(command: Callable[[], None]) -> NoReturn:
@@ -117,91 +126,21 @@ def plot_schedule(run: config.Run) -> None:
     print(f"{run.output.plot_schedule}: {title}", flush=True)
 
 
-class RunInputs(NamedTuple):
-    """The data sets that a run reads, the identity by which its checkpoints recognise them, and what is learnt."""
+def train(run: config.Run, node: NodeSpec | None) -> None:
+    """Train as the command does: signals end the run, the log goes to the terminal, the last line has the scores."""
+    from mxtrain.checkpoint import run_folder
+    from mxtrain.train import session
 
-    train: Dataset
-    val: Records | None
-    identity: InputIdentity
-    task: Task
-
-
-def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
-    """Open the run's data sets, once the run itself is known to be possible here.
-
-    `begins` is False for a process that its job has restarted, to which some checks no longer apply.
-    """
-    from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.config import checks
-    from mxtrain.tasks import find as tasks
-    from mxtrain.train.open_data import open_source
-
-    checks.check(run, begins)
-    tasks.check_flags(run)
-    train = open_source("--train", str(run.data.train), run)
-    # With --overfit the training samples are what is judged.
-    val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
-    task = tasks.of_data(run, train, val)
-    return RunInputs(train, val, InputIdentity.of_run(run, train, val, task.description), task)
-
-
-def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
-    """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
-    from mxtrain.optim import schedules
-
-    train = inputs.train
-    return [
-        f"{train.path}: {len(train)} samples, {inputs.task.summary()}",
-        str(batch_plan.of_run(run)),
-        schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
-    ]
-
-
-def fit(run: config.Run, stop_requests: list[Stop], node: NodeSpec | None = None) -> None:
-    """Train `run`, as the worker `node` of a cluster if it is not None; a signal adds to `stop_requests`."""
-    from mxtrain.checkpoint import resume, run_folder
-    from mxtrain.core import kernels
-    from mxtrain.data import cache, sample_requests
-    from mxtrain.train import join, node_info
-
-    with join.reporting_failure(run, node):
-        inputs = open_inputs(run, begins=node is None or not node.is_restart)
-        info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
-    train, val, identity, task = inputs
-    worker = join.as_worker(run, node, info, stop_requests)
-    with worker as (assigned, group), run_folder.locked(assigned, group) as out:
-        for remark in group.remarks:
-            logger.warning("%s", remark)
-        resume_point = resume.find(assigned, identity, group.local_workers)
-        checkpoint = resume_point and resume_point.checkpoint
-        run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
-        if resume_point is None and node is not None and node.is_restart:
-            logger.warning(
-                "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
+    with signals.stop_requests() as stop_requests:
+        prepared = session.prepare(run, node)
+        run_folder.start_log(run.output.log_level)
+        ended = session.train(prepared, stop_requests)
+        if ended.is_first:
+            checkpoint, score = ended.resumed_from, ended.task.score
+            print(
+                end_line(ended.out, score) if ended.has_happened else nothing_done_line(checkpoint, score),
+                flush=True,
             )
-        run_start = run_folder.RunStart(run, resume_point, group)
-        for line in plan_lines(assigned, inputs):
-            logger.info("%s", line)
-        logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
-        cached = functools.partial(
-            cache.with_cache, run.data, out=out, on_progress=signals.progress_callback(group, stop_requests)
-        )
-        train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
-        val = val and cached(val)
-        if run.optim.overfit:
-            val = sample_requests.OverfitRecords(run, train)
-
-        from mxtrain import runtime
-
-        runtime.load(group.local_workers, run.layout.threads or None)
-        group.report_progress("start", -1)
-        from mxtrain.train import loop
-
-        loop.train(assigned, train, val, identity, checkpoint, stop_requests, group, run_start)
-        if group.rank == 0:
-            score = task.score
-            line = end_line(out, score) if run_start.has_happened else nothing_done_line(checkpoint, score)
-            print(line, flush=True)
 
 
 def end_line(out: Path, score: Score) -> str:
@@ -228,8 +167,10 @@ def nothing_done_line(checkpoint: Checkpoint | None, score: Score) -> str:
 
 def score_text(evaluations: Sequence[dict[str, Any]], score: Score) -> str:
     """Return the scores of the last evaluation and of the best one; of equals the newest is best, as in evaluate."""
-    key, sign = f"val_{score.name}", -1 if score.is_lower_better else 1
-    last, best = evaluations[-1], max(reversed(evaluations), key=lambda each: sign * each[key])
+    from mxtrain.train.result import best_of
+
+    key = f"val_{score.name}"
+    last, best = evaluations[-1], best_of(evaluations, score)
     is_best = "the best" if best is last else f"best {best[key]:.4f} at step {best['step']}"
     shown = ", ".join(
         f"{name.replace('_', ' ')} {last[name]:.4f}" for name in dict.fromkeys((key, "val_loss"))
@@ -237,27 +178,13 @@ def score_text(evaluations: Sequence[dict[str, Any]], score: Score) -> str:
     return f"{shown} at step {last['step']}, {is_best}"
 
 
-def serve(run: config.Run, node: NodeSpec) -> None:
-    """Be the scheduler or a server `node` of a cluster, until its workers have ended."""
-    from mxtrain.checkpoint import run_folder
-    from mxtrain.train import join
-
-    run_folder.start_log(run.output.log_level)
-    with join.as_server(run, node) as agent:
-        from mxtrain import runtime
-
-        runtime.load(threads=1)
-        from mxtrain.kvstore import server
-
-        server.serve(agent)
-
-
 def dry_run(run: config.Run) -> None:
     """Print what would be trained, or why it would be refused; no run folder is made."""
     from mxtrain.checkpoint import resume
     from mxtrain.optim import schedules
+    from mxtrain.train import session
 
-    inputs = open_inputs(run)
+    inputs = session.open_inputs(run)
     resume_point = resume.find(run, inputs.identity, run.layout.num_workers)
     run = resume.as_begun(run, resume_point and resume_point.checkpoint)
     rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
@@ -272,7 +199,7 @@ def dry_run(run: config.Run) -> None:
 
     table = dry_run.parameter_table(run, inputs.task, is_fresh=resume_point is None)
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
-    print("\n".join([*plan_lines(run, inputs), *begin, table]), flush=True)
+    print("\n".join([*session.plan_lines(run, inputs), *begin, table]), flush=True)
 
 
 if __name__ == "__main__":

@@ -38,22 +38,22 @@ ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also
 def locked(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path]:
     """Keep other processes out of the run's folder while the block lasts; of workers on one disk one locks it.
 
-    Yields the folder. The log to the terminal starts here.
+    Yields the folder. What is logged goes to its log file from the moment on that there is one.
     """
     out = Path(run.output.out)
-    start_log(run.output.log_level)
     if not group.is_writer:
         yield out
         return
-    logging.getLogger("mxtrain").addHandler(_EarlyLog())
     with _naming_out(out):
         handle = _lock(out)
+    logging.getLogger("mxtrain").addHandler(_EarlyLog())
     try:
         with _naming_out(out):
             directory.clean(out / "checkpoints")
         yield out
     finally:
         os.close(handle)
+        _end_log()
 
 
 class RunStart:
@@ -109,13 +109,20 @@ def _naming_out(out: Path) -> Iterator[None]:
 
 def evaluations(out: Path, step: int | None = None) -> list[dict[str, Any]]:
     """Return the evaluations in metrics.jsonl, in their order, up to `step` if given; damaged lines are skipped."""
+    return [
+        each for each in records(out) if each["kind"] == "eval" and (step is None or each["step"] <= step)
+    ]
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """Return the records in metrics.jsonl, in their order; damaged lines are skipped."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    records: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     for line in lines:
         with contextlib.suppress(ValueError):  # after a power cut, as long as no run goes on from there
-            records.append(json.loads(line))
-    return [each for each in records if each["kind"] == "eval" and (step is None or each["step"] <= step)]
+            found.append(json.loads(line))
+    return found
 
 
 def _lock(out: Path) -> int:
@@ -173,6 +180,14 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def _end_log() -> None:
+    """Take the run's file off the log: this process may have other runs."""
+    root = logging.getLogger("mxtrain")
+    for handler in [each for each in root.handlers if isinstance(each, (LogFile, _EarlyLog))]:
+        root.removeHandler(handler)
+        handler.close()
+
+
 class LogFile(logging.FileHandler):
     """A log file that ignores a full disk, which logging would report in tracebacks; the run itself reports it."""
 
@@ -199,6 +214,37 @@ def start_log(level: str, path: Path | None = None) -> None:
     root.propagate = False
     if path is not None:
         log_to(path)
+
+
+@contextlib.contextmanager
+def log_of_caller() -> Iterator[None]:
+    """A block in which the log goes where the caller's program has it go, at its levels, and to a run's file besides.
+
+    Afterwards the logger is as it was.
+    """
+    root = logging.getLogger("mxtrain")
+    before = root.level, root.handlers, root.propagate
+    to_caller = _ToCaller(root)
+    root.handlers, root.propagate = [to_caller], False
+    root.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.handlers, root.propagate = before[1:]
+        root.setLevel(before[0])
+
+
+class _ToCaller(logging.Handler):
+    """Passes records on as the logger would have done before its handlers were replaced."""
+
+    def __init__(self, replaced: logging.Logger):
+        super().__init__(replaced.getEffectiveLevel())
+        self._before = logging.Logger(replaced.name)
+        self._before.handlers, self._before.propagate = replaced.handlers, replaced.propagate
+        self._before.parent = replaced.parent
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._before.callHandlers(record)
 
 
 def log_to(path: Path) -> None:

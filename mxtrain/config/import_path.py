@@ -1,6 +1,7 @@
-"""`module:callable`, which stands in for a known name wherever the user's own code may.
+"""`module:callable`, which stands in for a known name wherever the user's own code may, or an object in its place.
 
-Owns telling such a path from a name, and importing it. The caller runs what it imports, under its flag's name.
+Owns telling such a path from a name, and importing it. The caller runs what it imports, under its flag's name. Objects
+that a Python program gave are `given.py`'s.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable
 
+from mxtrain.config import given
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 
 
 def is_import_path(text: str) -> bool:
-    """Return True for `module:callable`, unless a file has that name."""
-    return ":" in text and not Path(text).exists()
+    """Return True for `module:callable`, unless a file has that name, and for what stands for an object."""
+    return given.is_object(text) or (":" in text and not Path(text).exists())
 
 
 def check_name(flag: str, name: str, known: Iterable[str]) -> None:
     """Refuse a name that is neither known nor the path of an importable module's callable."""
     known = list(known)
     if name in known:
+        return
+    if given.is_object(name):
+        given.require(flag, name)
         return
     if ":" not in name:
         choices = f" ({', '.join(known)})" if len(known) < 16 else ""
@@ -45,7 +50,15 @@ def search_working_folder() -> None:
 
 
 def load_callable(flag: str, path: str) -> Any:
-    """Import and return what `package.module:callable` names; UsageError where there is no such callable."""
+    """Import and return what `package.module:callable` names, or the object that was given in place of a name.
+
+    UsageError where there is no such callable.
+    """
+    if given.is_object(path):
+        found = given.require(flag, path)
+        if not callable(found):
+            raise UsageError(f"{flag} {path}: is not callable")
+        return found
     module_name, _, attribute = path.partition(":")
     search_working_folder()
     try:

@@ -224,6 +224,16 @@ class Run:
             augment = of_task.get(self.model.task, of_task["classification"])
             object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
 
+    @classmethod
+    def of(cls, **flags: Any) -> Run:
+        """Return the run of these flags, called as on the command line but with underscores: `Run.of(batch_size=32)`.
+
+        UsageError for an unknown flag, with the nearest, and for a value of another type or out of its range.
+        """
+        from mxtrain.config import from_python
+
+        return from_python.run_of(flags)
+
 
 # --amp is turned off by `off`, other flags by `none`; each takes both words.
 SYNONYMS = {
@@ -298,8 +308,10 @@ def to_yaml(run: Run) -> str:
     """Return the run as YAML that `--config` reads, a section after the other."""
     import yaml
 
+    flat = {name: str(value) if isinstance(value, str) else value for name, value in to_flat(run).items()}
+    plain = from_flat(flat)  # an object's text alone: YAML knows no other kinds of text
     return "".join(
-        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(run, name)), sort_keys=False)}"
+        f"# {name}: {section.__doc__}\n{yaml.safe_dump(dataclasses.asdict(getattr(plain, name)), sort_keys=False)}"
         for name, section in SECTIONS.items()
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
-from mxtrain.config import import_path
+from mxtrain.config import given, import_path
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -33,6 +33,9 @@ def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Sp
 
     `known` are the names and the numbers that each takes; `module:callable` is accepted too, and takes none.
     """
+    if given.is_object(text):
+        import_path.check_name(flag, text, known)
+        return Spec(text, {})
     name, _, numbers = text.partition(":")
     if name in known:
         return Spec(name, _parse_numbers(f"{flag} {name}", numbers, known[name]))

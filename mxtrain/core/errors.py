@@ -67,6 +67,10 @@ class Stopped(Stop):
         self.exit_code = exit_code
 
 
+class StopTraining(Exception):
+    """Raised by a hook of `fit(...)` to end its run after a checkpoint."""
+
+
 def one_line(program: str, command: Callable[[], object]) -> int:
     """Run a command and return its exit code; a Stop is printed as one line, after the program's name."""
     try:
@@ -106,7 +110,7 @@ def in_user_code(flag: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, Stop) and user_message(error) is None:
+        if not isinstance(error, (Stop, StopTraining)) and user_message(error) is None:
             attach_user_message(error, f"{flag}: {_type_and_text(error)}")
         raise
 

@@ -43,7 +43,8 @@ def in_less_time(net: Any, text: str, seed: int) -> Iterator[None]:
 def _has_known_weights(parameter: Any) -> bool:
     is_plain = parameter.dtype in ("float32", np.float32) and parameter._stype == "default"
     own = mx.initializer.create(parameter.init) if isinstance(parameter.init, str) else parameter.init
-    return is_plain and (own is None or type(own) in [getattr(mx.init, name) for name in KNOWN])
+    is_ours = not initializers.is_brought(parameter)
+    return is_ours and is_plain and (own is None or type(own) in [getattr(mx.init, name) for name in KNOWN])
 
 
 def _stand_in(streams: bytearray) -> types.SimpleNamespace:

@@ -58,6 +58,14 @@ def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewr
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches
 
 
+def rewrite_no_graphs() -> None:
+    """Make HybridBlocks compile their graphs as they are again; what is compiled stays."""
+    block = mx.gluon.HybridBlock
+    for name in ("_get_graph", "_build_cache"):
+        method = getattr(block, name)
+        setattr(block, name, getattr(method, "__wrapped__", method))
+
+
 class OperatorForTraining:
     """A net compiled twice, called as Gluon calls one that is compiled once.
 

@@ -23,12 +23,29 @@ ZEROS = (
 
 
 def initialize(net: Any, text: str, contexts: Sequence[Any], seed: int) -> None:
-    """Initialise the net as `text`, the value of `--init` or ZEROS, says: from `seed`, the same on every context."""
+    """Initialise the net as `text`, the value of `--init` or ZEROS, says: from `seed`, the same on every context.
+
+    A user's net keeps what it brings: values, and initialisers of parameters that still wait for their shape.
+    """
     mx.random.seed(seed)
+    for parameter in net.collect_params().values():
+        if parameter._data is not None:  # in plain order: oneDNN lays out what it has computed with
+            values = mx.nd.array(parameter.data(parameter.list_ctx()[0]).asnumpy(), dtype=parameter.dtype)
+            parameter._init_impl(values, list(contexts))
+        elif parameter._deferred_init:
+            parameter.reset_ctx(list(contexts))
+    others = [each for each in net.collect_params().values() if not is_brought(each)]
     with warnings.catch_warnings():
         # Gluon warns about each layer that has an initialiser of its own.
         warnings.simplefilter("ignore")
-        net.initialize(mx.init.Zero() if text == ZEROS else build(text), ctx=list(contexts))
+        default = mx.init.Zero() if text == ZEROS else build(text)
+        for parameter in others:
+            parameter.initialize(None, list(contexts), default)
+
+
+def is_brought(parameter: Any) -> bool:
+    """Return whether a user has initialised the parameter, which may have to wait for its shape."""
+    return parameter._data is not None or bool(parameter._deferred_init)
 
 
 def is_name(text: str) -> bool:

@@ -11,7 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain import runtime
-from mxtrain.config import gluoncv_names, import_path, names
+from mxtrain.config import given, gluoncv_names, import_path, names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models import (
@@ -63,13 +63,28 @@ def build(name: str, num_classes: int) -> Any:
     net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
-    for parameter in net.collect_params().values():
-        if parameter.grad_req == "add":  # the step sums micro-batches itself, and nothing would clear these
-            parameter.grad_req = "write"
+    _clear_added_gradients(net)
     net.forward = as_user_code(
         f"--model {name}", net.forward
     )  # errors name the flag, wherever the net is called
     return net
+
+
+def given_net(name: str) -> Any:
+    """Return the net that a Python program gave in the place of a name; None where it gave none."""
+    net = given.require("--model", name) if given.is_object(name) else None
+    if not isinstance(net, mx.gluon.Block):
+        return None  # perhaps a function that builds one, which is called as any other
+    prelu.patch()
+    _clear_added_gradients(net)
+    return net
+
+
+def _clear_added_gradients(net: Any) -> None:
+    """Have gradients written: the step sums micro-batches itself, and nothing would clear those that are added."""
+    for parameter in net.collect_params().values():
+        if parameter.grad_req == "add":
+            parameter.grad_req = "write"
 
 
 def _gluoncv_net(name: str, num_classes: int) -> Any:

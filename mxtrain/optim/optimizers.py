@@ -6,10 +6,11 @@ the learning rate of each step comes from `schedules.py` through the trainer.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
-from mxtrain.config import Optim, catalogue, import_path
+from mxtrain.config import Optim, catalogue, given, import_path
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
@@ -35,6 +36,8 @@ FACTORIES = {
 def build(optim: Optim) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
     name, numbers = catalogue.optimizer(optim)
+    if given.is_object(name) and isinstance(given.require("--optimizer", name), mx.optimizer.Optimizer):
+        return _copy_of(given.require("--optimizer", name))
     if name in FACTORIES:
         factory = FACTORIES[name]
     else:
@@ -47,6 +50,14 @@ def build(optim: Optim) -> Any:
     if optimizer.lr_scheduler is not None:
         raise UsageError(f"--optimizer {name}: has an lr_scheduler; leave it out, rates come from --schedule")
     return optimizer
+
+
+def _copy_of(optimizer: Any) -> Any:
+    """Return an optimizer as one that a Python program gave: that is left as it is, for another run."""
+    memo: dict[int, Any] = {id(optimizer.param_dict): {}}  # of a Trainer that it has been in
+    own = copy.deepcopy(optimizer, memo)
+    own.lr_scheduler = None  # rates come from the schedule
+    return own
 
 
 def _momentum(factory: Any, optim: Optim) -> dict[str, float]:

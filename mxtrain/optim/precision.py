@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from typing import Any, Sequence
 
 from mxtrain.config import Model, amp_table, names
@@ -18,15 +19,37 @@ from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
+_unpatched: dict[Any, dict[str, Any]] = {}  # what fp16 has replaced, by module
+
 LEAST_GAIN = 1.1  # times as fast as float32, by the table; less is not sure to be a gain
 
 
 def enable_amp(amp: str) -> None:
     """For fp16 patch MXNet's operators for the whole process, before the net is built; bfloat16 patches nothing."""
     if amp == "fp16" and not mxnet_amp.amp._amp_initialized:
+        _unpatched.update({module: dict(vars(module)) for module in _modules_of_operators()})
         for module in (mx.nd, mx.sym):
             _cast_prelu(module)
         mxnet_amp.init("float16")
+
+
+def disable_amp() -> None:
+    """Undo `enable_amp`; nets that are compiled stay as they are."""
+    for module, attributes in _unpatched.items():
+        vars(module).update(attributes)
+    if _unpatched:
+        mxnet_amp.amp._amp_initialized = False
+        _unpatched.clear()
+
+
+def _modules_of_operators() -> list[Any]:
+    """Return the modules in which AMP replaces functions: the namespaces of operators, on arrays and on symbols."""
+    roots = mx.nd.__name__, mx.sym.__name__
+    return [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith(roots) and module is not None
+    ]
 
 
 def usable_amp(amp: str, kind: str) -> str:

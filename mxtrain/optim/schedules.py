@@ -7,14 +7,15 @@ and do not depend on its length. The names and their numbers are `config/catalog
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.config import Optim, catalogue, import_path
+from mxtrain.config import Optim, catalogue, given, import_path
 from mxtrain.config.bounds import FAR, SMALLEST
-from mxtrain.core.errors import UsageError, as_user_code
+from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data import order
 
 MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of the rest, from which the rate is plotted
@@ -103,10 +104,12 @@ def run_length(optim: Optim, num_samples: int) -> tuple[int, int]:
 
 def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[int], float]:
     """Return a function from a step, counted from 0, to its learning rate, in a run of `num_steps` steps."""
-    name, given = catalogue.schedule(optim)
+    if has_own_rates(optim):
+        return functools.partial(_rate_of_scheduler, given.require("--schedule", optim.schedule))
+    name, numbers_given = catalogue.schedule(optim)
     factor: Callable[[SchedulePoint], float]
     if name in FUNCTIONS:
-        factor = functools.partial(FUNCTIONS[name], **given)
+        factor = functools.partial(FUNCTIONS[name], **numbers_given)
     else:
         own: Callable[[float], Any] = as_user_code(
             f"--schedule {name}", import_path.load_callable("--schedule", name)
@@ -132,6 +135,21 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
     return rate
 
 
+def has_own_rates(optim: Optim) -> bool:
+    """Return whether a Python program gave one of MXNet's LRSchedulers, whose rates are no factors of a peak."""
+    text = optim.schedule
+    return given.is_object(text) and hasattr(given.require("--schedule", text), "base_lr")
+
+
+def _rate_of_scheduler(scheduler: Any, step: int) -> float:
+    """Return the rate of a step by a copy: schedulers keep what they last said, and updates count from 1."""
+    with in_user_code("--schedule"):
+        rate = copy.deepcopy(scheduler)(step + 1)
+    if not isinstance(rate, numbers.Real) or not 0 <= float(rate) < math.inf:
+        raise UsageError(f"--schedule: gave {rate!r} at update {step + 1}; give a number from 0 on")
+    return float(rate)
+
+
 def warmup_steps(optim: Optim, steps_per_epoch: float) -> int:
     """Return the number of steps of the warm-up."""
     return round(optim.warmup_epochs * steps_per_epoch)
@@ -153,6 +171,8 @@ def plotted_steps(optim: Optim, steps_per_epoch: float, num_steps: int) -> list[
 
 def summary(optim: Optim, steps_per_epoch: float, num_steps: int) -> str:
     """Return the line of the plan that describes the learning rate."""
+    if has_own_rates(optim):
+        return f"learning rate: {optim.schedule} over {num_steps} steps"
     rule = f" (--lr {optim.lr:g} x {optim.batch_size} / {optim.lr_base_batch})" if optim.lr_base_batch else ""
     warmup = warmup_steps(optim, steps_per_epoch)
     climb = f"{warmup} steps of warm-up, then " if warmup else ""

@@ -188,11 +188,13 @@ def open_sinks(
     group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
     numbers: Shown = OF_PICTURES,
+    on_record: Callable[[Record], None] = lambda record: None,
 ) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes a record to metrics.jsonl and to what `--log` names.
 
     `first_step` steps are done, and evaluated if `is_scored`. Of several workers rank 0 shows records, and one per disk
-    writes them. `begin` is called before the first record; only then are files created.
+    writes them. `begin` is called before the first record; only then are files created. `on_record` gets each record of
+    rank 0 once it is written.
     """
     shown = names.split(",") if group.rank == 0 else []
     sinks: list[Sink] = [Console(num_steps, first_step, shown=numbers)] if "console" in shown else []
@@ -206,6 +208,8 @@ def open_sinks(
             sinks[:0] = _files(shown, out, first_step, is_scored, group)
         for sink in sinks:
             sink.write(record)
+        if group.rank == 0:
+            on_record(record)
 
     try:
         yield write

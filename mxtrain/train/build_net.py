@@ -36,7 +36,8 @@ def build_to_train(run: Run, task: Task, places: Sequence[Any], is_fresh: bool =
     precision.enable_amp(model.amp)
     kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.narrowing(model, kind)
-    net, contract = task.build_net(), task.contract()
+    given_net, contract = zoo.given_net(model.model), task.contract()
+    net = task.build_net() if given_net is None else given_net
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
     named = weights.named_parameters(net)
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights

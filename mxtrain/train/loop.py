@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import time
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.checkpoint.directory import Checkpoint
@@ -46,11 +46,13 @@ def train(
     stop_requests: list[Stop],
     group: WorkerGroup = SINGLE_WORKER,
     on_first_record: Callable[[], None] = lambda: None,
-) -> None:
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> Any:
     """Train as `run` says, on data sets that `identity` identifies, from `checkpoint` or from the start.
 
-    All workers of `group` call it with the same run. It ends early with an exception: one of `stop_requests`, after a
-    checkpoint, or one that says what went wrong. `on_first_record` is called before the first record is written.
+    Returns the net. All workers of `group` call it with the same run. It ends early with an exception: one of
+    `stop_requests`, after a checkpoint, or one that says what went wrong; a hook's request returns the net too.
+    `on_first_record` is called before the first record is written, `on_record` with each, on the first worker.
     """
     out, task = Path(run.output.out), tasks.of_description(run, identity.description)
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
@@ -62,7 +64,7 @@ def train(
 
     first, last, is_scored = state.step, length.num_steps, state.score is not None
     shown = Shown(task.unit, tuple(task.step_means), task.score.name)
-    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record, shown)
+    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record, shown, on_record)
     saving = Checkpointer(run.output, state, group.report_progress)
     loading = open_pipeline(run, train_set, task, first, last, group, state.bad_records)
     with sinks as write, saving as checkpointer, loading as pipeline:
@@ -75,7 +77,10 @@ def train(
             if action is Action.FINISH:
                 break
             if stop is not None and action is Action.STOP:
-                raise stop
+                if stop is not signals.BY_HOOK:
+                    raise stop
+                logger.info("%s", stop)
+                break
 
             # --------------------------------------------------------------------------------------------------
             # Synchronize the workers: once for all that is saved and evaluated at this step
@@ -110,6 +115,7 @@ def train(
 
     if state.best and early_stop.is_over(state.best, run.optim.early_stop):
         logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
+    return parts.net
 
 
 def _agree_on_action(

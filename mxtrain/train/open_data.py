@@ -7,8 +7,9 @@ from typing import Any
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Model, Run, import_path
+from mxtrain.config import Model, Run, given, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
+from mxtrain.data import columns
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import find as tasks
@@ -25,6 +26,8 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 def _open_user_data(flag: str, path: str, run: Run) -> Any:
     """Call the function and return its data as records or batches."""
     runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    if given.is_object(path):
+        return _checked(flag, path, columns.dataset_of(given.require(flag, path), f"{flag} {path}"), run)
     with in_user_code(f"{flag} {path}"):
         return _checked(flag, path, import_path.load_callable(flag, path)(), run)
 

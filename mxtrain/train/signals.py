@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator
 
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import interrupts
-from mxtrain.core.errors import SIGINT, SIGTERM, RestartMe, Stop, Stopped
+from mxtrain.core.errors import DONE, SIGINT, SIGTERM, RestartMe, Stop, Stopped
 from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 
 RESUME_HINT = "the same command, with --resume auto, resumes from the newest checkpoint"
@@ -25,6 +25,7 @@ STOPS: dict[int, Stop] = {
     signal.SIGINT: Stopped(f"stopped by Ctrl-C; {RESUME_HINT}", SIGINT),
     signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {RESUME_HINT}"),
 }
+BY_HOOK: Stop = Stopped("stopped by on_step or on_evaluation, after a checkpoint", DONE)
 
 
 @contextlib.contextmanager
@@ -48,13 +49,39 @@ def stop_requests() -> Iterator[list[Stop]]:
         os.close(writing)
 
 
+@contextlib.contextmanager
+def keyboard_interrupts() -> Iterator[list[Stop]]:
+    """A block in which the first Ctrl-C is a stop request, and a second one a KeyboardInterrupt at once.
+
+    Only where Ctrl-C would be a KeyboardInterrupt: in Python's main thread, unless the caller handles it otherwise.
+    """
+    received: list[Stop] = []
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+    def request(number: int, frame: Any) -> None:
+        if STOPS[number] in received:
+            raise KeyboardInterrupt
+        received.append(STOPS[number])
+
+    if is_ours:
+        signal.signal(signal.SIGINT, request)
+    try:
+        yield received
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def agree_on_stop(group: WorkerGroup, stop_requests: list[Stop], is_time: bool) -> tuple[Stop | None, bool]:
     """Return a stop request that any worker has received, and whether `is_time` is true on any worker.
 
     A collective: all workers get the same answer at the same step.
     """
     first = stop_requests[0] if stop_requests else None  # read once: a signal may come between two reads
-    known = list(STOPS.values())
+    known = [*STOPS.values(), BY_HOOK]
     *requested, times = group.sum([*(stop is first for stop in known), is_time])
     return next((stop for stop, num_workers in zip(known, requested) if num_workers), None), bool(times)
 

@@ -622,8 +622,8 @@ MUTANTS = (
         "docs/flags.md",
         "--help is there at once: it does not load mxnet",
         "mxtrain/fit.py",
-        "from mxtrain.core.errors import Stop, one_line\n",
-        "from mxtrain.core.errors import Stop, one_line\nfrom mxtrain.runtime import mx  # noqa: F401\n",
+        "from mxtrain.core import command_name\n",
+        "from mxtrain.core import command_name\nfrom mxtrain.runtime import mx  # noqa: F401\n",
         ("tests/e2e/test_help.py::test_help_does_not_load_mxnet",),
     ),
     Mutant(

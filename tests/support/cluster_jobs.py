@@ -14,7 +14,7 @@ from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
 from mxtrain.core import wheels
 from mxtrain.launch.local import free_port
-from mxtrain.train import join
+from mxtrain.train import join, serving
 from tests.support import warm_start
 from tests.support.commands import ROOT
 
@@ -81,7 +81,7 @@ def _node(folder: Path, work: Callable[..., None]) -> None:
     node = environment.node_spec(os.environ, run)
     assert node is not None
     if node.role != "worker":
-        fit.serve(run, node)
+        serving.serve(run, node)
         return
     with join.as_worker(run, node, {"versions": wheels.versions()}) as (_, group):
         work(group, folder)

@@ -124,9 +124,9 @@ def test_workers_stop_together_whichever_received_the_request() -> None:
     terminate, interrupt, _ = signals.STOPS.values()
     assert signals.agree_on_stop(SINGLE_WORKER, [], False) == (None, False)
     assert signals.agree_on_stop(SINGLE_WORKER, [interrupt], True) == (interrupt, True)
-    assert signals.agree_on_stop(Two(0, 0, 0, 0), [], False) == (None, False)
-    assert signals.agree_on_stop(Two(0, 0, 0, 1), [], False) == (None, True)
-    assert signals.agree_on_stop(Two(0, 1, 0, 0), [], False) == (interrupt, False)
-    assert signals.agree_on_stop(Two(0, 1, 0, 0), [terminate, interrupt], False) == (terminate, False), (
+    assert signals.agree_on_stop(Two(0, 0, 0, 0, 0), [], False) == (None, False)
+    assert signals.agree_on_stop(Two(0, 0, 0, 0, 1), [], False) == (None, True)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0), [], False) == (interrupt, False)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0), [terminate, interrupt], False) == (terminate, False), (
         "one for all"
     )

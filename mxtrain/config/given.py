@@ -1,0 +1,69 @@
+"""Objects of a Python program in the place of names: a net, a loss or a data set that `fit(...)` was given.
+
+Such an object travels in its `Run` as a `Given`: text that carries the object it stands for, so that whoever looks the
+name up gets the object. In files, and for processes of their own, only the text is left, and whoever looks that up is
+told to give the object again. Functions and classes that can be imported stay what they are: `module:name`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mxtrain.core.errors import UsageError
+
+BEGIN = "<object "
+
+
+class Given(str):
+    """The text that stands for an object, with the object."""
+
+    given: Any
+
+    @classmethod
+    def of(cls, given: Any) -> Given:
+        """Return the text for an object."""
+        kind = given if _has_name(given) else type(given)
+        name = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+        made = cls(f"{BEGIN}{'' if kind is given else 'of type '}{name}>")
+        made.given = given
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Given:
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+
+def name_of(given: Any) -> str:
+    """Return `module:name` for a function or class that can be imported again by it, the text of any other object."""
+    module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
+    if _has_name(given) and module and module != "__main__":
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is given:
+            return f"{module}:{name}"
+    return Given.of(given)
+
+
+def is_object(text: str) -> bool:
+    """Return whether `text` stands for an object, be it at hand or not."""
+    return text.startswith(BEGIN)
+
+
+def require(flag: str, text: str) -> Any:
+    """Return the object that `text`, the value of `flag`, stands for; UsageError where it is not at hand."""
+    if not isinstance(text, Given):
+        word = flag.lstrip("-").replace("-", "_")
+        word = {"model": "net"}.get(word, word)
+        raise UsageError(
+            f"{flag} {text}: was an object of a Python program, which no file keeps; give it again, as {word}=..., to "
+            "the function from Python"
+        )
+    return text.given
+
+
+def _has_name(given: Any) -> bool:
+    return isinstance(given, type) or type(given).__name__ in ("function", "builtin_function_or_method")

@@ -1,0 +1,191 @@
+"""Training from a Python program: `fit(Run.of(...), net=my_net)`.
+
+Owns how a run behaves as a guest in the caller's process: it returns or raises, its log and Ctrl-C are the caller's,
+and what it changes in MXNet is put back. Imported through `mxtrain.fit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import signal
+import sys
+import threading
+from typing import Any, Callable, Iterator, Optional
+
+from mxtrain import config, runtime
+from mxtrain.checkpoint import run_folder
+from mxtrain.cluster import environment
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.config import Optim, Run, bounds, from_python, names
+from mxtrain.core.errors import SIGINT, Stop, StopTraining, UsageError, in_user_code
+from mxtrain.report.writers import Record
+from mxtrain.train import result, serving, session, signals
+from mxtrain.train.result import Result
+
+Hook = Optional[Callable[[Record], object]]
+_running = threading.Lock()
+
+
+def fit(
+    run: Run,
+    *,
+    train: Any = None,
+    val: Any = None,
+    net: Any = None,
+    loss: Any = None,
+    task: Any = None,
+    optimizer: Any = None,
+    schedule: Any = None,
+    on_step: Hook = None,
+    on_evaluation: Hook = None,
+) -> Result:
+    """Train `run`, made by `Run.of(...)`, and return its `Result`.
+
+    What else is given stands in the place of the run's flags of the same names: an object, or text as for the command.
+
+    Args:
+        run: the description of the run; its folder is `out`. If that holds checkpoints of the same run, this call goes
+            on from the newest, as the command does, and takes objects of the same types for the same objects.
+        train: what to learn from: a tuple of arrays `(x, y)`, a list of samples, a Gluon Dataset or DataLoader.
+        val: what to evaluate on, as `train` but no DataLoader.
+        net: a Gluon block, or a function that returns one. It keeps the values and initialisers that it has (those of
+            `net.initialize(...)`); other parameters are drawn as `init` and `seed` say. It is trained in place.
+        loss: a Gluon Loss, or a function `(output, label) -> losses`, one for each sample.
+        task: a class that inherits `mxtrain.tasks.task.Task`.
+        optimizer: an `mxnet.optimizer.Optimizer`, whose learning rate and weight decay become the run's `lr` and
+            `weight_decay`. It is copied, and so left as it is.
+        schedule: a function from the progress of the run, 0 to 1, to a factor of `lr`, or one of MXNet's LRSchedulers,
+            from which rates are taken as they are.
+        on_step: called with a copy of each step's record, a dict. It looks, and changes nothing of the run; it raises
+            `StopTraining` to end the run after a checkpoint. Errors in it end the run too.
+        on_evaluation: the same for each evaluation's record.
+
+    Raises:
+        UsageError, DataError, Diverged: as the command says them, see `mxtrain.core.errors`.
+        KeyboardInterrupt: after a checkpoint on Ctrl-C, at once on a second one. In other threads than Python's main
+            one signals stay the caller's.
+    """
+    objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
+    objects.update(optimizer=optimizer, schedule=schedule)
+    run = _as_given(run, objects)
+    node = _node(run)
+    if node is not None:
+        run = node.with_counts(run)
+        if node.role != "worker":
+            serving.serve(run, node)
+    requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
+    with _alone(), run_folder.log_of_caller(), _left_as_found(), requests as stop_requests:
+        try:
+            prepared = session.prepare(run, node)
+            ended = session.train(prepared, stop_requests, _hooks(on_step, on_evaluation, stop_requests))
+        except Stop as stop:
+            if node is None and stop.exit_code == SIGINT and signals.STOPS[signal.SIGINT] in stop_requests:
+                raise KeyboardInterrupt(
+                    "stopped by Ctrl-C; the same call goes on from the newest checkpoint"
+                ) from None
+            raise
+    return result.of(ended)
+
+
+def _as_given(run: Run, objects: dict[str, Any]) -> Run:
+    """Return `run` with the objects in their places, and with the numbers that an optimizer brings."""
+    for name, is_given in (("dry_run", run.output.dry_run), ("plot_schedule", run.output.plot_schedule)):
+        if is_given:
+            raise UsageError(
+                f"{name}: is the command's, mxtrain.fit --{name.replace('_', '-')}; leave it out"
+            )
+    optimizer, schedule = objects["optimizer"], objects["schedule"]
+    if hasattr(optimizer, "wd") and hasattr(optimizer, "num_update"):
+        if optimizer.num_update > optimizer.begin_num_update:
+            raise UsageError(f"optimizer: has made {optimizer.num_update} updates already; give a new one")
+        if optimizer.lr_scheduler is not None:
+            if schedule is not None:
+                raise UsageError("optimizer: has an lr_scheduler, and there is a schedule; give one of them")
+            objects = {**objects, "schedule": optimizer.lr_scheduler}
+        run = _with_numbers(run, lr=float(optimizer.lr), weight_decay=float(optimizer.wd))
+    run = from_python.with_objects(run, objects)
+    if hasattr(objects["schedule"], "base_lr"):
+        for name in ("warmup_epochs", "lr_base_batch"):
+            if getattr(run.optim, name):
+                raise UsageError(f"{name}: an LRScheduler has its own rates; leave {name} out")
+    bounds.check(run)
+    return run
+
+
+def _with_numbers(run: Run, **brought: float) -> Run:
+    """Return `run` with an optimizer's own numbers; UsageError where the run says another one itself."""
+    for name, value in brought.items():
+        own, default = getattr(run.optim, name), getattr(Optim, name)
+        if own not in (default, value):
+            raise UsageError(f"{name}={own:g}: the optimizer has {value:g}; give it there or here")
+    return config.from_flat({**config.to_flat(run), **brought})
+
+
+def _node(run: Run) -> NodeSpec | None:
+    """Return this process's place in its cluster; None without a dist_* store. UsageError where nobody started one."""
+    if run.layout.kvstore not in names.DIST_STORES:
+        return None
+    node = environment.node_spec(os.environ, run)
+    if node is None:
+        workers, servers = run.layout.num_workers, run.layout.num_servers
+        raise UsageError(
+            f"kvstore={run.layout.kvstore}: every process of the cluster has to run this program; start it by "
+            f"python -m mxtrain.launch local -n {workers} -s {servers} -- {os.path.basename(sys.argv[0]) or 'train.py'}"
+        )
+    return node
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """A block that one run of this process is in at a time: MXNet's generators and compiled graphs are shared."""
+    if not _running.acquire(blocking=False):
+        raise UsageError("another run trains in this process; wait for its end, or start another process")
+    try:
+        yield
+    finally:
+        _running.release()
+
+
+@contextlib.contextmanager
+def _left_as_found() -> Iterator[None]:
+    """A block after which MXNet compiles and draws for the caller as if it had not been.
+
+    MXNet's generators have no state that could be read: they are seeded by a number drawn from them before.
+    """
+    is_loaded = "mxnet" in sys.modules
+    seed = _drawn_seed() if is_loaded else 0
+    try:
+        yield
+    finally:
+        if "mxnet" in sys.modules:
+            from mxtrain.models import graph_rewrites
+            from mxtrain.optim import precision
+            from mxtrain.runtime import mx
+
+            graph_rewrites.rewrite_no_graphs()
+            precision.disable_amp()
+            if is_loaded:
+                mx.random.seed(seed)
+
+
+def _drawn_seed() -> int:
+    return int(runtime.load().nd.random.randint(0, 2**31 - 1, shape=(1,)).asscalar())
+
+
+def _hooks(on_step: Hook, on_evaluation: Hook, stop_requests: list[Stop]) -> Callable[[Record], None]:
+    """Return a function that shows a copy of each record to its hook, and turns StopTraining into a stop request."""
+    hooks = {"train": ("on_step", on_step), "eval": ("on_evaluation", on_evaluation)}
+
+    def show(record: Record) -> None:
+        name, hook = hooks[record["kind"]]
+        if hook is None:
+            return
+        try:
+            with in_user_code(name):
+                hook(copy.deepcopy(record))
+        except StopTraining:
+            stop_requests.append(signals.BY_HOOK)
+
+    return show

@@ -1,0 +1,53 @@
+"""Result of a run for a Python program."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Sequence
+
+from mxtrain.checkpoint import directory, run_folder
+from mxtrain.config import Run
+from mxtrain.train.session import Ended
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Score
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Outcome of a run: `evaluate` and `predict` take it in the place of a run folder.
+
+    Attributes:
+        net: the Gluon net as the last step left it, on the devices of the run; one that was given is trained in place.
+        history: all records of the run, as in metrics.jsonl: dicts of `kind` "train" or "eval", also of the parts
+            before a resume.
+        best: the evaluation with the best score, None where nothing was evaluated.
+        checkpoint: the folder of the checkpoint with the best score, or of the newest where nothing was evaluated.
+        run: the run as it was trained; it holds the objects that `fit` was given.
+    """
+
+    net: Any
+    history: list[dict[str, Any]]
+    best: dict[str, Any] | None
+    checkpoint: Path
+    run: Run
+
+
+def of(ended: Ended) -> Result:
+    """Return the result of a run that has ended."""
+    folder = ended.out / "checkpoints"
+    if ended.resumed_from is not None and not ended.has_happened:
+        folder = ended.resumed_from.path.resolve().parent
+    found = directory.best(folder)
+    assert found is not None, "a run that has ended has saved"
+    history = run_folder.records(folder.parent)
+    evaluations = [record for record in history if record["kind"] == "eval"]
+    best = best_of(evaluations, ended.task.score) if evaluations else None
+    return Result(ended.net, history, best, found.path, ended.run)
+
+
+def best_of(evaluations: Sequence[dict[str, Any]], score: Score) -> dict[str, Any]:
+    """Return the evaluation with the best score, of equals the newest."""
+    sign = -1 if score.is_lower_better else 1
+    return max(reversed(evaluations), key=lambda each: sign * each[f"val_{score.name}"])

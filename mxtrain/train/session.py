@@ -1,0 +1,144 @@
+"""A run from its description to its end, in this process: opened, joined, locked, resumed and trained.
+
+Owns the order of these: all that can be refused is refused before mxnet is loaded. Whoever calls it, the command or a
+Python program, sees to signals, the log and what is said at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from mxtrain import config
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.config import batch_plan
+from mxtrain.core.errors import Stop
+from mxtrain.train import join, node_info, signals
+
+if TYPE_CHECKING:
+    from mxtrain.checkpoint.directory import Checkpoint
+    from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.data.records import Dataset, Records
+    from mxtrain.report.writers import Record
+    from mxtrain.tasks.task import Task
+
+logger = logging.getLogger("mxtrain.fit")
+
+
+class RunInputs(NamedTuple):
+    """The data sets that a run reads, the identity by which its checkpoints recognise them, and what is learnt."""
+
+    train: Dataset
+    val: Records | None
+    identity: InputIdentity
+    task: Task
+
+
+class Prepared(NamedTuple):
+    """A run that has not been refused."""
+
+    run: config.Run
+    node: NodeSpec | None  # this worker of a cluster
+    inputs: RunInputs
+    node_info: dict[str, Any]  # that describes this worker to its cluster
+
+
+class Ended(NamedTuple):
+    """A run that is over; one that ends early raises its reason, unless a hook has asked for it."""
+
+    run: config.Run  # as it was trained
+    out: Path
+    task: Task
+    net: Any
+    resumed_from: Checkpoint | None
+    has_happened: bool  # False where nothing was left to do
+    is_first: bool  # of the workers, the one that says what is said once
+
+
+def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
+    """Open the run's data sets, once the run itself is known to be possible here.
+
+    `begins` is False for a process that its job has restarted, to which some checks no longer apply.
+    """
+    from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.config import checks
+    from mxtrain.tasks import find as tasks
+    from mxtrain.train.open_data import open_source
+
+    checks.check(run, begins)
+    tasks.check_flags(run)
+    train = open_source("--train", run.data.train or "", run)
+    # With --overfit the training samples are what is judged.
+    val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
+    task = tasks.of_data(run, train, val)
+    return RunInputs(train, val, InputIdentity.of_run(run, train, val, task.description), task)
+
+
+def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
+    """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
+    from mxtrain.optim import schedules
+
+    train = inputs.train
+    return [
+        f"{train.path}: {len(train)} samples, {inputs.task.summary()}",
+        str(batch_plan.of_run(run)),
+        schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
+    ]
+
+
+def prepare(run: config.Run, node: NodeSpec | None = None) -> Prepared:
+    """Open what `run` needs, as the worker `node` of a cluster if it is not None; needs no mxnet."""
+    with join.reporting_failure(run, node):
+        inputs = open_inputs(run, begins=node is None or not node.is_restart)
+        info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
+    return Prepared(run, node, inputs, info)
+
+
+def train(
+    prepared: Prepared,
+    stop_requests: list[Stop],
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> Ended:
+    """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
+    from mxtrain.checkpoint import resume, run_folder
+    from mxtrain.core import kernels
+    from mxtrain.data import cache, sample_requests
+
+    run, node, inputs, info = prepared
+    train, val, identity, task = inputs
+    worker = join.as_worker(run, node, info, stop_requests)
+    with worker as (assigned, group), run_folder.locked(assigned, group) as out:
+        for remark in group.remarks:
+            logger.warning("%s", remark)
+        resume_point = resume.find(assigned, identity, group.local_workers)
+        checkpoint = resume_point and resume_point.checkpoint
+        run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
+        if resume_point is None and node is not None and node.is_restart:
+            logger.warning(
+                "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
+            )
+        run_start = run_folder.RunStart(run, resume_point, group)
+        for line in plan_lines(assigned, inputs):
+            logger.info("%s", line)
+        logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
+        cached = functools.partial(
+            cache.with_cache, run.data, out=out, on_progress=signals.progress_callback(group, stop_requests)
+        )
+        train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
+        val = val and cached(val)
+        if run.optim.overfit:
+            val = sample_requests.OverfitRecords(run, train)
+
+        from mxtrain import runtime
+
+        runtime.load(group.local_workers, run.layout.threads or None)
+        group.report_progress("start", -1)
+        from mxtrain.train import loop
+
+        net = loop.train(
+            *(assigned, train, val, identity, checkpoint, stop_requests, group, run_start),
+            on_record=on_record,
+        )
+        return Ended(run, out, task, net, checkpoint, run_start.has_happened, group.rank == 0)

@@ -1,0 +1,242 @@
+"""`fit(...)` as a function: objects in the place of names, hooks, what it returns and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain.config import Run
+from mxtrain.core.errors import UsageError, user_message
+from mxtrain.fit import Result, StopTraining, fit
+from mxtrain.models import weights
+from mxtrain.runtime import mx
+from mxtrain.train import signals
+from tests.support import user_data
+
+FLAGS = {"image_size": 16, "batch_size": 16, "micro_batch": 8, "lr": 0.05, "epochs": 2, "log": "none"}
+
+
+def pictures(num_samples: int = 32) -> tuple[Any, Any]:
+    samples = [user_data.dataset(num_samples)[place] for place in range(num_samples)]
+    return np.stack([picture for picture, _ in samples]), np.array([label for _, label in samples])
+
+
+def new_net() -> Any:
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D())
+    net.add(nn.Dropout(0.1), nn.Dense(2))
+    return net
+
+
+def trained(out: Path, net: Any = None, **others: Any) -> Result:
+    flags = {name: others.pop(name) for name in list(others) if name in (*FLAGS, "resume", "amp", "devices")}
+    run = Run.of(**{**FLAGS, "out": out, **flags})
+    data = {"train": pictures(), "val": pictures(16)}
+    return fit(run, net=new_net() if net is None else net, **{**data, **others})
+
+
+def bits(result: Result) -> list[bytes]:
+    return [array.tobytes() for array in weights.copy_of(result.net).values()]
+
+
+def curve(result: Result) -> list[Any]:
+    return [(each["kind"], each["step"], each.get("loss"), each.get("val_loss")) for each in result.history]
+
+
+def test_it_learns_and_returns_what_came(tmp_path: Path) -> None:
+    net = new_net()
+    result = trained(tmp_path / "run", net, epochs=4, loss=mx.gluon.loss.SoftmaxCrossEntropyLoss())
+    assert result.net is net
+    output = net(mx.nd.zeros((3, 3, 16, 16)))
+    assert output.shape == (3, 2)
+    assert [each["step"] for each in result.history if each["kind"] == "train"] == list(range(1, 9))
+    assert result.best in result.history and result.best["val_accuracy"] == 1.0
+    assert (result.checkpoint / "manifest.json").is_file()
+    assert result.checkpoint.parent.parent == tmp_path / "run" == Path(result.run.output.out)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == result.history
+    assert (
+        "<object of type mxnet.gluon.loss.SoftmaxCrossEntropyLoss>"
+        in (tmp_path / "run/config.yaml").read_text()
+    )
+
+
+def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole")
+
+    def stop_after_one(record: dict[str, Any]) -> None:
+        if record["step"] == 1:
+            raise StopTraining
+
+    part = trained(tmp_path / "parts", on_step=stop_after_one)
+    assert [each["step"] for each in part.history] == [1]
+    rest = trained(tmp_path / "parts")
+    assert curve(rest) == curve(whole) and bits(rest) == bits(whole)
+    done = trained(tmp_path / "parts")  # nothing is left to do
+    assert curve(done) == curve(whole) and bits(done) == bits(whole) and done.best == whole.best
+
+
+def test_hooks_look_and_move_no_bit(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look(record: dict[str, Any]) -> bool:
+        seen.append(dict(record))
+        record.clear()
+        mx.random.seed(7)
+        mx.nd.random.uniform(shape=(3,)).wait_to_read()
+        return True  # asks for nothing
+
+    watched = trained(tmp_path / "watched", on_step=look, on_evaluation=look)
+    assert seen == watched.history and len(seen) == 6
+    alone = trained(tmp_path / "alone")
+    assert curve(alone) == curve(watched) and bits(alone) == bits(watched)
+
+
+def test_an_error_in_a_hook_is_named_and_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        trained(tmp_path, on_evaluation=lambda record: 1 / 0)
+    assert user_message(raised.value) == "on_evaluation: ZeroDivisionError: division by zero"
+    assert trained(tmp_path).history  # the folder is free again
+
+
+def test_a_net_keeps_what_it_brings(tmp_path: Path) -> None:
+    plain, brought = new_net(), new_net()
+    brought.initialize(mx.init.Constant(0.25))  # the shapes are not known yet
+    for net, is_constant in ((plain, False), (brought, True)):
+        trained(tmp_path / str(is_constant), net, lr=1e-30, epochs=1)
+        assert (np.ptp(net[0].weight.data().asnumpy()) < 1e-6) == is_constant
+    before = brought[0].weight.data().asnumpy()
+    brought[0].weight.set_data(mx.nd.ones(before.shape) * 0.5)
+    trained(tmp_path / "values", brought, lr=1e-30, epochs=1, devices="cpu:0,1")
+    assert np.allclose(brought[0].weight.data(mx.cpu(1)).asnumpy(), 0.5)
+
+
+def test_an_optimizer_brings_its_numbers_and_is_left_as_it_is(tmp_path: Path) -> None:
+    optimizer = mx.optimizer.Adam(learning_rate=0.02, wd=0.001)
+    results = [
+        trained(tmp_path / name, optimizer=given, lr=lr, schedule="constant")
+        for name, given, lr in (("object", optimizer, 0.1), ("again", optimizer, 0.1))
+    ]
+    assert bits(results[0]) == bits(results[1]) and optimizer.num_update == 0
+    assert results[0].run.optim.lr == 0.02 and results[0].run.optim.weight_decay == 0.001
+    named = fit(
+        Run.of(**{**FLAGS, "lr": 0.02, "weight_decay": 0.001, "out": tmp_path / "named"}),
+        **{
+            "train": pictures(),
+            "val": pictures(16),
+            "net": new_net(),
+            "optimizer": "adam",
+            "schedule": "constant",
+        },
+    )
+    assert bits(named) == bits(results[0])
+    with pytest.raises(UsageError, match=r"lr=0.3: the optimizer has 0.02"):
+        trained(tmp_path / "refused", optimizer=optimizer, lr=0.3)
+
+
+def test_rates_come_from_a_function_or_a_scheduler(tmp_path: Path) -> None:
+    def falling(progress: float) -> float:
+        return 1 - progress / 2
+
+    rates = [each["lr"] for each in trained(tmp_path / "function", schedule=falling).history if "lr" in each]
+    assert rates == pytest.approx([0.05 * falling(step / 4) for step in range(4)])
+    scheduler = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.03)
+    expected = [
+        mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.03)(update) for update in (1, 2, 3, 4)
+    ]
+    rates = [
+        each["lr"] for each in trained(tmp_path / "scheduler", schedule=scheduler).history if "lr" in each
+    ]
+    assert rates == expected and len(set(rates)) == 2 and scheduler.base_lr == 0.03
+
+
+def test_the_callers_log_signals_and_generators_are_as_before(tmp_path: Path, caplog: Any) -> None:
+    loggers = [logging.getLogger(name) for name in ("", "mxtrain")]
+
+    def found() -> list[Any]:
+        return [
+            *((list(each.handlers), each.level, each.propagate) for each in loggers),
+            *(signal.getsignal(number) for number in signals.STOPS),
+            np.random.get_state()[1].tolist(),
+            mx.gluon.HybridBlock._get_graph,
+        ]
+
+    trained(tmp_path / "first")  # mxnet is loaded
+    drawn = []
+    for out in ("run", "other"):
+        mx.random.seed(5)
+        before = found()
+        with caplog.at_level(logging.INFO, "mxtrain"):
+            trained(tmp_path / out, on_step=lambda record: mx.nd.random.uniform().wait_to_read())
+        assert found() == before
+        drawn.append(mx.nd.random.uniform(shape=(4,)).asnumpy().tolist())
+    assert drawn[0] == drawn[1]  # the caller's own numbers follow from the caller's seed
+    said = [record.message for record in caplog.records]
+    assert any("global batch 16" in line for line in said)
+    assert not [record for record in caplog.records if record.levelno < logging.INFO]
+    assert "global batch 16" in (tmp_path / "run" / "logs" / "fit.log").read_text()
+
+
+def test_it_works_in_a_thread_and_one_at_a_time(tmp_path: Path) -> None:
+    alone = trained(tmp_path / "alone")
+    found: list[Any] = []
+
+    def second(record: dict[str, Any]) -> None:
+        if record["step"] == 1:
+            with pytest.raises(UsageError, match="another run trains in this process"):
+                trained(tmp_path / "second")
+
+    def work() -> None:
+        found.append(trained(tmp_path / "thread", on_step=second))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert bits(found[0]) == bits(alone)
+
+
+def test_ctrl_c_stops_after_a_checkpoint_and_at_once_if_repeated(tmp_path: Path) -> None:
+    def interrupt(times: int) -> Any:
+        def hook(record: dict[str, Any]) -> None:
+            if record["step"] == 2:
+                for _ in range(times):
+                    signal.raise_signal(signal.SIGINT)
+
+        return hook
+
+    with pytest.raises(KeyboardInterrupt, match="goes on from the newest checkpoint"):
+        trained(tmp_path / "once", on_step=interrupt(1))
+    assert (tmp_path / "once" / "checkpoints" / "step-00000002").is_dir()
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "twice", on_step=interrupt(2))
+    assert not list((tmp_path / "twice").glob("checkpoints/step-*"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert bits(trained(tmp_path / "once")) == bits(trained(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"train": (np.zeros((3, 8, 8, 3), np.uint8), [0, 1])}, r"different lengths \(0: 3, 1: 2\)"),
+        ({"train": 7}, "--train <object of type int>: "),
+        ({"net": 7}, "--model <object of type int>: is not callable"),
+        ({"loss": 7}, "--loss <object of type int>: is not callable"),
+        (
+            {"optimizer": mx.nd.ones(1)},
+            "--optimizer <object of type mxnet.ndarray.ndarray.NDArray>: is not callable",
+        ),
+        ({"task": 7}, "--task <object of type int>: is no"),
+        ({"train": None}, "--train is missing"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        trained(tmp_path, **given)
