@@ -48,6 +48,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "lr": (SMALLEST, 1e12),
     "momentum": (0, BELOW_ONE),
     "weight_decay": (0, FAR),
+    "layer_decay": (0.01, 1),
     "lr_base_batch": (0, MOST_SAMPLES),
     "warmup_epochs": (0, MOST_TIMES),
     "distill_weight": (0, 1),

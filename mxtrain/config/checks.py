@@ -21,6 +21,7 @@ from mxtrain.config import (
     catalogue,
     import_path,
     names,
+    rate_scales,
     store_checks,
 )
 from mxtrain.core import command_name, gpus, kernels
@@ -98,6 +99,7 @@ def _check_numbers(run: Run) -> None:
 
 def _check_step(run: Run) -> None:
     optim, wanted, (least, most) = run.optim, run.model.loss_scale, bounds.LOSS_SCALE
+    rate_scales.parse(optim.lr_scale)
     if optim.clip_norm and optim.clip_value:
         raise UsageError("--clip-norm and --clip-value are two ways to the same end; give one")
     if optim.ema >= 1:

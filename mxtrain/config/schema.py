@@ -149,6 +149,12 @@ class Optim:
         "sgd", "an optimizer and its numbers, as in adamw:beta2=0.95,epsilon=1e-6, or module:callable"
     )
     lr: float = flag(0.1, "peak learning rate, for the global batch")
+    lr_scale: str = flag(
+        "", "rates of some parameters, times lr: patterns as of --freeze, as in 'features.*=0.1,output.*=10'"
+    )
+    layer_decay: float = flag(
+        1.0, "each layer's rate is this times that of the layer after it, as in 0.75; 1: all alike"
+    )
     momentum: float = flag(0.9, "momentum of sgd, nag and others that have one; beta1 of the adam family")
     weight_decay: float = flag(1e-4, "weight decay; biases and norm parameters have none")
     decay_all: bool = flag(False, "let weight decay act on biases and norm parameters too")

@@ -15,6 +15,7 @@ JOINED = {
     "train": "files joined by commas",
     "val": "files joined by commas",
     "freeze": "patterns joined by commas",
+    "lr_scale": "patterns with factors, joined by commas",
     "log": "sinks joined by commas",
     "augment": "names joined by +",
 }

@@ -37,13 +37,13 @@ def freeze(net: Any, patterns: str) -> list[str]:
     return frozen
 
 
-def matching_names(patterns: str, names: Sequence[str]) -> list[str]:
+def matching_names(patterns: str, names: Sequence[str], flag: str = "--freeze") -> list[str]:
     """Return the names that any pattern matches; `*` stands for anything, `[12]` for one of these characters."""
     found = set()
     for pattern in patterns.split(","):
         matched = fnmatch.filter(names, pattern.strip())
         if not matched:
             hint = nearest(pattern, names) or f"; they are called {names[0]} to {names[-1]}"
-            raise UsageError(f"--freeze {pattern}: matches no parameter{hint} (--dry-run lists them)")
+            raise UsageError(f"{flag} {pattern}: matches no parameter{hint} (--dry-run lists them)")
         found.update(matched)
     return [name for name in names if name in found]

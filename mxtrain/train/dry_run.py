@@ -8,11 +8,11 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.models import running_statistics, weights
-from mxtrain.optim import optimizer_state
+from mxtrain.optim import optimizer_state, schedules
 from mxtrain.tasks.task import Task
 from mxtrain.train.parts import build_parts
 
-HEAD = ("parameter", "shape", "type", "numbers", "", "")
+HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
 
 def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
@@ -38,6 +38,9 @@ def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, .
         f"{_numbers(parameter):,}",
         "trained" if trains else "moves with the data" if parameter.name in running else "frozen",
         "decays" if trains and decays else "",
+        f"rate {schedules.peak_rate(run.optim) * parameter.lr_mult:g}"
+        if trains and parameter.lr_mult != 1
+        else "",
     )
 
 

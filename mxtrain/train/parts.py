@@ -16,7 +16,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, catalogue, exact_sums, names, store_checks
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models import running_statistics, sparse_rows, weights
-from mxtrain.optim import optimizers
+from mxtrain.optim import layer_rates, optimizers
 from mxtrain.optim.ema import Ema
 from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
@@ -72,6 +72,7 @@ def build_parts(
     trained = list(weights.named_parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
+    layer_rates.scale_rates(net, optim)
     tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
     if tables:
         store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])

@@ -44,3 +44,11 @@ def write(path: Path, num_samples: int, seed: int, share_unknown: float = 0.0, *
             writer.write(key, labels, pixels)
     classes_path(path).write_text("".join(f"{shape}\n" for shape in SHAPES))
     return path
+
+
+def write_sets(folder: Path, num_train: int, num_val: int) -> None:
+    """Write train.rec, some of whose labels are unknown, and val.rec, and one picture as one.png."""
+    write(folder / "train.rec", num_train, seed=0, share_unknown=0.1)
+    write(folder / "val.rec", num_val, seed=1)
+    pixels = picture((1, 1, 0), np.random.default_rng(2))
+    (folder / "one.png").write_bytes(cv2.imencode(".png", pixels[:, :, ::-1])[1].tobytes())

@@ -9,12 +9,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
 
+import numpy as np
 import pytest
 
 from mxtrain.data.recordio import Label
-from tests.support import majority_data
+from tests.support import majority_data, several_shapes
 from tests.tasks import stripes
-from tests.tasks.linear import majority_auc, stripes_accuracy
+from tests.tasks.linear import majority_auc, shapes_precision, stripes_accuracy
 
 Change = Callable[[Label, bytes], "tuple[Label, bytes]"]  # of a record, its label and its payload
 
@@ -116,7 +117,28 @@ MAJORITY = Case(
     is_in_ci=True,
 )
 
-ALL = (CLASSIFICATION, MAJORITY)
+MULTILABEL = Case(
+    name="multilabel",
+    write=several_shapes.write_sets,
+    flags="--task multilabel --model small_cnn --image-size 28 --val-resize 28 --augment flip --mixup 0.2 "
+    "--class-weights auto --layer-decay 0.9 --lr-scale *.bias=2 --optimizer adam --lr 0.004 --weight-decay 0",
+    learn="--batch-size 32 --epochs 6",
+    bar=Bar("val_mean_average_precision", 0.95),
+    linear=shapes_precision,
+    hostile={
+        "empty": Hostile(emptied, "it holds no bytes"),
+        "cut short": Hostile(cut, "picture"),
+        "noise": Hostile(noise, "picture"),
+        "label is neither": Hostile(labelled((0.0, 2.0, 1.0)), "label 2 for 'disc'", is_skipped=False),
+        "label is no number": Hostile(labelled((0.0, 1.0, np.nan)), "label nan for 'ring'", is_skipped=False),
+        "labels too few": Hostile(labelled((0.0, 1.0)), "labels of shape (2,)", is_skipped=False),
+        "one label": Hostile(labelled(1.0), "labels of shape ()", is_skipped=False),
+    },
+    num_learnt=(1500, 400),
+    overfit="--mixup 0 --max-steps 60",
+)
+
+ALL = (CLASSIFICATION, MAJORITY, MULTILABEL)
 
 
 def parameters() -> list[Any]:

@@ -14,11 +14,23 @@ from tests.support.majority import LONGEST
 
 
 def stripes_accuracy(folder: Path) -> float:
-    def pixels(payload: bytes) -> Any:
-        return cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR).ravel() / 255
-
-    model, (x, y) = _logistic(*_table(folder / "train.rec", pixels)), _table(folder / "val.rec", pixels)
+    model, (x, y) = _logistic(*_table(folder / "train.rec", _pixels)), _table(folder / "val.rec", _pixels)
     return float(model.score(x, y))
+
+
+def shapes_precision(folder: Path) -> float:
+    """The mean over classes, each with a model of its own."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    (x, labels), (xv, labels_v) = (_table(folder / f"{name}.rec", _pixels) for name in ("train", "val"))
+    found = []
+    for y, yv in zip(labels.T, labels_v.T):
+        scores = _logistic(x[y >= 0], y[y >= 0]).decision_function(xv)
+        found.append(metrics.average_precision_score(yv[yv >= 0], scores[yv >= 0]))
+    return float(np.mean(found))
+
+
+def _pixels(payload: bytes) -> Any:
+    return cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR).ravel() / 255
 
 
 def majority_auc(folder: Path) -> float:

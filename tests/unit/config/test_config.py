@@ -58,6 +58,8 @@ FLAGS = [
     "--accumulate",
     "--optimizer",
     "--lr",
+    "--lr-scale",
+    "--layer-decay",
     "--momentum",
     "--weight-decay",
     "--decay-all",

@@ -1,0 +1,73 @@
+"""Learning rates that differ from layer to layer: `--lr-scale` and `--layer-decay`.
+
+Owns what a parameter's rate is multiplied by, and what the layers of a net are. The product is the parameter's
+`lr_mult`, which each optimizer heeds, on workers and on servers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from mxtrain.config import Optim, rate_scales
+from mxtrain.core.errors import UsageError
+from mxtrain.models import weights
+from mxtrain.models.remat import unwrapped
+from mxtrain.optim.freeze import matching_names
+from mxtrain.runtime import mx
+
+SEQUENCES = (
+    mx.gluon.nn.Sequential,
+    mx.gluon.nn.HybridSequential,
+)  # but no kind of them, such as branches side by side
+
+
+def scale_rates(net: Any, optim: Optim) -> None:
+    """Set the factor of each parameter's rate; as the net has it where neither flag is given.
+
+    UsageError for a pattern that matches nothing, and where a net has no layers to tell apart.
+    """
+    scales = rate_scales.parse(optim.lr_scale)
+    if not scales and optim.layer_decay == 1:
+        return
+    named = weights.named_parameters(net)
+    factors = dict.fromkeys(named, 1.0)
+    for pattern, factor in scales:
+        factors.update(dict.fromkeys(matching_names(pattern, list(named), "--lr-scale"), factor))
+    depths = _depths(net, named) if optim.layer_decay != 1 else {}
+    for name, parameter in named.items():
+        parameter.lr_mult = factors[name] * optim.layer_decay ** depths.get(name, 0)
+
+
+def _depths(net: Any, named: dict[str, Any]) -> dict[str, int]:
+    """Return for each parameter how many layers lie between it and the output; what is the net's own lies deepest."""
+    found = layers(unwrapped(net))
+    if len(found) < 2:
+        raise UsageError(
+            "--layer-decay: the net is one layer, as its blocks tell; leave it out, or give --lr-scale"
+        )
+    depth_of = {id(parameter): depth for depth, layer in enumerate(reversed(found)) for parameter in layer}
+    return {name: depth_of.get(id(parameter), len(found) - 1) for name, parameter in named.items()}
+
+
+def layers(net: Any) -> list[list[Any]]:
+    """Return the parameters of each layer of a net, in the order in which it registers them.
+
+    A layer is a child of the net, or of a sequence in it, with all that is inside, such as a residual block. What holds
+    vectors alone, such as a norm, belongs to the layer before it.
+    """
+    found: list[list[Any]] = []
+    for block in _blocks(net):
+        parameters = list(block.collect_params().values())
+        if found and all(len(parameter.shape) < 2 for parameter in parameters):
+            found[-1] += parameters
+        elif parameters:
+            found.append(parameters)
+    return found
+
+
+def _blocks(net: Any) -> Iterator[Any]:
+    for child in net._children.values():
+        if type(child) in SEQUENCES:
+            yield from _blocks(child)
+        else:
+            yield child
