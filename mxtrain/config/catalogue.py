@@ -79,7 +79,31 @@ ARRAY_NETS: Table = {
         "norm": Number(0, *_NORM),
     },
 }
-NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS}
+
+
+def _gpt(layers: int, heads: int, width: int) -> dict[str, Number]:
+    return {
+        "layers": Number(layers, 1, 1000),
+        "heads": Number(heads, 1, 1000),
+        "width": Number(width, 1, 1 << 17),
+        "dropout": _DROPOUT,
+    }
+
+
+# Named by the numbers in their layers, 12 x layers x width^2; how many more there are depends on the vocabulary.
+GPTS: Table = {
+    "gpt": _gpt(6, 6, 384),
+    "gpt_1m": _gpt(6, 4, 128),
+    "gpt_5m": _gpt(6, 8, 256),
+    "gpt_10m": _gpt(6, 6, 384),
+    "gpt_25m": _gpt(8, 8, 512),
+    "gpt_50m": _gpt(10, 10, 640),
+    "gpt_85m": _gpt(12, 12, 768),
+    "gpt_300m": _gpt(24, 16, 1024),
+    "gpt_700m": _gpt(36, 20, 1280),
+    "gpt_1500m": _gpt(48, 25, 1600),
+}
+NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS, **GPTS}
 
 INITIALIZERS: Table = {
     "msra": {"slope": Number(0.0, 0.0, 1.0)},
@@ -182,7 +206,11 @@ def augmentations(text: str) -> list[Spec]:
 
 def model(text: str) -> Spec:
     """Parse --model."""
-    return spec.parse("--model", text, NETS)
+    found = spec.parse("--model", text, NETS)
+    if found.name in GPTS and found.numbers["width"] % found.numbers["heads"]:
+        width, heads = found.numbers["width"], found.numbers["heads"]
+        raise UsageError(f"--model {text}: its width {width} is no multiple of its {heads} heads")
+    return found
 
 
 def loss(text: str) -> Spec:

@@ -19,11 +19,11 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
-TASKS = ("classification", "multilabel", "regression")
+TASKS = ("classification", "multilabel", "regression", "lm")
 # What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
-DEFAULT_MODELS = {"classification": "resnet18_v1b"}
+DEFAULT_MODELS = {"classification": "resnet18_v1b", "lm": "gpt_10m"}
 DEFAULT_LOSSES = {"classification": "cross_entropy", "multilabel": "binary_cross_entropy", "regression": "l2"}
-DEFAULT_AUGMENTATIONS = {"classification": "resized_crop+flip", "regression": "none"}
+DEFAULT_AUGMENTATIONS = {"classification": "resized_crop+flip", "regression": "none", "lm": "none"}
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")
 VERIFY = ("always", "first-epoch", "never")

@@ -61,6 +61,7 @@ class Data:
     cache: str = flag("none", "keep decoded pictures, before augmentation: none | ram | disk")
     cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
     num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
+    window: int = flag(256, "tokens of a sample of text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +69,13 @@ class Model:
     """The net, its initial weights, its loss and its precision."""
 
     task: str = flag(
-        "classification", "what is learnt: classification | multilabel | regression; or module:Class"
+        "classification", "what is learnt: classification | multilabel | regression | lm; or module:Class"
     )
     model: str = flag(
         "",
-        "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; or "
-        "module:callable; left out: the task's (resnet18_v1b of pictures, mlp of arrays)",
+        "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; "
+        "of text gpt_1m to gpt_1500m, gpt:layers=6,heads=6,width=384; or module:callable; left out: the task's "
+        "(resnet18_v1b of pictures, mlp of arrays, gpt_10m of text)",
     )
     init: str = flag(
         "msra",

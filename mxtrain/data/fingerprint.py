@@ -15,6 +15,7 @@ import numpy as np
 from mxtrain.data.record_file import RecordFile
 from mxtrain.data.record_sets import RecordSet
 from mxtrain.data.records import Dataset
+from mxtrain.data.windows import Windows
 
 SAMPLED = 1024
 # From each property's name in a fingerprint to a message's words for a difference in it.
@@ -28,6 +29,8 @@ PROPERTIES = {
 
 def of(dataset: Dataset) -> dict[str, str]:
     """Return a digest of each property that is known: all of .rec files, the labels of other data sets."""
+    if isinstance(dataset, Windows):
+        return of(dataset.documents)
     found = {"labels": _digest(dataset.labels())}
     if isinstance(dataset, (RecordFile, RecordSet)):
         positions = np.unique(np.linspace(0, len(dataset) - 1, SAMPLED).astype(np.int64)).tolist()

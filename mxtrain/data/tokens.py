@@ -24,7 +24,7 @@ OF_DOCUMENTS, OF_TOKENS = "documents", "tokens"  # what has `labels`, where ther
 
 
 class TokenFormat(NamedTuple):
-    """What all ids of a data set have in common."""
+    """Properties that all ids of a data set have in common."""
 
     tokenizer: str  # as `tokenizers.py` names it
     vocab_size: int  # ids are below it

@@ -43,13 +43,9 @@ class Windows:
         self.class_names: list[str] | None = None
         self.descriptors: tuple[int, ...] = documents.descriptors
         self.length = length
-        self._documents, self._tokens, self._end_token = documents, tokens, tokens.end_token
+        self.documents, self.tokens, self._end_token = documents, tokens, tokens.end_token
         self._starts = self._document_starts()
         self.num_tokens = int(self._starts[-1])
-        if not self.num_tokens:
-            raise DataError(
-                f"{self.path}: its {len(documents)} documents have no tokens; there is nothing to learn"
-            )
         self.keys: Ints = np.arange(-(-self.num_tokens // length))
 
     def __len__(self) -> int:
@@ -66,12 +62,12 @@ class Windows:
         numbers = self._numbers(*self._span(position))
         others = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
         return (
-            f"window {position} of {self.length} tokens, in {self._documents.where(int(numbers[0]))}{others}"
+            f"window {position} of {self.length} tokens, in {self.documents.where(int(numbers[0]))}{others}"
         )
 
     def will_need(self, positions: Ints) -> None:
         spans = map(self._span, positions.tolist())
-        self._documents.will_need(np.unique(np.concatenate([self._numbers(*span) for span in spans])))
+        self.documents.will_need(np.unique(np.concatenate([self._numbers(*span) for span in spans])))
 
     def labels(self) -> Floats:
         """Return zeros: a window has no label."""
@@ -79,14 +75,14 @@ class Windows:
 
     def _document_starts(self) -> Ints:
         """Return the place of each document's first token in the row of all, and the end of the row."""
-        sizes = self._documents.payload_sizes()
-        itemsize = np.dtype(self._tokens.dtype).itemsize
-        odd = np.flatnonzero(sizes % itemsize)
-        if len(odd):
+        sizes = self.documents.payload_sizes()
+        itemsize = np.dtype(self.tokens.dtype).itemsize
+        for number in np.flatnonzero((sizes == 0) | (sizes % itemsize != 0))[:1].tolist():
             try:
-                self._tokens.check_size(int(sizes[odd[0]]))
+                self.tokens.check_size(int(sizes[number]))
             except BadSample as bad:
-                self._fail(int(odd[0]), bad)
+                self._fail(number, bad)
+            self._fail(number, BadSample("it has no tokens, not even its end; pack it again"))
         starts: Ints = np.append(0, np.cumsum(sizes // itemsize)).astype(np.int64)
         return starts
 
@@ -102,15 +98,15 @@ class Windows:
     def _part(self, number: int, start: int, end: int, verify: bool) -> Ids:
         """Return the tokens of a document that lie between two places in the row of all."""
         own_start, own_end = int(self._starts[number]), int(self._starts[number + 1])
-        payload = self._documents.read(number, verify).payload
-        if len(payload) != (own_end - own_start) * np.dtype(self._tokens.dtype).itemsize:
+        payload = self.documents.read(number, verify).payload
+        if len(payload) != (own_end - own_start) * np.dtype(self.tokens.dtype).itemsize:
             self._fail(number, BadSample("it has another length than when it was opened"))
-        itemsize = np.dtype(self._tokens.dtype).itemsize
+        itemsize = np.dtype(self.tokens.dtype).itemsize
         part = slice(
             (max(start, own_start) - own_start) * itemsize, (min(end, own_end) - own_start) * itemsize
         )
         try:
-            ids = self._tokens.ids(payload[part])
+            ids = self.tokens.ids(payload[part])
             if end >= own_end > own_start and ids[-1] != self._end_token:
                 raise BadSample(f"it does not end with token {self._end_token}; pack it again")
         except BadSample as bad:
@@ -118,4 +114,4 @@ class Windows:
         return ids
 
     def _fail(self, number: int, bad: BadSample) -> NoReturn:
-        raise DataError(f"{self._documents.where(number)}: {bad}") from None
+        raise DataError(f"{self.documents.where(number)}: {bad}") from None

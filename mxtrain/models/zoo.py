@@ -60,7 +60,12 @@ def build(name: str, num_classes: int) -> Any:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:
         return _gluoncv_net(name, num_classes)
-    net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(num_classes=num_classes)
+    return user_net(name, num_classes=num_classes)
+
+
+def user_net(name: str, **sizes: int) -> Any:
+    """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
+    net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(**sizes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
     _clear_added_gradients(net)

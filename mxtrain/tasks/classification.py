@@ -24,7 +24,7 @@ from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 class Classification(Task):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
-    flags = heeded_flags.ONLY_SOME_TASKS
+    flags = heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     unit = "images"

@@ -11,6 +11,7 @@ from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.data.records import Dataset
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.lm import LanguageModel
 from mxtrain.tasks.multilabel import Multilabel
 from mxtrain.tasks.regression import Regression
 from mxtrain.tasks.task import Description, Task
@@ -19,6 +20,7 @@ BY_NAME: dict[str, type[Task]] = {
     "classification": Classification,
     "multilabel": Multilabel,
     "regression": Regression,
+    "lm": LanguageModel,
 }
 
 

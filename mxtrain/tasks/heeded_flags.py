@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 OF_PICTURES = frozenset(("image_size", "val_resize", "augment", "mixup", "cutmix", "normalize", "cache"))
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
-ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | {"model", "loss"}
+OF_TEXT = frozenset(("window",))
+ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | {"model", "loss"}
 
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:

@@ -22,7 +22,9 @@ class Multilabel(Classification):
     """The task; its description has `class_names`, and `class_weights`, those of a yes, if given."""
 
     losses = ("binary_cross_entropy", "focal")
-    flags = heeded_flags.ONLY_SOME_TASKS - {"sampling"}  # which balances one class a sample
+    flags = (
+        heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT - {"sampling"}
+    )  # which balances one class a sample
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
 

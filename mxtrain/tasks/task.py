@@ -98,6 +98,11 @@ class Task(abc.ABC):
     # Data, without mxnet
 
     @classmethod
+    def samples_of(cls, run: Run, dataset: Dataset) -> Dataset:
+        """Return the samples that the task makes of a data set: by default, each of its records is one."""
+        return dataset
+
+    @classmethod
     @abc.abstractmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         """Check the data of `run`, with a DataError for what cannot be learnt, and return what must be known of it."""

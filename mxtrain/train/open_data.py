@@ -16,11 +16,13 @@ from mxtrain.tasks import find as tasks
 
 
 def open_source(flag: str, source: str, run: Run) -> Any:
-    """Return the records or batches that `flag` names as `source`.
+    """Return the samples, or the user's batches, that `flag` names as `source`.
 
     Loads no mxnet by itself, but the module of a user's data set may (docs/adr/0014).
     """
-    return _open_user_data(flag, source, run) if import_path.is_import_path(source) else open_set(source)
+    if import_path.is_import_path(source):
+        return _open_user_data(flag, source, run)
+    return tasks.class_of(run).samples_of(run, open_set(source))
 
 
 def _open_user_data(flag: str, path: str, run: Run) -> Any:

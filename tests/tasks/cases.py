@@ -14,7 +14,7 @@ import pytest
 
 from mxtrain.data.recordio import Label
 from tests.support import majority_data, several_shapes
-from tests.tasks import stripes
+from tests.tasks import steps, stripes
 from tests.tasks.linear import majority_auc, shapes_precision, stripes_accuracy
 
 Change = Callable[[Label, bytes], "tuple[Label, bytes]"]  # of a record, its label and its payload
@@ -138,7 +138,35 @@ MULTILABEL = Case(
     overfit="--mixup 0 --max-steps 60",
 )
 
-ALL = (CLASSIFICATION, MAJORITY, MULTILABEL)
+
+def token(place: int, number: int) -> Change:
+    """Return the change of one token of a record to this number."""
+
+    def change(label: Label, payload: bytes) -> tuple[Label, bytes]:
+        return label, payload[: 2 * place] + number.to_bytes(2, "little") + payload[2 * place + 2 :]
+
+    return change
+
+
+LM = Case(
+    name="lm",
+    write=steps.write,
+    flags=f"--task lm --model gpt:layers=2,heads=2,width=32 --window {steps.WINDOW} --optimizer adamw --lr 0.01",
+    learn="--batch-size 32 --epochs 8 --warmup-epochs 1",
+    bar=Bar("val_perplexity", 1.5, is_lower_better=True),
+    linear=steps.linear_perplexity,
+    hostile={
+        "ids out of range": Hostile(token(3, 300), "it has token 300, but the vocabulary ends at 256"),
+        "empty": Hostile(emptied, "it has no tokens, not even its end", is_skipped=False),
+        "half a token": Hostile(
+            lambda label, payload: (label, payload[:7]), "its 7 bytes are no row of uint16", False
+        ),
+        "cut short": Hostile(cut, "it does not end with token 256"),
+    },
+    is_in_ci=True,
+)
+
+ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM)
 
 
 def parameters() -> list[Any]:

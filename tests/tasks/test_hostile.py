@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import config, fit
+from mxtrain import config
 from mxtrain.core.errors import DATA, DataError
 from mxtrain.data import fields
 from mxtrain.data.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
+from mxtrain.train import session
 from tests.support.runs import records
 from tests.tasks.cases import Change
 from tests.tasks.conftest import NUM_TRAIN, Given
@@ -39,7 +40,7 @@ def write_changed(folder: Path, name: str, change: Change) -> Path:
 def read_all(given: Given, path: Path, out: Path, skip_bad: int = 0) -> tuple[list[Any], Any]:
     """Open the data as a run does and make all its samples; return what was skipped, and the arrays."""
     run = config.parse(given.line(out, f"--skip-bad {skip_bad}", path.name))
-    inputs = fit.open_inputs(run)
+    inputs = session.open_inputs(run)
     task: Any = inputs.task
     train: Any = inputs.train
     assembly = SampleAssembly(train, task.reader(is_training=True), task.fields, 0, skip_bad)

@@ -30,6 +30,7 @@ FLAGS = [
     "--cache",
     "--cache-dir",
     "--num-classes",
+    "--window",
     "--task",
     "--model",
     "--init",

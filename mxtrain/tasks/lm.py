@@ -1,0 +1,160 @@
+"""Language models: the next token, for each token of a window (docs/lm.md, docs/adr/0024).
+
+Owns what windows of tokens mean to training: their loss, its weight, perplexity and bits per byte. Windows are
+`data/windows.py`'s, the net is `models/gpt.py`'s or the user's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Mapping, Sequence, cast
+
+import numpy as np
+
+from mxtrain.cluster.worker_group import in_order
+from mxtrain.config import Run, batch_plan, catalogue
+from mxtrain.config.bounds import LARGEST_ARRAY
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import tokenizers
+from mxtrain.data.assembly import SampleReader
+from mxtrain.data.fields import Array, Arrays, Field
+from mxtrain.data.records import Dataset, Record
+from mxtrain.data.tokens import format_of, refuse_other
+from mxtrain.data.windows import Documents, Windows
+from mxtrain.models.contract import Contract
+from mxtrain.tasks.task import Description, Metric, Outcome, State, Task
+
+NOT_COUNTED = -1  # a target: behind the end of the last window
+
+
+class LanguageModel(Task):
+    """The task; its description has `tokenizer`, `vocab_size`, `end_token` and `window`."""
+
+    flags = frozenset(("model", "window"))
+    nets = tuple(catalogue.GPTS)
+    unit = "tokens"
+
+    @property
+    def units_per_sample(self) -> int:
+        return self.window
+
+    @property
+    def window(self) -> int:
+        return int(self.description["window"])
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.description["vocab_size"])
+
+    @classmethod
+    def samples_of(cls, run: Run, dataset: Dataset) -> Dataset:
+        return Windows(cast(Documents, dataset), format_of(dataset), run.data.window)
+
+    @classmethod
+    def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        assert isinstance(train, Windows)
+        if val is not None:
+            assert isinstance(val, Windows)
+            refuse_other(train.path, train.tokens, val.path, val.tokens)
+        scores = batch_plan.of_run(run).micro_batch * run.data.window * train.tokens.vocab_size
+        if scores > LARGEST_ARRAY:
+            raise UsageError(
+                f"--micro-batch: {scores:.1e} scores for one are more than MXNet takes in one array; give a lower "
+                "--micro-batch or --window"
+            )
+        return {
+            "tokenizer": tokenizers.portable(train.tokens.tokenizer, train.documents.files[0].parent),
+            "vocab_size": train.tokens.vocab_size,
+            "end_token": train.tokens.end_token,
+            "window": train.length,
+        }
+
+    def check(self, dataset: Dataset) -> None:
+        assert isinstance(dataset, Windows)
+        found = self.describe(self.run, dataset, None)
+        for key in ("tokenizer", "vocab_size", "end_token"):
+            if found[key] != self.description[key]:
+                raise DataError(
+                    f"{dataset.path}: has another {key.replace('_', ' ')} than the net was trained with; pack the same "
+                    "text with that one"
+                )
+
+    def summary(self) -> str:
+        name = tokenizers.name_of(self.description["tokenizer"])
+        return f"windows of {self.window} tokens, of {self.vocab_size} by {name}"
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        return Field("tokens", (self.window,), "int32"), Field("targets", (self.window,), "int32")
+
+    def reader(self, is_training: bool) -> SampleReader:
+        return read_window
+
+    def contract(self) -> Contract:
+        window, vocab_size = self.window, self.vocab_size
+        return Contract(
+            inputs=((window,),),
+            answer=(window, vocab_size),
+            noun="window",
+            takes=f"windows of --window {window} tokens",
+            expects=f"it has to give (windows, {window}, {vocab_size}): a score for each of {vocab_size} tokens to "
+            "come next",
+        )
+
+    def build_net(self) -> Any:
+        from mxtrain.models import gpt, zoo
+
+        text = self.run.model.model
+        name, numbers = catalogue.model(text)
+        if name in catalogue.GPTS:
+            net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **numbers)
+        else:
+            net = zoo.user_net(name, vocabulary=self.vocab_size, length=self.window)
+        zoo.check_sizes(net, text, self.vocab_size)
+        return net
+
+    def training_forward(self, teacher: Any) -> Any:
+        return forward
+
+    def metrics(self) -> Sequence[Metric]:
+        return (TextMetric(tokenizers.bytes_of_tokens(self.description["tokenizer"])),)
+
+
+def read_window(record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
+    """Write a window's tokens, and for each of them the one that follows; behind its end nothing counts."""
+    ids = record.payload
+    length = len(ids) - 1
+    row["tokens"][:length], row["tokens"][length:] = ids[:-1], 0
+    row["targets"][:length], row["targets"][length:] = ids[1:], NOT_COUNTED
+    return row
+
+
+def forward(net: Any, arrays: Mapping[str, Any]) -> Outcome:
+    """Return the cross-entropy of each target that counts; the losses are also what metrics look at."""
+    tokens, targets = arrays["tokens"].astype("float32"), arrays["targets"].astype("float32")
+    scores = net(tokens).astype("float32", copy=False)
+    counts = targets >= 0
+    losses = scores.log_softmax(axis=-1).pick(targets, axis=-1) * -counts
+    return Outcome(losses, counts.sum(), {}, losses)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextMetric:
+    """Perplexity, of tokens; and the bits that the model needs for a byte of text, where tokens say their bytes.
+
+    Unlike the former the latter compares models of different tokenizers. Ends of documents cost bits and have no bytes.
+    """
+
+    bytes_of_tokens: Array | None
+    width = 3
+
+    def state(self, output: Any, arrays: Arrays) -> State:
+        targets = arrays["targets"][arrays["targets"] != NOT_COUNTED]
+        num_bytes = 0 if self.bytes_of_tokens is None else self.bytes_of_tokens[targets].sum()
+        return np.array([output.asnumpy().sum(dtype=np.float64), len(targets), num_bytes], np.float64)
+
+    def finish(self, states: Sequence[State]) -> dict[str, float]:
+        loss, num_tokens, num_bytes = in_order(states).tolist()
+        found = {"perplexity": math.exp(min(loss / num_tokens, 700.0))}  # JSON has no infinity
+        return {**found, "bits_per_byte": loss / math.log(2) / num_bytes} if num_bytes else found
