@@ -15,13 +15,14 @@ from typing import Any, Collection, NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import tokenizers
 from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.tokens import OF_TOKENS, read_description, tokens_path
 
 from . import classes, contents, structure
 from .contents import Content
 from .copies import CopyFinder
-from .findings import Finding, Pair, of_file
+from .findings import Finding, Pair, of_file, of_record
 from .progress import with_progress
 
 
@@ -90,7 +91,9 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
         else:
             statistics.add(content)
             copies.add(number, content)
-    if described and not findings:
+            if content.is_empty:
+                findings.append(of_record("empty", table.location(number), "it has no token but its end"))
+    if described and not any(finding.is_wrong for finding in findings):
         findings += _counts_against(described, statistics, file.path)
     report = FileReport(
         file.path, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
@@ -109,7 +112,12 @@ def _documents(rec: Path) -> tuple[contents.Inspect, dict[str, Any], list[Findin
         contents.document,
         dtype=described["dtype"],
         vocab_size=described["vocab_size"],
+        end_token=described["end_token"],
     )
+    try:
+        tokenizers.portable(described["tokenizer"], rec.parent)
+    except DataError as error:
+        return inspect, described, [Finding("tokens", path, str(error))]
     return inspect, described, []
 
 

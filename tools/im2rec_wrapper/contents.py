@@ -47,6 +47,7 @@ class Content(NamedTuple):
     thumbnail: Pixels | None = None
     height: int | None = None
     width: int | None = None
+    is_empty: bool = False  # a document
 
 
 Inspect = Callable[[Payload], Content]  # `decoded_picture`, `picture`, or `document` with its arguments
@@ -125,14 +126,17 @@ def picture(payload: Payload) -> Content:
     return Content(digest, len(payload), next(formats, "other"), is_progressive, has_restarts)
 
 
-def document(payload: Payload, dtype: str, vocab_size: int | None) -> Content:
-    """Inspect a document: a row of token ids, each below `vocab_size`."""
+def document(payload: Payload, dtype: str, vocab_size: int | None, end_token: int | None) -> Content:
+    """Inspect a document: a row of token ids, each below `vocab_size`, the last one its end."""
     if len(payload) % np.dtype(dtype).itemsize:
         raise Damage("tokens", f"its {len(payload)} bytes are no row of {dtype}")
     ids = np.frombuffer(payload, np.dtype(dtype).newbyteorder("<"))
     if len(ids) and vocab_size is not None and int(ids.max()) >= vocab_size:
         raise Damage("tokens", f"it has token {ids.max()}, but the vocabulary ends at {vocab_size - 1}")
-    return Content(fingerprints.digest(payload), len(payload), "tokens")
+    if end_token is not None and (not len(ids) or ids[-1] != end_token):
+        raise Damage("tokens", f"it does not end with token {end_token}")
+    is_empty = len(ids) == (end_token is not None)
+    return Content(fingerprints.digest(payload), len(payload), "tokens", is_empty=is_empty)
 
 
 def _segments(payload: Payload) -> Iterator[tuple[int, Payload]]:

@@ -19,7 +19,7 @@ WRONG = {
     "classes": "a class list that is damaged, or counts other images than there are",
     "label": "a label that is no number, none of the classes, or of another shape than the first",
     "undecodable": "a payload that is no picture, or a damaged one",
-    "tokens": "a .tokens.json that makes no sense, or token ids that it does not allow",
+    "tokens": "a .tokens.json that makes no sense or names another tokenizer, or token ids that it does not allow",
     "leak": "the same payload in two sets",
     "near-leak": "nearly the same picture in two sets",
 }
@@ -28,6 +28,7 @@ NOTES = {
     "duplicate": "the same payload twice in one set",
     "near-duplicate": "nearly the same picture twice in one set",
     "sources": "a .sources.tsv that is damaged or belongs to another pack: no sources are named",
+    "empty": "a document without text",
     "imbalance": "a class has more than ten times as many images as another, or one has none",
 }
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
-from mxtrain.data import recordio, source_names
+from mxtrain.data import recordio, source_names, tokenizers
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
+from mxtrain.data.tokenizers import Tokenizer
 from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
 from . import images, overlap, restart_intervals, resume, tokens
@@ -36,7 +37,6 @@ from .progress import with_progress
 from .restart_intervals import NONE
 from .sources.item import Source
 from .sources.kinds import open_source
-from .tokens import Tokenizer
 
 CHECKPOINT_EVERY_SECONDS = 1.0
 
@@ -48,18 +48,21 @@ def pack(source: Path, out: Path, options: Options) -> None:
     for warning in found.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
     pack_options.check(options, found)
-    tokenizer = tokens.tokenizer(options.tokenizer) if found.holds_text else None
+    splits = plan_outputs(found.items, out, options)
+    tokenizer = None
+    if found.holds_text:
+        tokenizer = tokens.tokenizer(options.tokenizer, tokens.training_texts(splits[0].items, found))
     restarts = NONE
     if not tokenizer:
         restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
     prepare = _preparation(options, found, tokenizer, restarts)
-    splits = plan_outputs(found.items, out, options)
     overlap.refuse(source, found, all_outputs(splits, out))
     folder = splits[0].paths[0].parent
     with _folder(folder), _journal(
         beside(out, ".journal")
     ) as journal, contextlib.ExitStack() as whole_files, _resumable_when_full():
-        description = resume.description(splits, found, options, restarts, journal.path.parent)
+        way = tokenizer.name if tokenizer else restarts
+        description = resume.description(splits, found, options, way, journal.path.parent)
         run = resume.start_or_resume(journal, description, splits, found, whole_files)
         prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
         _write(run, journal, prepared, _kind(found))
@@ -149,6 +152,11 @@ def _write_beside(
             classes.sync()
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
+    if tokenizer and tokenizer.content:
+        beside_them = run.files[0].path.parent / tokenizers.FILE_NAME
+        whole = whole_files.enter_context(Replacement(beside_them))
+        whole.write(tokenizer.content.encode())
+        whole.sync()
     for file in run.files:
         file.writer.sync()
     _write_sources(run, found, whole_files)

@@ -46,7 +46,8 @@ def add(commands: Any) -> None:
         "--tokenizer",
         metavar="NAME",
         default="bytes",
-        help="of text: bytes, or package.module:callable from text to ids (default: bytes)",
+        help="of text: bytes; bpe:vocabulary=8192, learnt from the training part; a tokenizer.json; or "
+        "package.module:callable from text to ids (default: bytes)",
     )
     pack.add_argument(
         "--skip-bad", action="store_true", help="leave bad items out instead of ending with exit code 3"

@@ -26,18 +26,18 @@ _NUM_STAMPING = 16  # threads that stat files, for a cold disk
 
 
 def description(
-    splits: Sequence[OutputSplit], found: Source, options: Options, restarts: str, folder: Path
+    splits: Sequence[OutputSplit], found: Source, options: Options, way: str, folder: Path
 ) -> Description:
     """Return all that the bytes written depend on, as JSON, apart from the items' own files: a checkpoint stamps those.
 
-    `restarts` is the way of restart intervals. File names are relative to `folder`, the journal's.
+    `way` is the way of restart intervals, or the tokenizer of text. File names are relative to `folder`, the journal's.
     """
     items = hashlib.blake2b(digest_size=16)
     for item in all_items(splits):
         items.update(repr((item.name, item.label)).encode("utf-8", "backslashreplace"))
     return {
         "files": [os.path.relpath(path, folder) for split in splits for path in split.paths],
-        "the way of restart intervals": restarts,
+        "the tokenizer" if found.holds_text else "the way of restart intervals": way,
         "the version": [mxtrain.__version__, cv2.__version__],
         "the source": [items.hexdigest(), *[list(file_stamp(path)) for path in found.files]],
         **{

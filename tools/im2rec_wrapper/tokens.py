@@ -2,25 +2,30 @@
 
 Ids are uint16 where the tokenizer's `vocab_size` allows, else uint32. Each document ends with the tokenizer's
 `end_token` if it has one. Where words have labels, a record has one for each token (`mxtrain/data/words.py`). The
-.tokens.json beside a .rec says all that a reader needs.
+.tokens.json beside a .rec says all that a reader needs; tokenizers themselves are `mxtrain/data/tokenizers.py`'s.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, NamedTuple
+from pathlib import Path
+from typing import Any, Iterable, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config.import_path import load_callable
-from mxtrain.core.errors import UsageError, as_user_code
-from mxtrain.data import words
+from mxtrain.config import spec
+from mxtrain.config.spec import Number
+from mxtrain.core import regular_files
+from mxtrain.core.errors import UsageError
+from mxtrain.data import tokenizers, words
+from mxtrain.data.tokenizers import Tokenizer
 
 from .images import PackedItem
-from .sources.item import BadItem
+from .sources.item import BadItem, Item, Source
 
-BYTES = "bytes"
+BPE = "bpe"
+KNOWN = {tokenizers.BYTES: {}, BPE: {"vocabulary": Number(8192, 257, 1 << 24)}}
 
 
 class TaggedItem(NamedTuple):
@@ -31,30 +36,35 @@ class TaggedItem(NamedTuple):
     notes: tuple[str, ...] = ()  # as PackedItem's
 
 
-class Tokenizer(NamedTuple):
-    """The function from text to ids, and what is known of the ids."""
+def tokenizer(name: str, texts: Iterable[str]) -> Tokenizer:
+    """Return the tokenizer that --tokenizer names; `bpe` learns from `texts`, which is not touched for another one."""
+    if name.endswith(".json"):
+        try:
+            content = regular_files.read(Path(name)).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--tokenizer {name}: cannot be read ({error})") from None
+        return tokenizers.of_json(content, f"--tokenizer {name}")
+    found = spec.parse("--tokenizer", name, KNOWN)
+    if found.name == tokenizers.BYTES:
+        return tokenizers.of_bytes()
+    if found.name == BPE:
+        return tokenizers.train(texts, found.numbers["vocabulary"], f"--tokenizer {name}")
+    return tokenizers.of_user(found.name)
 
-    name: str
-    encode: Callable[[str], Any]  # a sequence of whole numbers
-    vocab_size: int | None
-    end_token: int | None
 
-    @property
-    def dtype(self) -> npt.DTypeLike:
-        return "<u2" if self.vocab_size and self.vocab_size <= 1 << 16 else "<u4"
+def training_texts(items: Iterable[Item], source: Source) -> Iterator[str]:
+    """Yield the text of each item that has one; the others are named where they are packed."""
+    for item in items:
+        try:
+            data = source.read(item)
+            yield " ".join(json.loads(data)[0]) if source.is_tagged else data.decode()
+        except (BadItem, OSError, UnicodeDecodeError):
+            continue
 
 
-def tokenizer(name: str) -> Tokenizer:
-    """Return the tokenizer that --tokenizer names: `bytes`, UTF-8's bytes and 256 at the end, or `module:callable`."""
-    if name == BYTES:
-        return Tokenizer(name, lambda text: np.frombuffer(text.encode(), np.uint8), 257, 256)
-    if ":" not in name:
-        raise UsageError(
-            f"--tokenizer {name}: known is {BYTES}; another one is given as package.module:callable"
-        )
-    encode = load_callable("--tokenizer", name)
-    named = as_user_code(f"--tokenizer {name}", encode)
-    return Tokenizer(name, named, getattr(encode, "vocab_size", None), getattr(encode, "end_token", None))
+def dtype_of(by: Tokenizer) -> npt.DTypeLike:
+    """Return the type in which the ids of a tokenizer are stored."""
+    return "<u2" if by.vocab_size and by.vocab_size <= 1 << 16 else "<u4"
 
 
 def prepare(data: bytes, by: Tokenizer) -> PackedItem:
@@ -76,7 +86,7 @@ def prepare_tagged(data: bytes, by: Tokenizer) -> TaggedItem:
     except (ValueError, TypeError) as error:
         raise BadItem(f"{by.name}: {error}") from None
     payload = _payload(found.ids, by)
-    num_tokens = len(payload) // np.dtype(by.dtype).itemsize
+    num_tokens = len(payload) // np.dtype(dtype_of(by)).itemsize
     of_tokens = words.token_labels(found.starts, labels, num_tokens)
     return TaggedItem(payload, tuple(of_tokens.tolist()))
 
@@ -93,12 +103,12 @@ def _payload(tokens: Any, by: Tokenizer) -> bytes:
         raise BadItem(
             f"{by.name} made ids from {ids.min()} to {ids.max()} of it; they go from 0 to {limit - 1}"
         )
-    return ids.astype(by.dtype).tobytes()
+    return ids.astype(dtype_of(by)).tobytes()
 
 
 def metadata(by: Tokenizer, num_documents: int, num_bytes: int, labels: str | None = None) -> bytes:
     """Return the content of the .tokens.json of a .rec whose payloads have `num_bytes` in all."""
-    dtype = np.dtype(by.dtype)
+    dtype = np.dtype(dtype_of(by))
     content = {
         "tokenizer": by.name,
         "vocab_size": by.vocab_size,

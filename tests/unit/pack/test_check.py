@@ -293,13 +293,13 @@ def test_a_file_given_twice_is_refused(good):
 def test_documents_are_checked_against_their_vocabulary(tmp_path):
     texts = [b"first text", b"second", b"third one", b"second"]
     path = write(
-        tmp_path / "a.rec", [tokens.prepare(text, tokens.tokenizer("bytes")).payload for text in texts]
+        tmp_path / "a.rec", [tokens.prepare(text, tokens.tokenizer("bytes", ())).payload for text in texts]
     )
-    described = tokens.metadata(tokens.tokenizer("bytes"), 4, 2 * (sum(map(len, texts)) + 4))
+    described = tokens.metadata(tokens.tokenizer("bytes", ()), 4, 2 * (sum(map(len, texts)) + 4))
     tokens_path(path).write_bytes(described)
     assert kinds(path) == ["duplicate"]
     assert check([path]).files[0].contents["formats"] == {"tokens": 4}
-    tokens_path(path).write_bytes(tokens.metadata(tokens.tokenizer("bytes"), 5, 80))
+    tokens_path(path).write_bytes(tokens.metadata(tokens.tokenizer("bytes", ()), 5, 80))
     texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
     assert ["says num_documents 5, there are 4" in texts[0], "says num_tokens 40, there are" in texts[1]] == [
         True

@@ -231,7 +231,7 @@ def test_outcomes_come_in_order_and_few_are_under_way():
 
 
 def test_a_document_becomes_its_bytes_and_an_end():
-    payload = tokens.prepare("Ωa".encode(), tokens.tokenizer("bytes")).payload
+    payload = tokens.prepare("Ωa".encode(), tokens.tokenizer("bytes", ())).payload
     assert np.frombuffer(payload, "<u2").tolist() == [*"Ωa".encode(), 256]
 
 
@@ -240,15 +240,15 @@ def letters(text):
 
 
 def test_a_tokenizer_by_path_says_its_own_size(monkeypatch):
-    by = tokens.tokenizer(f"{__name__}:letters")
+    by = tokens.tokenizer(f"{__name__}:letters", ())
     assert tokens.prepare(b"cab", by).payload == np.array([2, 0, 1], "<u4").tobytes()
     monkeypatch.setattr(letters, "vocab_size", 26, raising=False)
     monkeypatch.setattr(letters, "end_token", 25, raising=False)
-    by = tokens.tokenizer(f"{__name__}:letters")
+    by = tokens.tokenizer(f"{__name__}:letters", ())
     assert tokens.prepare(b"cab", by).payload == np.array([2, 0, 1, 25], "<u2").tobytes()
     with pytest.raises(BadItem, match="from 0 to 25"):
         tokens.prepare(b"A", by)
     with pytest.raises(BadItem, match="not UTF-8"):
         tokens.prepare(b"\xff", by)
-    with pytest.raises(UsageError, match="--tokenizer gpt2: known is bytes"):
-        tokens.tokenizer("gpt2")
+    with pytest.raises(UsageError, match=r"--tokenizer gpt2: unknown name \(bytes, bpe\)"):
+        tokens.tokenizer("gpt2", ())
