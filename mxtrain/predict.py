@@ -1,4 +1,4 @@
-"""`python -m mxtrain.predict IMAGE...`: the likeliest classes of pictures, by a trained net."""
+"""`python -m mxtrain.predict INPUT...`: what a trained net says of pictures and the like; as a function, `predict`."""
 
 from __future__ import annotations
 
@@ -8,55 +8,95 @@ if __name__ == "__main__":  # before the other imports, which take a while
     interrupts.exit_on_signal("mxtrain.predict")
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
-from mxtrain import config
-from mxtrain.checkpoint import locations
-from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.train import trained_run
 
+__all__ = ["main", "predict"]
+
+
+def predict(
+    trained: Any,
+    inputs: Any,
+    *,
+    top: int | None = None,
+    checkpoint: str = "best",
+    devices: str = "cpu",
+    net: Any = None,
+    task: Any = None,
+) -> list[dict[str, Any]]:
+    """Return what a trained net says of each input, as the run's task shows it: `{"classes": [...]}` for pictures.
+
+    Args:
+        trained: a run folder, or the `Result` of `fit`.
+        inputs: a list or a generator of paths, arrays, or what else the task takes; or a single path. A picture is the
+            path of a file, or an array of uint8 (height, width, 3).
+        top: how many classes each answer names; all when left out.
+        checkpoint: "best", "latest", or the path of one.
+        devices: "cpu" or "gpu:0"; the first of them computes.
+        net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
+            weights, and afterwards its own again if it has some.
+        task: the same for the task.
+
+    Raises:
+        UsageError, DataError: as the command says them; DataError for the first input that is none.
+    """
+    from mxtrain.train import guest
+
+    _check_top(1 if top is None else top)
+    is_single = isinstance(inputs, (str, os.PathLike))
+    with guest.as_guest():
+        found = trained_run.find_checkpoint(trained, checkpoint, devices)
+        run = trained_run.run_of(found, trained, {"model": net, "task": task})
+        task_of_run = trained_run.task_of(found, run)
+        with trained_run.net_of(found, run, devices) as (trained_net, contexts):
+            from mxtrain.train import answers
+
+            sources: Iterable[Any] = [inputs] if is_single else inputs
+            made = answers.of(task_of_run, trained_net, contexts[0], sources)
+            return [_cut(shown, top) for shown in made]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return one_line("mxtrain.predict", lambda: predict(argv))
+    return one_line("mxtrain.predict", lambda: command(argv))
 
 
-def predict(argv: Sequence[str] | None = None) -> None:
-    """Print the classes of each picture that the arguments name."""
+def command(argv: Sequence[str] | None = None) -> None:
+    """Print what the net says of each input that the arguments name."""
     options = parser().parse_args(argv)
-    if options.top < 1:
-        raise UsageError(f"--top {options.top}: give 1 or more")
-    problems = [_problem(image) for image in options.images]
+    _check_top(options.top)
+    problems = [regular_files.problem(image) for image in options.images]
     if all(problems):
         raise DataError(f"{options.images[0]}: {problems[0]}")
 
-    checkpoint = trained_run.find_checkpoint(options)
-    run = config.from_flat(checkpoint.state["config"])
-    if run.model.task != "classification":
-        raise UsageError(f"--run {options.run}: its --task is {run.model.task}; predict is for pictures")
-    class_names = description_of(checkpoint.state)["class_names"]
-    locations.make_importable(checkpoint, run.model.model)
-    net, contexts = trained_run.open_net(checkpoint, options.devices)
+    from mxtrain.checkpoint import run_folder
+
+    run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
+    found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
+    run = trained_run.run_of(found, options.run, {})
+    task = trained_run.task_of(found, run)
     num_bad = 0
-    for image in options.images:
-        try:
-            picture = _read(image, run)
-        except DataError as error:
-            if len(options.images) == 1:
-                raise
-            num_bad += 1
-            print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
-            continue
-        classes = _classes(net, contexts[0], picture, class_names)[: options.top]
-        if options.json:
-            print(json.dumps({"image": str(image), "classes": classes}), flush=True)
-        else:
-            text = ", ".join(f"{each['class']} {each['probability']:.3f}" for each in classes)
-            print(f"{image}: {text}", flush=True)
+    with trained_run.net_of(found, run, options.devices) as (net, contexts):
+        from mxtrain.train import answers
+
+        for image in options.images:
+            try:
+                (shown,) = (_cut(each, options.top) for each in answers.of(task, net, contexts[0], [image]))
+            except DataError as error:
+                if len(options.images) == 1:
+                    raise
+                num_bad += 1
+                print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
+                continue
+            named = {"image" if "image_size" in task.flags else "input": str(image)}
+            line = json.dumps({**named, **shown}) if options.json else f"{image}: {task.in_words(shown)}"
+            print(line, flush=True)
     if num_bad:
         raise DataError(
             f"{num_bad} of {len(options.images)} pictures could not be read; they are named above"
@@ -71,51 +111,14 @@ def parser() -> Parser:
     return flags
 
 
-def _problem(image: Path) -> str | None:
-    """Return why `image` cannot be read as a file; None if it can."""
-    try:
-        regular_files.require(image)
-    except FileNotFoundError:
-        return "no such file"
-    except IsADirectoryError:
-        return "is a folder, give its pictures"
-    except OSError as error:
-        return error.strerror
-    return None
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise UsageError(f"--top {top}: give 1 or more")
 
 
-def _read(image: Path, run: Any) -> Any:
-    """Return the picture as the net takes it; DataError, with the file's name, if there is none in it."""
-    import numpy as np
-
-    from mxtrain.data import tiff
-    from mxtrain.data.augment import eval_transform
-    from mxtrain.data.pictures import resize_of
-
-    size = run.data.image_size
-    picture = np.empty((1, 3, size, size), np.float32)
-    try:
-        content = regular_files.read(image)
-        eval_transform(size, resize_of(run.data))(content, None, picture[0])
-    except OSError as error:
-        raise DataError(f"{image}: {_problem(image) or error.strerror}") from None
-    except ValueError as error:
-        raise DataError(f"{image}: {error}") from None
-    if tiff.num_pages(content) > 1:
-        print(f"{image}: has {tiff.num_pages(content)} pages; page 1 is taken", file=sys.stderr)
-    return picture
-
-
-def _classes(net: Any, context: Any, picture: Any, class_names: list[str]) -> list[dict[str, Any]]:
-    """Return every class with its probability, the likeliest first."""
-    import numpy as np
-
-    from mxtrain.train.to_device import to_context
-
-    output = net(to_context(picture, context)).astype("float32", copy=False)
-    probabilities = output.softmax(axis=1).asnumpy()[0]
-    order = np.argsort(-probabilities, kind="stable")
-    return [{"class": class_names[i], "probability": float(probabilities[i])} for i in order]
+def _cut(shown: dict[str, Any], top: int | None) -> dict[str, Any]:
+    """Return an answer with its likeliest classes alone, where it has some."""
+    return {**shown, "classes": shown["classes"][:top]} if "classes" in shown else shown
 
 
 if __name__ == "__main__":

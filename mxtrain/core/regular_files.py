@@ -23,6 +23,19 @@ def require(path: str | Path) -> None:
     _require(os.stat(path), path)
 
 
+def problem(path: str | Path) -> str | None:
+    """Return why `path` cannot be read as a file; None if it can."""
+    try:
+        require(path)
+    except FileNotFoundError:
+        return "no such file"
+    except IsADirectoryError:
+        return "is a folder, give its pictures"
+    except OSError as error:
+        return error.strerror
+    return None
+
+
 def open_descriptor(path: str | Path) -> int:
     """Return a file descriptor of the regular file, open for reading."""
     require(path)

@@ -7,19 +7,26 @@ the transform (`augment.py`), the range of labels to `labels.py`.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+import os
 from typing import Any, Callable
 
 import numpy as np
 
 from mxtrain.config import Data, Run
+from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import tiff
 from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.augment import eval_transform
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import Record, Records
 from mxtrain.data.user_samples import pair, to_numpy
+
+logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 TransformPicture = Callable[[Any, np.random.Generator, Array], None]  # writes a payload's pixels into a row
@@ -109,6 +116,28 @@ def of_batch(
             f"{user}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes"
         )
     return {"data": data, "label": label}
+
+
+def input_of(source: Any, run: Run) -> Array:
+    """Return a picture, a file's path or uint8 (height, width, 3), as a net of `run` takes it; DataError if none."""
+    size, name = run.data.image_size, "this picture"
+    payload: Any
+    if isinstance(source, (str, os.PathLike)):
+        name = str(source)
+        try:
+            payload = regular_files.read(name)
+        except OSError as error:
+            raise DataError(f"{name}: {regular_files.problem(name) or error.strerror}") from None
+        if tiff.num_pages(payload) > 1:
+            logger.warning("%s: has %d pages; page 1 is taken", name, tiff.num_pages(payload))
+    else:
+        payload = record_of(0, (source, 0.0), "predict").payload
+    picture = np.empty((CHANNELS, size, size), np.float32)
+    try:
+        eval_transform(size, resize_of(run.data))(payload, None, picture)
+    except ValueError as error:
+        raise DataError(f"{name}: {error}") from None
+    return picture
 
 
 def record_of(key: int, item: Any, user: str) -> Record:

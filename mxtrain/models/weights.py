@@ -6,6 +6,7 @@ counters of names. An optimizer's state is `optim/optimizer_state.py`'s.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Iterator
 
 from mxtrain.core.errors import DataError
@@ -33,6 +34,21 @@ def layers(net: Any, kind: type) -> Iterator[Any]:
 def copy_of(net: Any) -> Arrays:
     """Return a copy of every parameter on the first device; a mean over devices would change the last bits."""
     return {name: parameter.list_data()[0].asnumpy() for name, parameter in named_parameters(net).items()}
+
+
+@contextlib.contextmanager
+def kept(net: Any) -> Iterator[None]:
+    """A block after which parameters that have values have them again, on the devices where they were."""
+    before = [
+        (parameter, parameter.list_ctx(), parameter.list_data()[0].copy())
+        for parameter in net.collect_params().values()
+        if parameter._data is not None
+    ]
+    try:
+        yield
+    finally:
+        for parameter, contexts, values in before:
+            parameter._init_impl(values, contexts)
 
 
 def load(net: Any, path: str) -> None:

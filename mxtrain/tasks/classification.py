@@ -9,6 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from mxtrain.config import Run, catalogue, names
 from mxtrain.data import class_weights, labels, mix, pictures
 from mxtrain.data.augment import eval_transform, train_transform
@@ -107,6 +110,21 @@ class Classification(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        return {"data": pictures.input_of(source, self.run)}
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return the probability of each class."""
+        return net(arrays["data"]).astype("float32", copy=False).softmax(axis=1)
+
+    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+        """Return all classes with their probabilities, the likeliest first."""
+        order = np.argsort(-output, kind="stable")
+        return {"classes": [{"class": self.class_names[i], "probability": float(output[i])} for i in order]}
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return ", ".join(f"{each['class']} {each['probability']:.3f}" for each in shown["classes"])
 
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses

@@ -6,7 +6,7 @@ Owns what that changes beside classification: labels, losses, metrics. Losses ar
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from mxtrain.config import Run
 from mxtrain.data import class_weights, labels, pictures
@@ -58,6 +58,10 @@ class Multilabel(Classification):
     def metrics(self) -> Sequence[Metric]:
         count = len(self.class_names)
         return AveragePrecision(count), F1(count)
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return the probability of each label, which is there or not whatever the others are."""
+        return net(arrays["data"]).astype("float32", copy=False).sigmoid()
 
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses

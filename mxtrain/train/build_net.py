@@ -69,13 +69,16 @@ def _load_pretrained(net: Any, model: config.Model, untrained: list[str]) -> Non
     pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
 
 
-def load_trained(found: Checkpoint, places: Sequence[Any], like: Run | None = None) -> Any:
+def load_trained(
+    found: Checkpoint, places: Sequence[Any], like: Run | None = None, run: Run | None = None
+) -> Any:
     """Return the net of a checkpoint, with its averaged weights where it has some.
 
-    The run `like` sets another image size and precision than the checkpoint's own run.
+    The run `like` sets another image size and precision than the checkpoint's own `run`, which is given where the
+    checkpoint does not know it all: it has no objects.
     """
     state = found.state
-    run = config.from_flat(state["config"])
+    run = run or config.from_flat(state["config"])
     like = like or run
     amp = precision.usable_amp(like.model.amp, places[0].device_type)
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from mxtrain.checkpoint import initial_weights, locations
-from mxtrain.config import Run
+from mxtrain.config import Run, given
+from mxtrain.core.errors import UsageError
 from mxtrain.train import build_net
 
 
@@ -18,7 +19,13 @@ def teacher_net(run: Run, places: Sequence[Any]) -> Any:
     if not run.model.teacher:
         return None
     found = initial_weights.checkpoint_at("--teacher", run.model.teacher)
-    locations.make_importable(found, found.state["config"]["model"], last=True)
+    model: str = found.state["config"]["model"]
+    if given.is_object(model):
+        raise UsageError(
+            f"--teacher {run.model.teacher}: its net was an object of a Python program, which no file keeps; give one "
+            "whose --model has a name, or is module:callable"
+        )
+    locations.make_importable(found, model, last=True)
     net = build_net.load_trained(found, places, like=run)
     net.collect_params().setattr("grad_req", "null")
     return net

@@ -1,31 +1,27 @@
 """Training from a Python program: `fit(Run.of(...), net=my_net)`.
 
-Owns how a run behaves as a guest in the caller's process: it returns or raises, its log and Ctrl-C are the caller's,
-and what it changes in MXNet is put back. Imported through `mxtrain.fit`.
+Owns the objects that stand in for names, hooks, and Ctrl-C. What a run puts back is `guest.py`'s. Imported through
+`mxtrain.fit`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import signal
 import sys
-import threading
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
-from mxtrain import config, runtime
-from mxtrain.checkpoint import run_folder
+from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Optim, Run, bounds, from_python, names
 from mxtrain.core.errors import SIGINT, Stop, StopTraining, UsageError, in_user_code
 from mxtrain.report.writers import Record
-from mxtrain.train import result, serving, session, signals
+from mxtrain.train import guest, result, serving, session, signals
 from mxtrain.train.result import Result
 
 Hook = Optional[Callable[[Record], object]]
-_running = threading.Lock()
 
 
 def fit(
@@ -76,7 +72,7 @@ def fit(
         if node.role != "worker":
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
-    with _alone(), run_folder.log_of_caller(), _left_as_found(), requests as stop_requests:
+    with guest.as_guest(), requests as stop_requests:
         try:
             prepared = session.prepare(run, node)
             ended = session.train(prepared, stop_requests, _hooks(on_step, on_evaluation, stop_requests))
@@ -135,43 +131,6 @@ def _node(run: Run) -> NodeSpec | None:
             f"python -m mxtrain.launch local -n {workers} -s {servers} -- {os.path.basename(sys.argv[0]) or 'train.py'}"
         )
     return node
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """A block that one run of this process is in at a time: MXNet's generators and compiled graphs are shared."""
-    if not _running.acquire(blocking=False):
-        raise UsageError("another run trains in this process; wait for its end, or start another process")
-    try:
-        yield
-    finally:
-        _running.release()
-
-
-@contextlib.contextmanager
-def _left_as_found() -> Iterator[None]:
-    """A block after which MXNet compiles and draws for the caller as if it had not been.
-
-    MXNet's generators have no state that could be read: they are seeded by a number drawn from them before.
-    """
-    is_loaded = "mxnet" in sys.modules
-    seed = _drawn_seed() if is_loaded else 0
-    try:
-        yield
-    finally:
-        if "mxnet" in sys.modules:
-            from mxtrain.models import graph_rewrites
-            from mxtrain.optim import precision
-            from mxtrain.runtime import mx
-
-            graph_rewrites.rewrite_no_graphs()
-            precision.disable_amp()
-            if is_loaded:
-                mx.random.seed(seed)
-
-
-def _drawn_seed() -> int:
-    return int(runtime.load().nd.random.randint(0, 2**31 - 1, shape=(1,)).asscalar())
 
 
 def _hooks(on_step: Hook, on_evaluation: Hook, stop_requests: list[Stop]) -> Callable[[Record], None]:

@@ -1,14 +1,19 @@
-"""A trained run as evaluate and predict open it: their common flags, its checkpoint, its net."""
+"""A trained run as evaluate and predict open it: their common flags, its checkpoint, its task and its net."""
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
+from mxtrain import config
 from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, from_python, given
 from mxtrain.config.arguments import Parser
 from mxtrain.core import command_name
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Task
 
 
 def parser(command: str, description: str) -> Parser:
@@ -22,22 +27,55 @@ def parser(command: str, description: str) -> Parser:
     return flags
 
 
-def find_checkpoint(options: argparse.Namespace) -> Checkpoint:
-    """Return the checkpoint that the flags name, verified; needs no mxnet."""
-    from mxtrain.checkpoint import resume, run_folder
+def find_checkpoint(trained: Any, which: str, devices: str) -> Checkpoint:
+    """Return the checkpoint `which` of a run, by its folder or its Result, verified; needs no mxnet."""
+    from mxtrain.checkpoint import resume
     from mxtrain.config import checks
 
-    run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
-    checks.check_present(options.devices)
-    return resume.select_checkpoint(options.run, options.checkpoint)
+    checks.check_present(devices)
+    folder = trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
+    return resume.select_checkpoint(folder, which)
 
 
-def open_net(found: Checkpoint, devices: str) -> tuple[Any, list[Any]]:
-    """Return the net of a checkpoint on `devices` and its contexts; loads mxnet."""
+def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
+    """Return the run of a checkpoint with the objects of its Result, if `trained` is one, and those given `instead`.
+
+    What it names itself can be imported from then on.
+    """
+    from mxtrain.checkpoint import locations
+
+    flat = found.state["config"]
+    known = config.to_flat(trained.run) if hasattr(trained, "run") else {}
+    at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
+    run = from_python.with_objects(config.from_flat({**flat, **at_hand}), instead)
+    names = ("task", "model", "loss", "val")
+    locations.make_importable(
+        found, *(str(flat.get(name) or "") for name in names if instead.get(name) is None)
+    )
+    return run
+
+
+def task_of(found: Checkpoint, run: Run) -> Task:
+    """Return the task of a checkpoint's run."""
+    from mxtrain.checkpoint.input_identity import description_of
+    from mxtrain.tasks import find as tasks
+
+    return tasks.of_description(run, description_of(found.state))
+
+
+@contextlib.contextmanager
+def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
+
+    A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
+    """
     from mxtrain import runtime
 
     runtime.load()
+    from mxtrain.models import weights, zoo
     from mxtrain.train import build_net
 
     places = build_net.contexts(devices)
-    return build_net.load_trained(found, places), places
+    lent = zoo.given_net(run.model.model) if given.is_object(run.model.model) else None
+    with contextlib.nullcontext() if lent is None else weights.kept(lent):
+        yield build_net.load_trained(found, places, run=run), places

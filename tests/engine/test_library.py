@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mxtrain.config import Run
-from mxtrain.core.errors import UsageError, user_message
+from mxtrain.core.errors import DataError, UsageError, user_message
+from mxtrain.evaluate import evaluate
 from mxtrain.fit import Result, StopTraining, fit
 from mxtrain.models import weights
+from mxtrain.predict import predict
 from mxtrain.runtime import mx
 from mxtrain.train import signals
 from tests.support import user_data
@@ -191,7 +194,7 @@ def test_it_works_in_a_thread_and_one_at_a_time(tmp_path: Path) -> None:
 
     def second(record: dict[str, Any]) -> None:
         if record["step"] == 1:
-            with pytest.raises(UsageError, match="another run trains in this process"):
+            with pytest.raises(UsageError, match="another run is at work in this process"):
                 trained(tmp_path / "second")
 
     def work() -> None:
@@ -240,3 +243,39 @@ def test_ctrl_c_stops_after_a_checkpoint_and_at_once_if_repeated(tmp_path: Path)
 def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
         trained(tmp_path, **given)
+
+
+def test_a_result_and_its_folder_are_evaluated(tmp_path: Path) -> None:
+    result = trained(tmp_path / "run", epochs=3, loss=mx.gluon.loss.SoftmaxCrossEntropyLoss())
+    before = bits(result)
+    scores = evaluate(result)
+    assert {name: result.best[name] for name in scores} == scores and bits(result) == before
+    other = new_net()
+    named = {"val": pictures(16), "loss": "cross_entropy", "net": other}
+    assert evaluate(tmp_path / "run", **named) == scores
+    assert other[0].weight.data().shape == (4, 3, 3, 3)  # it keeps the weights, as it had none
+    with pytest.raises(UsageError, match=r"--model <object of type .*: was an object .* as net=..., to"):
+        evaluate(tmp_path / "run", val=pictures(16))
+    with pytest.raises(UsageError, match=r"--val <object of type tuple>: was an object .* as val=..., to"):
+        evaluate(tmp_path / "run", net=new_net())
+
+
+def test_pictures_are_predicted_whatever_company_they_come_in(tmp_path: Path) -> None:
+    result = trained(tmp_path / "run", epochs=4)
+    before = bits(result)
+    shown, labels = pictures(20)
+    Image.fromarray(shown[1]).save(tmp_path / "bright.png")
+    together = predict(result, shown)
+    assert [int(each["classes"][0]["class"]) for each in together] == labels.tolist()
+    assert together[1] == predict(result, tmp_path / "bright.png")[0]
+    alone = [predict(result, [each])[0] for each in shown[:5]]
+    for one, other in zip(together, alone):
+        assert one["classes"][0] == pytest.approx(other["classes"][0], rel=1e-5)
+    assert predict(tmp_path / "run", iter(shown[:3]), net=new_net(), top=1) == [
+        {"classes": each["classes"][:1]} for each in together[:3]
+    ]
+    assert bits(result) == before
+    with pytest.raises(DataError, match=r"nothing.png: no such file"):
+        predict(result, ["nothing.png"])
+    with pytest.raises(UsageError, match="give uint8"):
+        predict(result, [np.zeros((4, 4, 3), np.float32)])
