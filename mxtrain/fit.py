@@ -1,4 +1,4 @@
-"""`python -m mxtrain.fit`: train a net.
+"""`python -m mxtrain.fit`: train a net; in Python, `from mxtrain.fit import fit`.
 
 The command's order is its purpose: everything that can be refused is refused before mxnet is loaded. Over a dist_*
 store the same command is started once for every process of the cluster, and finds in its environment which it is;
@@ -18,6 +18,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
         interrupts.exit_on_signal("mxtrain.fit")
 
 import logging
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, Sequence
 from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import bounds, names
+from mxtrain.config import bounds, names, program
 from mxtrain.core import command_name
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
@@ -58,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command(argv: Sequence[str] | None) -> None:
-    run = config.parse(argv, command_name.typed("python -m mxtrain.fit"))
+    words = sys.argv[1:] if argv is None else list(argv)
+    flags, own_program = program.split(words)
+    run = config.parse(flags, command_name.typed("python -m mxtrain.fit"))
     bounds.check(run)  # before any of its numbers is used; servers and the scheduler check no more
     if run.output.plot_schedule:
         plot_schedule(run)
@@ -70,15 +73,29 @@ def command(argv: Sequence[str] | None) -> None:
     if run.layout.kvstore in names.DIST_STORES and node is None:
         from mxtrain.launch import local
 
-        raise SystemExit(local.launch(run, sys.argv[1:] if argv is None else argv))
+        raise SystemExit(local.launch(run, words))
     if node is not None:
         run = node.with_counts(run)
+    if own_program:
+        run_program(run, node, own_program)
+        return
     if node is None or node.role == "worker":
         train(run, node)
     else:
         from mxtrain.train import serving
 
         serving.serve(run, node)
+
+
+def run_program(run: config.Run, node: NodeSpec | None, own_program: Sequence[str]) -> None:
+    """Run a Python program, which calls `fit(...)`, in this process of a cluster, or alone as Python does."""
+    from mxtrain import runtime
+
+    if node is None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    program.run(own_program)
 
 
 def _as_node(command: Callable[[], None]) -> NoReturn:

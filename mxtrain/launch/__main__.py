@@ -52,10 +52,11 @@ def parser() -> Parser:
     made = Parser(
         prog=program("ps.sh"),
         usage="%(prog)s scheduler|server|worker --root ADDRESS:PORT -n WORKERS -s SERVERS [--index I] -- FIT FLAGS\n"
-        "       %(prog)s local -n WORKERS -s SERVERS -- FIT FLAGS\n"
+        "       %(prog)s local -n WORKERS -s SERVERS -- FIT FLAGS [PROGRAM.py ARGUMENTS]\n"
         "       %(prog)s ssh|slurm|k8s --help",
         description="Start one role of a training job on this host and keep it up, or a whole job on this machine.",
-        epilog="After -- come the flags of python -m mxtrain.fit, the same for every role. In place of --root, -n and "
+        epilog="After -- come the flags of python -m mxtrain.fit, the same for every role, "
+        "and perhaps a Python program that calls fit(...) itself, as train.py --size 3. In place of --root, -n and "
         "-s the variables DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER and DMLC_NUM_SERVER do.",
         allow_abbrev=False,
     )
@@ -100,7 +101,7 @@ def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
         environment = {**constant, plan.RESTARTS: str(attempt)}
         return [plan.node_process(spec, name, plan.fit_command(flags), logs, **environment)]
 
-    return supervise(processes, restart_policy(run))
+    return supervise(processes, restart_policy(run, flags))
 
 
 def run_across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:

@@ -1,4 +1,7 @@
-"""The flags of fit as far as the launchers need them: the store, and the numbers of workers and servers."""
+"""The flags of fit as far as the launchers need them: the store, and the numbers of workers and servers.
+
+A Python program that calls `fit(...)` may follow them, with arguments of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import dataclasses
 from typing import Sequence
 
 from mxtrain import config
-from mxtrain.config import Run, bounds, names
+from mxtrain.config import Run, bounds, checks, names
+from mxtrain.config import program as python_program
 from mxtrain.config.arguments import Parser
 from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError
@@ -24,15 +28,22 @@ def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str,
 
     `program` is the launcher's name in messages.
     """
+    flags, own_program = python_program.split(flags)
     run = config.parse(flags, f"{program} ... --")
     bounds.check(run)
     store = run.layout.kvstore
     if store in names.DIST_STORES:
-        return run, tuple(flags)
+        return run, (*flags, *own_program)
     if any(flag.split("=")[0] == "--kvstore" for flag in flags):
         raise UsageError(f"--kvstore {store} has no roles; leave it out, or give dist_sync")
     dist = dataclasses.replace(run.layout, kvstore=names.DIST_STORES[0])
-    return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore)
+    return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore, *own_program)
+
+
+def check(run: Run, flags: Sequence[str]) -> None:
+    """Refuse what cannot work by its description; what a program trains is checked when it calls `fit(...)`."""
+    if not python_program.split(flags)[1]:
+        checks.check_description(run)
 
 
 def add_count_arguments(parser: Parser) -> None:
@@ -50,5 +61,10 @@ def positive(text: str) -> int:
 
 def with_counts(arguments: argparse.Namespace, flags: Sequence[str]) -> tuple[str, ...]:
     """The flags of fit with the launcher's -n and -s after them, which win."""
+    flags, own_program = python_program.split(flags)
     counts = {"--num-workers": arguments.num_workers, "--num-servers": arguments.num_servers}
-    return (*flags, *(word for flag, count in counts.items() if count for word in (flag, str(count))))
+    return (
+        *flags,
+        *(word for flag, count in counts.items() if count for word in (flag, str(count))),
+        *own_program,
+    )

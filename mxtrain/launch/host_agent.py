@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from mxtrain import config
+from mxtrain.config import program
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import RESTART_ME, UsageError
 from mxtrain.launch import hosts, logs
@@ -37,12 +38,14 @@ def run_host_plan() -> int:
     if not line:
         raise UsageError("no host plan on standard input; `launch ssh` and `launch srun` give it")
     host_plan = hosts.from_json(line.decode())
-    run = config.parse(host_plan.flags)
+    run = config.parse(program.split(host_plan.flags)[0])
     has_workers = any(role.startswith(WORKER) for role in host_plan.roles)
     with stop_requests() if has_workers else _ignored_signals() as requests:
         threading.Thread(target=_read_signals, args=(lines, requests), daemon=True).start()
         processes = hosts.host_processes(host_plan, Path(run.output.out) / "logs")
-        exits = run_attempt(processes, host_plan.attempt, restart_policy(run).grace, requests)
+        exits = run_attempt(
+            processes, host_plan.attempt, restart_policy(run, host_plan.flags).grace, requests
+        )
     return host_exit_code(exits, requests.exit_code)
 
 

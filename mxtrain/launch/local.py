@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config import Run, checks
+from mxtrain.config import Run, checks, program
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
 from mxtrain.launch.plan import LOOPBACK
@@ -22,17 +22,19 @@ PORTS = range(20000, 32000)
 def launch(run: Run, argv: Sequence[str] | None = None) -> int:
     """Run scheduler, servers and workers over loopback and return the job's exit code.
 
-    Each process gets the flags `argv`, or those of this command.
+    Each process gets the flags `argv`, or those of this command, with the program after them if there is one.
     """
-    checks.check(run)
-    command = plan.fit_command(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
+    if not program.split(words)[1]:  # what a program trains is checked when it calls `fit(...)`
+        checks.check(run)
+    command = plan.fit_command(words)
     logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)
 
     def processes(attempt: int) -> list[plan.ProcessSpec]:
         spec = plan.JobSpec(LOOPBACK, free_port(), run.layout.num_workers, run.layout.num_servers)
         return plan.local_processes(spec, command, logs, token, attempt)
 
-    return supervise(processes, restart_policy(run))
+    return supervise(processes, restart_policy(run, words))
 
 
 def free_port() -> int:

@@ -17,11 +17,10 @@ import sys
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, check, parse_fit_flags, program, with_counts
 from mxtrain.launch.hosts import PORTS_FOR_ONE_JOB, Host, HostsJob
 from mxtrain.launch.plan import JOB_ID, RESTARTS
 from mxtrain.launch.supervisor import restart_policy, supervise
@@ -35,7 +34,7 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The batch script that the launcher's flags `argv` ask for; `flags` are those of fit."""
     asked = parser().parse_args(argv)
     run, flags = parse_fit_flags(with_counts(asked, flags), program("slurm"))
-    checks.check_description(run)
+    check(run, flags)
     options = {
         "job-name": asked.name,
         "nodes": asked.nodes,
@@ -111,7 +110,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
             "no Slurm allocation here; `launch slurm` prints a script for sbatch, salloc gives a shell"
         )
     run, flags = parse_fit_flags(flags, SRUN)
-    checks.check_description(run)
+    check(run, flags)
     known = hosts_of(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
     address = node_address(_scontrol("show", "node", known[0].target))
     job = HostsJob(
@@ -123,7 +122,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         command=agent_command,
         environment=job_identity(os.environ) if asked.requeue else {},
     )
-    code = supervise(lambda attempt: hosts.proxy_processes(job, known, attempt), restart_policy(run))
+    code = supervise(lambda attempt: hosts.proxy_processes(job, known, attempt), restart_policy(run, flags))
     if code == RESTART_ME and asked.requeue:
         logs.print_message("back into the queue")
         _scontrol("requeue", os.environ["SLURM_JOB_ID"])

@@ -15,11 +15,10 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config import checks
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, logs, plan
-from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
+from mxtrain.launch.fit_flags import add_count_arguments, check, parse_fit_flags, program, with_counts
 from mxtrain.launch.hosts import Host, HostsJob
 from mxtrain.launch.plan import ProcessSpec
 from mxtrain.launch.supervisor import restart_policy, supervise
@@ -37,7 +36,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
     """
     asked = parser().parse_args(argv)
     run, flags = parse_fit_flags(with_counts(asked, flags), program("ssh"))
-    checks.check_description(run)
+    check(run, flags)
     known = _read_host_file(asked.hosts)
     hosts.place_roles(known, run.layout.num_workers, run.layout.num_servers)  # refuses what does not fit
     ssh = [*shlex.split(asked.ssh), "-T", *OPTIONS]
@@ -55,7 +54,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         used = _reachable(ssh, known, run.layout.min_workers) if attempt else known
         return hosts.proxy_processes(job, used, attempt)
 
-    return supervise(processes, restart_policy(run))
+    return supervise(processes, restart_policy(run, flags))
 
 
 def agent_command(ssh: Sequence[str], host: Host, python: str, folder: str) -> list[str]:

@@ -14,10 +14,10 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from mxtrain.cluster import unix_sockets
-from mxtrain.config import Run
+from mxtrain.config import Run, program
 from mxtrain.core import durable
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.launch import logs
@@ -60,13 +60,15 @@ class RestartPolicy:
     resume: str = "auto"  # where the first attempt begins
 
 
-def restart_policy(run: Run) -> RestartPolicy:
-    """The policy that a run's flags ask for."""
+def restart_policy(run: Run, words: Sequence[str] = ()) -> RestartPolicy:
+    """The policy that a run's flags ask for; `words` are these, and perhaps a program, which may outlive its run."""
+    has_program = bool(program.split(words)[1])
     return RestartPolicy(
         checkpoints=lambda: checkpoints(Path(run.output.out)),
         max_restarts=run.layout.max_restarts,
         progress_seconds=2 * run.layout.start_timeout,
         grace=GracePeriods(
+            done_seconds=float("inf") if has_program else GracePeriods.done_seconds,
             # A hanging worker is noticed after --stall-timeout; until then one that stops may be writing.
             stop_seconds=run.layout.stall_timeout + GracePeriods.death_seconds,
             stopped_seconds=run.layout.silence_timeout + GracePeriods.death_seconds,

@@ -21,6 +21,7 @@ from mxtrain.report.writers import Record
 from mxtrain.train import guest, result, serving, session, signals
 from mxtrain.train.result import Result
 
+_clusters: list[NodeSpec] = []  # one, from the first run over a cluster on
 Hook = Optional[Callable[[Record], object]]
 
 
@@ -128,8 +129,14 @@ def _node(run: Run) -> NodeSpec | None:
         workers, servers = run.layout.num_workers, run.layout.num_servers
         raise UsageError(
             f"kvstore={run.layout.kvstore}: every process of the cluster has to run this program; start it by "
-            f"python -m mxtrain.launch local -n {workers} -s {servers} -- {os.path.basename(sys.argv[0]) or 'train.py'}"
+            f"python -m mxtrain.fit --kvstore {run.layout.kvstore} --num-workers {workers} --num-servers {servers} "
+            f"--out {run.output.out} {os.path.basename(sys.argv[0]) or 'train.py'}"
         )
+    if _clusters:
+        raise UsageError(
+            "this program has trained over its cluster, which has ended with that; start another for more"
+        )
+    _clusters.append(node)
     return node
 
 
