@@ -153,7 +153,7 @@ def train(run: config.Run, node: NodeSpec | None) -> None:
         run_folder.start_log(run.output.log_level)
         ended = session.train(prepared, stop_requests)
         if ended.is_first:
-            checkpoint, score = ended.resumed_from, ended.task.score
+            checkpoint, score = ended.resumed_from, ended.score
             print(
                 end_line(ended.out, score) if ended.has_happened else nothing_done_line(checkpoint, score),
                 flush=True,

@@ -32,7 +32,10 @@ settings.load_profile("few")
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
 # processes with deadlines between them, stay in the same, so that one runs at a time. Not those that have hosts of
 # their own and wait long in between: for Slurm, and for a host that does not answer.
-CLUSTERS = ("tests/cluster/", "tests/faults/", "tests/tasks/test_workers.py", "tests/tasks/test_majority.py")
+CLUSTERS = (
+    *("tests/cluster/", "tests/faults/"),
+    *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations")),
+)
 BESIDE = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
 LONG = ("tests/e2e/", "tests/unit/launch/")
 

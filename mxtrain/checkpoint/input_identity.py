@@ -1,4 +1,4 @@
-"""The identity of what a run reads: its data sets, the weights that it takes over, and its table for bfloat16.
+"""The identity of what a run reads: its data sets, initial weights and table for bfloat16; and its score.
 
 Owns what a checkpoint keeps of them under which keys, so that a resume recognises them wherever they lie by then. Which
 differences matter is decided in `resume.py`.
@@ -25,11 +25,17 @@ class InputIdentity:
     validation_set: dict[str, str] | None = None
     pretrained: str | None = None  # SHA-256 of the weights of --pretrained and --teacher
     teacher: str | None = None
+    scored_by: str | None = None  # the name of the number that decides
     amp_table: str | None = None  # hash of the times by which operators run in bfloat16
 
     @classmethod
     def of_run(
-        cls, run: Run, train: Dataset, val: Dataset | None, description: dict[str, Any]
+        cls,
+        run: Run,
+        train: Dataset,
+        val: Dataset | None,
+        description: dict[str, Any],
+        scored_by: str | None = None,
     ) -> InputIdentity:
         """Return the identity of what `run` reads; a teacher of other data is refused here."""
         return cls(
@@ -39,6 +45,7 @@ class InputIdentity:
             validation_set=None if val is None else fingerprint.of(val),
             pretrained=initial_weights.pretrained_checksum(run),
             teacher=initial_weights.teacher_checksum(run, description),
+            scored_by=scored_by,
             amp_table=amp_table.digest_of_run(run.model.amp, run.model.amp_table),
         )
 

@@ -63,8 +63,9 @@ def _absolute(path: str) -> str:
 
 
 def modules(run: Run) -> dict[str, str]:
-    """Return the folder of each module that the run's own task, net, loss or data come from, without installed ones."""
-    import_paths = (run.model.task, run.model.model, run.model.loss, run.data.train, run.data.val)
+    """Return the folder of each module that the run's own code and data come from, without installed ones."""
+    data, metrics = (run.data.train, run.data.val), run.output.metric.split(",")
+    import_paths = (run.model.task, run.model.model, run.model.loss, *data, *metrics)
     tops = {_top(text) for text in import_paths if text and ":" in text}
     found = {top: _folder(_spec(top)) for top in sorted(tops)}
     return {top: folder for top, folder in found.items() if folder and not _is_installed(top, folder)}

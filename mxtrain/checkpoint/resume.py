@@ -170,6 +170,8 @@ def _differences_of_inputs(
         )
     if before.pretrained != now.pretrained:
         found.append("other weights for --pretrained")
+    if before.scored_by and now.scored_by and before.scored_by != now.scored_by:
+        found.append(f"--score {before.scored_by} -> {now.scored_by}")
     if before.teacher != now.teacher:
         found.append("other weights for --teacher")
     return found

@@ -65,6 +65,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_steps": (0, MOST_STEPS),
     "seed": (0, LARGEST_SEED),
     "checkpoint_steps": (0, MOST_STEPS),
+    "evaluate_steps": (0, MOST_STEPS),
     "checkpoint_minutes": (0, WEEK_MINUTES),
     "keep_last": (1, MOST_TIMES),
     "keep_best": (0, MOST_TIMES),

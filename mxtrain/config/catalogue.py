@@ -1,4 +1,5 @@
-"""The names that take numbers, in the flags --model, --augment, --loss, --init, --optimizer, --schedule and --compress.
+"""The names that take numbers, in the flags --model, --augment, --loss, --metric, --init, --optimizer, --schedule and
+--compress.
 
 Owns each table with defaults and limits, and a parser for each flag: `loss("focal:gamma=2")`. The language is
 `spec.py`'s; the code behind a name is in `data/`, `models/`, `optim/` and `kvstore/`.
@@ -187,6 +188,32 @@ SCHEDULES: Table = {
 EPOCH_SCHEDULES = ("constant", "step", "multistep", "exp", "inv")  # which do not depend on the run's length
 
 COMPRESSIONS: Table = {"none": {}, "2bit": {"threshold": Number(0.5, 1e-9, 1e9)}}
+
+
+# Of evaluations; which fit a task is `tasks/formulas.py`'s to say.
+METRICS: Table = {
+    "accuracy": {},
+    "topk": {"k": Number(5, 1, 1 << 22)},
+    "balanced_accuracy": {},
+    "macro_f1": {},
+    "precision": {},
+    "recall": {},
+    "auc": {},
+    "average_precision": {},
+    "mae": {},
+    "rmse": {},
+    "r2": {},
+    "perplexity": {},
+}
+
+
+def metrics(text: str) -> list[Spec]:
+    """Parse --metric: names joined by commas."""
+    if not text:
+        return []
+    if not all(part.strip() for part in text.split(",")):
+        raise UsageError(f"--metric {text}: a name is missing; give names joined by commas")
+    return [spec.parse("--metric", part.strip(), METRICS) for part in text.split(",")]
 
 
 def augmentations(text: str) -> list[Spec]:

@@ -122,6 +122,10 @@ def _check_model(run: Run) -> None:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
         raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
+    evaluation = {"--score": run.output.score, "--evaluate-steps": run.output.evaluate_steps or ""}
+    for flag, given in evaluation.items():
+        if given and not (run.data.val or run.optim.overfit):
+            raise UsageError(f"{flag} {given} needs --val: without it nothing is evaluated")
     if run.output.keep_best > Output.keep_best and not (run.data.val or run.optim.overfit):
         raise UsageError(
             f"--keep-best {run.output.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
@@ -184,6 +188,7 @@ def _check_names(run: Run) -> None:
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
     catalogue.augmentations(run.data.augment)
+    catalogue.metrics(run.output.metric)
 
 
 def _check_sink(sink: str, out: str) -> None:

@@ -30,6 +30,7 @@ WORDS: dict[str, Sequence[str]] = {
     "log_level": names.LOG_LEVELS,
     "loss": tuple(catalogue.LOSSES),
     "loss_scale": names.LOSS_SCALES,
+    "metric": tuple(catalogue.METRICS),
     "model": tuple(catalogue.NETS),
     "normalize": names.NORMALIZE,
     "optimizer": tuple(catalogue.OPTIMIZERS),

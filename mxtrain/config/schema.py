@@ -207,6 +207,19 @@ class Output:
     )
     checkpoint_steps: int = flag(0, "save every so many updates, besides after each epoch; 0: off")
     checkpoint_minutes: float = flag(0.0, "save every so many minutes, besides those; 0: off")
+    evaluate_steps: int = flag(
+        0, "evaluate every so many updates, besides after each epoch; 0: off; needs --val"
+    )
+    metric: str = flag(
+        "",
+        "what evaluations tell besides, joined by commas: of classes topk:k=3 | balanced_accuracy | macro_f1 | "
+        "precision | recall | auc | average_precision; of labels auc; of numbers mae | rmse | r2; or module:callable",
+    )
+    score: str = flag(
+        "",
+        "the number of an evaluation, as in loss or macro_f1, by which checkpoints are the best and --early-stop ends; "
+        "left out: the task's own; needs --val",
+    )
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
     log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")

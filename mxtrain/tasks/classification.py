@@ -30,6 +30,7 @@ class Classification(Task):
     flags = heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
+    judged_as = "classes"
     unit = "images"
     step_means = ("accuracy",)
     score = Score("accuracy")

@@ -148,6 +148,12 @@ class TextMetric:
 
     bytes_of_tokens: Array | None
     width = 3
+    lower_is_better = True
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of its numbers."""
+        return ("perplexity",) if self.bytes_of_tokens is None else ("perplexity", "bits_per_byte")
 
     def state(self, output: Any, arrays: Arrays) -> State:
         targets = arrays["targets"][arrays["targets"] != NOT_COUNTED]

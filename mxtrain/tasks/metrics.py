@@ -15,6 +15,7 @@ class Accuracy:
     """The share of samples whose class is the likeliest, and of those whose class is among the five likeliest."""
 
     width = 3
+    names = ("accuracy", "top5_accuracy")
 
     def state(self, output: Any, arrays: Arrays) -> State:
         order = np.argsort(-output.asnumpy(), axis=1, kind="stable")[:, :5]
@@ -36,6 +37,11 @@ class Errors:
     def __init__(self, names: Sequence[str], centres: Any):
         self._names, self._centres = names, np.asarray(centres, np.float64)
         self.width = 1 + 4 * len(names)
+        each = (
+            [f"{kind}_{name}" for name in names for kind in ("mae", "rmse", "r2")] if len(names) > 1 else []
+        )
+        self.names = ("mae", "rmse", "r2", *each)
+        self.lower_is_better = [name for name in self.names if not name.startswith("r2")]
 
     def state(self, output: Any, arrays: Arrays) -> State:
         label = np.asarray(arrays["label"], np.float64)

@@ -25,6 +25,7 @@ class Multilabel(Classification):
     flags = (
         heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT - {"sampling"}
     )  # which balances one class a sample
+    judged_as = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
 

@@ -22,6 +22,7 @@ class AveragePrecision:
     """
 
     width = 0
+    names = ("mean_average_precision",)
 
     def __init__(self, num_classes: int):
         self._num_classes = num_classes
@@ -54,6 +55,8 @@ class F1:
 
     A class that no sample has and no answer claims does not count.
     """
+
+    names = ("micro_f1", "macro_f1")
 
     def __init__(self, num_classes: int):
         self.width = 3 * num_classes

@@ -17,7 +17,7 @@ from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
 from mxtrain.data import user_samples
 from mxtrain.data.assembly import SampleReader
-from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
 
@@ -47,7 +47,10 @@ class Score(NamedTuple):
 
 
 class Metric(Protocol):
-    """A judgement of a whole evaluation, made from a state for each micro-batch."""
+    """A judgement of a whole evaluation, made from a state for each micro-batch.
+
+    It may have `names`, those of its numbers, for --score; and `lower_is_better`, True or the names of which it is so.
+    """
 
     width: int  # of a state; 0 where states differ in length
 
@@ -73,6 +76,8 @@ class Task(abc.ABC):
     # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
+    # What `judged` gives: classes, labels, numbers or likelihoods (`formulas.py`), so that metrics by name fit.
+    judged_as: ClassVar[str] = ""
 
     @property
     def unit(self) -> str:
@@ -168,6 +173,17 @@ class Task(abc.ABC):
     def metrics(self) -> Sequence[Metric]:
         """Return the metrics of evaluations, whose numbers have different names."""
         return ()
+
+    def judged(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+        """Return what metrics by name, and the user's functions, compare: predictions and targets of a micro-batch.
+
+        Each with a row for each sample that counts; by default the output and the field `label`.
+        """
+        if "label" not in arrays:
+            raise UsageError(
+                f"--metric: --task {self.run.model.task} does not say what is judged; give it `judged`"
+            )
+        return output.asnumpy(), arrays["label"]
 
     # --------------------------------------------------------------------------------------------------------
     # Predictions

@@ -19,6 +19,7 @@ from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, loader_options
 from mxtrain.data.records import Records
+from mxtrain.tasks import judgement
 from mxtrain.tasks.task import Forward, Metric, Outcome, Task
 from mxtrain.train.step import number
 from mxtrain.train.to_device import to_context
@@ -40,7 +41,7 @@ def evaluate(
     None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
     this worker's progress.
     """
-    judged = _Judgement(task.metrics())
+    judged = _Judged(judgement.of_task(task).metrics)
     with open_loader(run, task, records, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
@@ -73,7 +74,7 @@ def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SIN
     return Loader(assembly, requests, loader_options(run.data))
 
 
-class _Judgement:
+class _Judged:
     """The losses and the metrics' states of this worker's micro-batches, in their order."""
 
     def __init__(self, metrics: Sequence[Metric]):
@@ -109,4 +110,11 @@ class _Judgement:
         for metric, of_metric, states in zip(self._metrics, columns, self._states):
             of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
             found.update({f"val_{name}": value for name, value in metric.finish(of_all).items()})
-        return found
+        return _of_rank_0(found, group) if any(map(judgement.is_users, self._metrics)) else found
+
+
+def _of_rank_0(found: dict[str, float], group: WorkerGroup) -> dict[str, float]:
+    """Return the numbers of the worker of rank 0, on each: all have to decide alike."""
+    values = np.array(list(found.values()), np.float64)
+    values = values if group.rank == 0 else np.zeros_like(values)
+    return dict(zip(found, group.sum(values).tolist()))

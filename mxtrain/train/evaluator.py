@@ -14,6 +14,7 @@ from mxtrain.core.errors import Stop
 from mxtrain.data.records import Records
 from mxtrain.optim.ema import with_averages
 from mxtrain.report.writers import Record
+from mxtrain.tasks import judgement
 from mxtrain.train import diagnose
 from mxtrain.train.evaluate import evaluate
 from mxtrain.train.next_action import RunLength
@@ -22,7 +23,7 @@ from mxtrain.train.state import TrainState
 
 
 class Evaluator:
-    """Evaluates the net on `val_set`, None for never, at the end of every epoch of a run of this `length`."""
+    """Evaluates the net on `val_set`, None for never, at the end of every epoch and between."""
 
     def __init__(
         self,
@@ -36,9 +37,15 @@ class Evaluator:
         self._run, self._parts, self._val_set, self._length = run, parts, val_set, length
         self._stop_requests, self._write = stop_requests, write
 
+    def is_time(self, step: int) -> bool:
+        """Return whether the run is evaluated after so many steps: where epochs end, and by --evaluate-steps."""
+        every = self._run.output.evaluate_steps
+        is_between = every > 0 and step > 0 and step % every == 0
+        return self._val_set is not None and (is_between or self._length.is_epoch_end(step))
+
     def is_due(self, state: TrainState) -> bool:
         """Return whether `state` has to be evaluated before the run goes on."""
-        return self._val_set is not None and state.score is None and self._length.is_epoch_end(state.step)
+        return state.score is None and self.is_time(state.step)
 
     def evaluate(self, state: TrainState) -> TrainState:
         """Return `state` with its score, or as it is where a stop request of any worker cut the evaluation short.
@@ -62,5 +69,5 @@ class Evaluator:
             if not math.isfinite(scores["val_loss"]):
                 out = Path(run.output.out)
                 raise diagnose.bad_evaluation(run, parts, self._val_set, state, scores["val_loss"], out)
-        score = parts.task.score
-        return state.with_score(scores[f"val_{score.name}"], score.is_lower_better)
+        score = parts.judgement.score
+        return state.with_score(judgement.value_of(score, scores), score.is_lower_better)

@@ -63,7 +63,7 @@ def train(
         logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
 
     first, last, is_scored = state.step, length.num_steps, state.score is not None
-    shown = Shown(task.unit, tuple(task.step_means), task.score.name)
+    shown = Shown(task.unit, tuple(task.step_means), parts.judgement.score.name)
     sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record, shown, on_record)
     saving = Checkpointer(run.output, state, group.report_progress)
     loading = open_pipeline(run, train_set, task, first, last, group, state.bad_records)
@@ -130,12 +130,14 @@ def _agree_on_action(
     """Return what all workers do next, and the stop request of any of them. Raises what a checkpoint failed of."""
     parts.group.report_progress("step", state.step)
     checkpointer.raise_if_failed()
-    is_epoch_end = length.is_epoch_end(state.step)
+    is_milestone = length.is_epoch_end(state.step) or evaluator.is_time(state.step)
     stop, is_time = None, False
-    if is_epoch_end or not parts.is_async or state.step % ASYNC_AGREEMENT_STEPS == 0:
+    if is_milestone or not parts.is_async or state.step % ASYNC_AGREEMENT_STEPS == 0:
         stop, is_time = signals.agree_on_stop(parts.group, stop_requests, checkpointer.is_interval_over())
+    # Before an evaluation, and after it once more, with the score.
+    is_requested = is_milestone or is_time or stop is not None
     action = next_action(
-        is_save_due=checkpointer.is_due(state, is_epoch_end or is_time or stop is not None),
+        is_save_due=checkpointer.is_due(state, is_requested),
         is_evaluation_due=evaluator.is_due(state),
         is_finished=state.step >= length.num_steps or early_stop.is_over(state.best, run.optim.early_stop),
         is_stop_requested=stop is not None,

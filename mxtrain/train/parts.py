@@ -21,6 +21,8 @@ from mxtrain.optim.ema import Ema
 from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.tasks import judgement
+from mxtrain.tasks.judgement import Judgement
 from mxtrain.tasks.task import Forward, Task
 from mxtrain.train import build_net, distillation
 
@@ -35,6 +37,7 @@ class TrainingParts:
     task: Task
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
+    judgement: Judgement
     trainer: StepTrainer
     optimizer: Any
     extra_optimizer_state: ExtraOptimizerState
@@ -93,6 +96,7 @@ def build_parts(
         task=task,
         forward=task.training_forward(distillation.teacher_net(run, places)),
         plain_forward=task.plain_forward(),
+        judgement=judgement.of_task(task),
         trainer=trainer,
         optimizer=optimizer,
         extra_optimizer_state=extra_optimizer_state,

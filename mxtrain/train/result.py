@@ -43,7 +43,7 @@ def of(ended: Ended) -> Result:
     assert found is not None, "a run that has ended has saved"
     history = run_folder.records(folder.parent)
     evaluations = [record for record in history if record["kind"] == "eval"]
-    best = best_of(evaluations, ended.task.score) if evaluations else None
+    best = best_of(evaluations, ended.score) if evaluations else None
     return Result(ended.net, history, best, found.path, ended.run)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.data.records import Dataset, Records
     from mxtrain.report.writers import Record
-    from mxtrain.tasks.task import Task
+    from mxtrain.tasks.task import Score, Task
 
 logger = logging.getLogger("mxtrain.fit")
 
@@ -34,6 +34,7 @@ class RunInputs(NamedTuple):
     val: Records | None
     identity: InputIdentity
     task: Task
+    score: Score
 
 
 class Prepared(NamedTuple):
@@ -51,6 +52,7 @@ class Ended(NamedTuple):
     run: config.Run  # as it was trained
     out: Path
     task: Task
+    score: Score
     net: Any
     resumed_from: Checkpoint | None
     has_happened: bool  # False where nothing was left to do
@@ -65,6 +67,7 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.config import checks
     from mxtrain.tasks import find as tasks
+    from mxtrain.tasks import judgement
     from mxtrain.train.open_data import open_source
 
     checks.check(run, begins)
@@ -73,7 +76,9 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     task = tasks.of_data(run, train, val)
-    return RunInputs(train, val, InputIdentity.of_run(run, train, val, task.description), task)
+    score = judgement.of_task(task).score
+    identity = InputIdentity.of_run(run, train, val, task.description, score.name)
+    return RunInputs(train, val, identity, task, score)
 
 
 def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
@@ -107,7 +112,7 @@ def train(
     from mxtrain.data import cache, sample_requests
 
     run, node, inputs, info = prepared
-    train, val, identity, task = inputs
+    train, val, identity, task, score = inputs
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         for remark in group.remarks:
@@ -141,4 +146,4 @@ def train(
             *(assigned, train, val, identity, checkpoint, stop_requests, group, run_start),
             on_record=on_record,
         )
-        return Ended(run, out, task, net, checkpoint, run_start.has_happened, group.rank == 0)
+        return Ended(run, out, task, score, net, checkpoint, run_start.has_happened, group.rank == 0)

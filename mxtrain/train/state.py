@@ -131,7 +131,7 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
     if parts.grid is not None and (path / GRID).is_file():
         parts.grid.restore(mx.nd.load(str(path / GRID))["exponents"].asnumpy())
     logger.info("resuming from %s", path)
-    return _share_score(_from_dict(saved), parts.group, parts.task.score.is_lower_better)
+    return _share_score(_from_dict(saved), parts.group, parts.judgement.score.is_lower_better)
 
 
 def _from_dict(saved: dict[str, Any]) -> TrainState:

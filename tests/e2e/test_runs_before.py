@@ -45,7 +45,14 @@ def state_of(path: Path) -> dict[str, Any]:
     """The values of a state.json, without those that name a place, a version or the CPU's kernels."""
     state: dict[str, Any] = json.loads(path.read_text())
     state.setdefault("description", {"class_names": state.pop("class_names", None)})
-    younger = ("is_lower_better", "kernels", "threads", "amp_table", "narrow_share")  # than these runs
+    younger = (
+        "is_lower_better",
+        "scored_by",
+        "kernels",
+        "threads",
+        "amp_table",
+        "narrow_share",
+    )  # than these runs
     for name in younger:
         state.pop(name, None)
     for name in ("config", "modules", "versions", "job"):

@@ -76,6 +76,7 @@ class RankingQuality:
     """The area under the ROC curve: no sum over samples, and so a state of all their scores."""
 
     width = 0
+    names = ("auc",)
 
     def state(self, output, arrays):
         scores = output.asnumpy() @ [-1.0, 1.0]

@@ -18,7 +18,7 @@ from mxtrain.data.record_writer import RecordWriter
 from mxtrain.train import session
 from tests.support.runs import records
 from tests.tasks.cases import Change
-from tests.tasks.conftest import NUM_TRAIN, Given
+from tests.tasks.given import NUM_TRAIN, Given
 
 WRONG = 5  # the position of the record that is wrong
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import records
-from tests.tasks.conftest import Given
+from tests.tasks.given import Given
 
 
 @pytest.mark.slow  # what is learnt in small is in each task's own tests

@@ -20,7 +20,7 @@ from mxtrain.train import build_net
 from tests.support import majority, majority_data
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, newest, records
-from tests.tasks.conftest import NUM_TRAIN, NUM_VAL
+from tests.tasks.given import NUM_TRAIN, NUM_VAL
 
 FLAGS = "--task tests.support.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0 --threads 1 --log none"
 CLUSTER = "--kvstore dist_sync --start-timeout 60 --num-workers"

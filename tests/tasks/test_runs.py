@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.amp import ALL_NARROW, needs_bf16
 from tests.support.runs import assert_same_end, has_step, newest, records, wait_until
-from tests.tasks.conftest import Given
+from tests.tasks.given import Given
 
 NARROW = f"--amp bf16 --amp-table {ALL_NARROW}"
 
@@ -25,7 +25,7 @@ def test_a_killed_run_goes_on_to_the_bit(given: Given, undisturbed: Path, tmp_pa
         wait_until(lambda: has_step(tmp_path, 9), run)
         run.kill()
         run.wait()
-    assert 8 <= int(newest(tmp_path).name.split("-")[1]) < 18
+    assert 6 <= int(newest(tmp_path).name.split("-")[1]) < 18
     given.fit(tmp_path, flags)
     assert_same_end(tmp_path, undisturbed)
 

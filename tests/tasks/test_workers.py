@@ -10,7 +10,7 @@ from tests.faults import strike
 from tests.faults.case import Case as Fault
 from tests.faults.job import LENGTH, result
 from tests.support.runs import assert_same_end
-from tests.tasks.conftest import Given
+from tests.tasks.given import Given
 
 
 @pytest.mark.timeout(200)

@@ -16,6 +16,7 @@ def test_its_keys_are_those_of_state_json() -> None:
         "validation_set": None,
         "pretrained": "ab12",
         "teacher": None,
+        "scored_by": None,
         "amp_table": None,
     }
 

@@ -1,0 +1,105 @@
+"""Evaluations between epochs, metrics by name and the user's, and another score: the same in every run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxtrain.core.errors import USAGE
+from tests.support.commands import Command
+from tests.support.runs import assert_same_end, curve, has_step, newest, records, wait_until
+from tests.tasks.cases import CLASSIFICATION
+from tests.tasks.given import NUM_TRAIN, NUM_VAL, Given
+
+METRICS = "auc,macro_f1,tests.support.user_metrics:several"
+FLAGS = f"--evaluate-steps 4 --metric {METRICS} --score worst"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Given:
+    folder = tmp_path_factory.mktemp("pictures")
+    CLASSIFICATION.write(folder, NUM_TRAIN, NUM_VAL)
+    return Given(CLASSIFICATION, folder, command)
+
+
+@pytest.fixture(scope="module")
+def judged(pictures: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("judged")
+    pictures.fit(out, FLAGS)
+    return out
+
+
+def evaluations(out: Path) -> list[dict[str, Any]]:
+    return [each for each in records(out) if each["kind"] == "eval"]
+
+
+def test_evaluations_come_between_epochs_and_move_no_bit(
+    judged: Path, pictures: Given, tmp_path: Path
+) -> None:
+    assert [each["step"] for each in evaluations(judged)] == [4, 6, 8, 12, 16, 18]
+    pictures.fit(tmp_path)
+    trained = [[each for each in curve(out) if each["kind"] == "train"] for out in (judged, tmp_path)]
+    assert trained[0] == trained[1]
+    assert (newest(judged) / "weights.params").read_bytes() == (
+        newest(tmp_path) / "weights.params"
+    ).read_bytes()
+
+
+def test_the_score_decides_which_checkpoint_is_best(judged: Path, pictures: Given) -> None:
+    told = evaluations(judged)
+    assert {"val_auc", "val_macro_f1", "val_best", "val_worst", "val_accuracy"} < set(told[0])
+    state = json.loads((newest(judged) / "state.json").read_text())
+    lowest = min(each["val_worst"] for each in told)  # the attribute of the function says so
+    assert state["best"][0] == lowest and state["is_lower_better"] and state["scored_by"] == "worst"
+    best = [each for each in told if each["val_worst"] == lowest][-1]
+    again = pictures.command("mxtrain.evaluate", "--run", judged, "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout) == {name: best[name] for name in json.loads(again.stdout)}
+
+
+def test_a_killed_run_goes_on_to_the_bit(judged: Path, pictures: Given, tmp_path: Path) -> None:
+    with pictures.started(tmp_path, FLAGS) as run:
+        wait_until(lambda: has_step(tmp_path, 9), run)
+        run.kill()
+        run.wait()
+    assert 6 <= int(newest(tmp_path).name.split("-")[1]) < 18
+    pictures.fit(tmp_path, FLAGS)
+    assert_same_end(tmp_path, judged)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    "count", [2, pytest.param(4, marks=pytest.mark.slow)]
+)  # two workers hold it in small
+def test_workers_judge_to_the_bit(count: int, judged: Path, pictures: Given, tmp_path: Path) -> None:
+    pictures.fit(tmp_path, f"{FLAGS} --kvstore dist_sync --start-timeout 60 --num-workers {count}")
+    assert_same_end(tmp_path, judged)
+
+
+def test_a_run_is_not_resumed_by_another_score(judged: Path, pictures: Given) -> None:
+    said = pictures.fit(judged, f"--metric {METRICS} --score auc --epochs 4", code=USAGE)
+    assert "is another run's (--score worst -> auc)" in said
+
+
+def test_the_tasks_own_score_may_be_named(pictures: Given, tmp_path: Path) -> None:
+    pictures.fit(tmp_path, "--epochs 1")
+    pictures.fit(tmp_path, "--epochs 2 --score accuracy --evaluate-steps 5")
+    assert [each["step"] for each in evaluations(tmp_path)] == [6, 10, 12]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--score auc", "--score auc: no number of this run's evaluations"),
+        ("--metric mae", "--metric mae: does not fit --task classification"),
+        (
+            "--metric tests.support.user_metrics:several --score nothing",
+            "--score nothing: the evaluation gave loss,",
+        ),
+    ],
+)
+def test_what_cannot_decide_is_refused(flags: str, words: str, pictures: Given, tmp_path: Path) -> None:
+    assert words in pictures.fit(tmp_path, flags, code=USAGE)
