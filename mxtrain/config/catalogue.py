@@ -58,6 +58,7 @@ LOSSES: Table = {
     "l1": {},
     "l2": {},
     "huber": {"delta": Number(1.0, 1e-6, 1e6)},
+    "auto": {},  # what the data says: cross_entropy or l2
 }
 LOSSES_OF_CLASSES = ("cross_entropy", "binary_cross_entropy", "focal")
 LOSSES_OF_NUMBERS = ("l1", "l2", "huber")

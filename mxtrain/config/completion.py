@@ -20,6 +20,7 @@ WORDS: dict[str, Sequence[str]] = {
     "augment": tuple(catalogue.AUGMENTATIONS),
     "cache": names.CACHES,
     "checkpoint": ("best", "latest"),
+    "class_weights": ("none", "auto"),
     "compress": tuple(catalogue.COMPRESSIONS),
     "devices": ("cpu", "gpu"),
     "init": tuple(catalogue.INITIALIZERS),

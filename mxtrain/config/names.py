@@ -19,10 +19,15 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
-TASKS = ("classification", "multilabel", "regression", "lm")
+TASKS = ("classification", "multilabel", "regression", "arrays", "lm")
 # What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
-DEFAULT_MODELS = {"classification": "resnet18_v1b", "lm": "gpt_10m"}
-DEFAULT_LOSSES = {"classification": "cross_entropy", "multilabel": "binary_cross_entropy", "regression": "l2"}
+DEFAULT_MODELS = {"classification": "resnet18_v1b", "arrays": "mlp", "lm": "gpt_10m"}
+DEFAULT_LOSSES = {
+    "classification": "cross_entropy",
+    "multilabel": "binary_cross_entropy",
+    "regression": "l2",
+    "arrays": "auto",
+}
 DEFAULT_AUGMENTATIONS = {"classification": "resized_crop+flip", "regression": "none", "lm": "none"}
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")

@@ -32,6 +32,11 @@ class Data:
         "the .rec file to train on, several joined by commas, a pattern, or module:callable that gives a Gluon Dataset",
     )
     val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
+    target: str = flag(
+        "",
+        "of a table or file of arrays: the columns that are to be predicted, joined by commas; left out: target, "
+        "label, y or class",
+    )
     sampling: str = flag(
         "once",
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",
@@ -69,7 +74,8 @@ class Model:
     """The net, its initial weights, its loss and its precision."""
 
     task: str = flag(
-        "classification", "what is learnt: classification | multilabel | regression | lm; or module:Class"
+        "classification",
+        "what is learnt: classification | multilabel | regression | arrays | lm; or module:Class",
     )
     model: str = flag(
         "",

@@ -1,7 +1,7 @@
 """Named arrays as samples: vectors, series, readings. What they are, as records hold them, and as a net takes them.
 
 Owns the payload of such a record, the .arrays.json beside a .rec, and standardisation as samples are read. Does not own
-where arrays come from (`tables.py`, the user's data sets), nor targets (`tasks/targets.py`).
+where arrays come from (`tables.py`, `array_sets.py`), nor what is predicted (`targets.py`, `labels.py`).
 
     payload   for each array that varies in length, in their order, its length as u32; then all arrays, in C order
 """
@@ -22,10 +22,10 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data import statistics
 from mxtrain.data.fields import Arrays, BadSample, Field
+from mxtrain.data.records import Record
 from mxtrain.data.statistics import Statistics
 
 DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32")  # of arrays in records
-NUMBERS, CLASSES, LABELS = "numbers", "classes", "labels"  # kinds of targets
 MOST_LENGTHS = 8  # of micro-batches of arrays that vary: a net is compiled for each
 MOST_AT_ONCE = 1 << 20  # numbers, of which statistics are made
 _MASK = "_mask"
@@ -75,22 +75,16 @@ class Input(NamedTuple):
 _STATISTICS = ("mean", "deviation")
 
 
-class Targets(NamedTuple):
-    """What is to be predicted: numbers, one of several classes, or labels (each there or not); `names` of columns."""
-
-    kind: str
-    names: tuple[str, ...]
-
-
 class Layout(NamedTuple):
     """All that the samples of a data set have in common."""
 
     inputs: tuple[Input, ...]
-    targets: Targets
+    targets: tuple[
+        str, ...
+    ] = ()  # names of what is to be predicted, the labels of records; none if they have none
 
     def as_json(self) -> dict[str, Any]:
-        targets = {"kind": self.targets.kind, "names": list(self.targets.names)}
-        return {"inputs": [each.as_json() for each in self.inputs], "targets": targets}
+        return {"inputs": [each.as_json() for each in self.inputs], "targets": list(self.targets)}
 
 
 def input_of_json(found: Mapping[str, Any]) -> Input:
@@ -123,13 +117,13 @@ def parse_sidecar(content: bytes) -> tuple[Layout, int]:
     try:
         found = json.loads(content)
         inputs = tuple(map(input_of_json, found["inputs"]))
-        targets = Targets(found["targets"]["kind"], tuple(found["targets"]["names"]))
+        targets = tuple(map(str, found["targets"]))
         number = int(found["num_records"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"it makes no sense ({error})") from None
     names = [each.name for each in inputs]
-    if not names or len(set(names)) < len(names) or targets.kind not in (NUMBERS, CLASSES, LABELS):
-        raise ValueError("it makes no sense: it names no arrays, or one of them twice, or no kind of targets")
+    if not names or len(set(names)) < len(names):
+        raise ValueError("it makes no sense: it names no arrays, or one of them twice")
     return Layout(inputs, targets), number
 
 
@@ -212,8 +206,8 @@ def refused(inputs: Sequence[Input], values: Mapping[str, Any]) -> str | None:
 
 
 def _feature(of: Input, array: npt.NDArray[Any]) -> str:
-    """Return the name of the first feature that is not finite, or else the array's."""
-    wrong = np.flatnonzero(~np.isfinite(array).reshape(-1, of.num_features).all(axis=0))
+    """Return the name of the first feature that no net can take, or else the array's."""
+    wrong = np.flatnonzero(~(np.abs(array) <= statistics.LARGEST).reshape(-1, of.num_features).all(axis=0))
     return of.names[wrong[0]] if len(wrong) and of.names else of.name
 
 
@@ -248,11 +242,23 @@ def fields(inputs: Sequence[Input]) -> tuple[Field, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayReader:
-    """The function from a record's payload, bytes or named arrays, to standardised arrays and masks. Picklable."""
+    """The function from a record, whose payload is bytes or named arrays, to a sample. A picklable value."""
 
     inputs: tuple[Input, ...]
+    label: tuple[int, ...]  # its shape
 
-    def __call__(self, payload: Any) -> Arrays:
+    def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
+        if np.size(record.label) != math.prod(self.label):
+            raise BadSample(
+                f"it has {np.size(record.label)} targets, and the net learns {math.prod(self.label)}"
+            )
+        label = np.reshape(record.label, self.label)
+        if not np.isfinite(label).all():
+            raise BadSample("what is to be predicted is not finite")
+        return {**self.standardised(record.payload), "label": label}
+
+    def standardised(self, payload: Any) -> Arrays:
+        """Return a payload's arrays as a net takes them, and their masks; BadSample where it takes no such arrays."""
         values = payload if isinstance(payload, Mapping) else decode(self.inputs, payload)
         found: Arrays = {}
         problem = refused(self.inputs, values)

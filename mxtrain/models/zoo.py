@@ -63,7 +63,7 @@ def build(name: str, num_classes: int) -> Any:
     return user_net(name, num_classes=num_classes)
 
 
-def user_net(name: str, **sizes: int) -> Any:
+def user_net(name: str, **sizes: Any) -> Any:
     """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
     net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(**sizes)
     if not isinstance(net, mx.gluon.Block):

@@ -21,6 +21,8 @@ from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, of_pictures
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.metrics import Accuracy
+from mxtrain.tasks.net_inputs import NetInputs
+from mxtrain.tasks.net_inputs import of_pictures as normalized_pictures
 from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 
 
@@ -151,14 +153,14 @@ class ClassificationForward:
     teacher_weight: float = 0.0
     temperature: float = 1.0
     class_weights: Sequence[float] | None = None
+    inputs: NetInputs = normalized_pictures
 
     def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
-        from mxtrain.models.normalize import normalized
         from mxtrain.runtime import mx
 
-        data, label = normalized(arrays["data"]), arrays["label"]
+        data, label = self.inputs(arrays), arrays["label"]
         # The loss is computed in float32 whatever the net runs in.
-        output = net(data).astype("float32", copy=False)
+        output = net(*data).astype("float32", copy=False)
         counts = self.counts(label)
         losses = counted(self.loss(output, label), counts)
         if "other_label" in arrays:
@@ -191,11 +193,11 @@ class ClassificationForward:
 
         return distillation(output, taught, self.temperature)
 
-    def _taught(self, data: Any) -> Any:
+    def _taught(self, data: Sequence[Any]) -> Any:
         from mxtrain.runtime import mx
 
         with mx.autograd.pause(train_mode=False):
-            return self.teacher(data).astype("float32", copy=False)
+            return self.teacher(*data).astype("float32", copy=False)
 
 
 def counted(losses: Any, counts: Any) -> Any:

@@ -10,6 +10,7 @@ from mxtrain.config import Run, import_path
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.data.records import Dataset
 from mxtrain.tasks import heeded_flags
+from mxtrain.tasks.arrays import Arrays
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.lm import LanguageModel
 from mxtrain.tasks.multilabel import Multilabel
@@ -21,6 +22,7 @@ BY_NAME: dict[str, type[Task]] = {
     "multilabel": Multilabel,
     "regression": Regression,
     "lm": LanguageModel,
+    "arrays": Arrays,
 }
 
 

@@ -19,7 +19,7 @@ OF_PICTURES = frozenset(("image_size", "val_resize", "augment", "mixup", "cutmix
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_TEXT = frozenset(("window",))
-ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | {"model", "loss"}
+ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | {"model", "loss", "target"}
 
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
@@ -33,6 +33,14 @@ def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
         _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
     if "loss" in task.flags and loss in catalogue.LOSSES and loss not in task.losses:
         _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)
+
+
+def refuse_of_classes(run: Run, why: str) -> None:
+    """Refuse flags of classes where the data has none; `why` says what it has."""
+    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    for name in sorted(OF_CLASSES):
+        if given[name] != default[name]:
+            raise UsageError(f"--{name.replace('_', '-')} is for classes, and {why}; leave it out")
 
 
 def _refuse(

@@ -6,58 +6,89 @@ Nets answer in standardised numbers, which losses compare; metrics and predictio
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.data import targets
 from mxtrain.data.fields import Field
+from mxtrain.data.records import Dataset
 from mxtrain.data.targets import Numbers
 from mxtrain.tasks.metrics import Errors
-from mxtrain.tasks.task import Metric, Outcome
-
-STEP_MEANS = ("mae",)
-
-
-def field(of: Numbers) -> Field:
-    """Return the field of the targets, in the units of the data."""
-    return Field("label", (of.num,))
+from mxtrain.tasks.net_inputs import NetInputs
+from mxtrain.tasks.task import Metric, Outcome, Score
 
 
-def metrics(of: Numbers) -> Sequence[Metric]:
-    return (Errors(of.names, of.statistics.mean),)
+@dataclasses.dataclass(frozen=True)
+class PredictedNumbers:
+    """Numbers as targets, compared by the loss that `--loss` describes."""
+
+    numbers: Numbers
+    loss: str
+
+    step_means = ("mae",)
+    score = Score("rmse", is_lower_better=True)
+
+    @property
+    def field(self) -> Field:
+        """The targets of a sample, in the units of the data."""
+        return Field("label", (self.numbers.num,))
+
+    @property
+    def num_outputs(self) -> int:
+        return self.numbers.num
+
+    @property
+    def expects(self) -> str:
+        """The sentence about a net that answers something else."""
+        num = self.num_outputs
+        return f"there {_are(num)} to predict; it has to give one array of shape (samples, {num})"
+
+    def check(self, dataset: Dataset) -> None:
+        targets.check(dataset, self.numbers)
+
+    def summary(self) -> str:
+        names = self.numbers.names
+        shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+        return f"{len(names)} number{'s' * (len(names) > 1)} to predict ({shown})"
+
+    def forward(self, inputs: NetInputs, is_training: bool) -> NumbersForward:
+        """Return the forward function, the same for training and evaluations."""
+        from mxtrain.models import losses
+
+        return NumbersForward(self.numbers, inputs, losses.build_of_numbers(self.loss, self.num_outputs))
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Errors(self.numbers.names, self.numbers.statistics.mean),)
+
+    def shown(self, output: Any) -> dict[str, Any]:
+        """Return the numbers by their names, for JSON, from the net's output for one sample."""
+        restored = self.numbers.statistics.restored(np.ravel(output))
+        return {name: float(number) for name, number in zip(self.numbers.names, restored)}
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return ", ".join(f"{name} {number:.6g}" for name, number in shown.items())
 
 
-def shown(of: Numbers, output: Any) -> dict[str, Any]:
-    """Return the numbers by their names, for JSON, from the output of one sample."""
-    return {name: float(number) for name, number in zip(of.names, np.ravel(output))}
-
-
-def in_words(shown: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number:.6g}" for name, number in shown.items())
-
-
-def summary(of: Numbers) -> str:
-    return (
-        f"{of.num} number{'s' * (of.num > 1)} to predict ({', '.join(of.names[:5])}{', ...' * (of.num > 5)})"
-    )
+def _are(num: int) -> str:
+    return "is 1 number" if num == 1 else f"are {num} numbers"
 
 
 @dataclasses.dataclass(frozen=True)
 class NumbersForward:
     """The losses of a micro-batch, over standardised numbers; the outcome's output is in the units of the data."""
 
-    of: Numbers
-    inputs: Callable[
-        [Mapping[str, Any]], Sequence[Any]
-    ]  # from the arrays of a micro-batch to what the net takes
+    numbers: Numbers
+    inputs: NetInputs
     loss: Any
-    _on_device: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False)
+    _on_devices: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False)
 
     def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
         from mxtrain.runtime import mx
 
         label = arrays["label"]
         mean, divisor = self._statistics(label.context)
+        # The loss is computed in float32 whatever the net runs in.
         output = net(*self.inputs(arrays)).astype("float32", copy=False)
         with mx.autograd.pause():
             standardised = mx.nd.broadcast_div(mx.nd.broadcast_sub(label, mean), divisor)
@@ -71,12 +102,7 @@ class NumbersForward:
         """Return means and divisors on a device, where they stay."""
         from mxtrain.runtime import mx
 
-        if context not in self._on_device:
-            rows = (self.of.statistics.mean, self.of.statistics.divisors())
-            self._on_device[context] = [mx.nd.array(row.reshape(1, -1), context, "float32") for row in rows]
-        return self._on_device[context]
-
-
-def in_units(of: Numbers, output: Any) -> Any:
-    """Return a net's output in the units of the data, in NumPy."""
-    return of.statistics.restored(output.asnumpy())
+        if context not in self._on_devices:
+            rows = (self.numbers.statistics.mean, self.numbers.statistics.divisors())
+            self._on_devices[context] = [mx.nd.array(row.reshape(1, -1), context, "float32") for row in rows]
+        return self._on_devices[context]

@@ -6,17 +6,17 @@ arrays are the task `arrays`.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 from mxtrain.config import Run, catalogue, names
 from mxtrain.data import pictures, targets
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Field
 from mxtrain.data.records import Dataset, Record
-from mxtrain.data.targets import Numbers
 from mxtrain.models.contract import Contract
-from mxtrain.tasks import heeded_flags, numbers
-from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
+from mxtrain.tasks import heeded_flags, net_inputs
+from mxtrain.tasks.numbers import PredictedNumbers
+from mxtrain.tasks.task import Description, Forward, Metric, Task
 
 
 class Regression(Task):
@@ -26,8 +26,8 @@ class Regression(Task):
     nets = names.MODELS
     losses = catalogue.LOSSES_OF_NUMBERS
     unit = "images"
-    step_means = numbers.STEP_MEANS
-    score = Score("rmse", is_lower_better=True)
+    step_means = PredictedNumbers.step_means
+    score = PredictedNumbers.score
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -37,19 +37,19 @@ class Regression(Task):
         return {"targets": found.as_json()}
 
     @property
-    def numbers(self) -> Numbers:
-        return targets.numbers_of_json(self.description["targets"])
+    def predicted(self) -> PredictedNumbers:
+        return PredictedNumbers(targets.numbers_of_json(self.description["targets"]), self.run.model.loss)
 
     def check(self, dataset: Dataset) -> None:
-        targets.check(dataset, self.numbers)
+        self.predicted.check(dataset)
 
     def summary(self) -> str:
-        return numbers.summary(self.numbers)
+        return self.predicted.summary()
 
     @property
     def fields(self) -> Sequence[Field]:
         dtype = pictures.dtype_of(self.run)
-        return pictures.fields(self.run.data.image_size, dtype, label=(self.numbers.num,))
+        return pictures.fields(self.run.data.image_size, dtype, self.predicted.field.shape)
 
     def reader(self, is_training: bool) -> pictures.PictureReader:
         size = self.run.data.image_size
@@ -62,31 +62,22 @@ class Regression(Task):
         return pictures.record_of(key, item, user)
 
     def contract(self) -> Contract:
-        size, num = self.run.data.image_size, self.numbers.num
+        size, predicted = self.run.data.image_size, self.predicted
         return Contract(
             inputs=((pictures.CHANNELS, size, size),),
-            answer=(num,),
+            answer=(predicted.num_outputs,),
             noun="picture",
             takes=f"pictures of --image-size {size}",
-            expects=f"there are {num} numbers to predict; it has to give one array of shape (pictures, {num})",
+            expects=predicted.expects,
         )
 
     def build_net(self) -> Any:
         from mxtrain.models import zoo
 
-        return zoo.build(self.run.model.model, self.numbers.num)
+        return zoo.build(self.run.model.model, self.predicted.num_outputs)
 
     def training_forward(self, teacher: Any) -> Forward:
-        from mxtrain.models import losses
-
-        loss = losses.build_of_numbers(self.run.model.loss, self.numbers.num)
-        return numbers.NumbersForward(self.numbers, _pictures, loss)
+        return self.predicted.forward(net_inputs.of_pictures, is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
-        return numbers.metrics(self.numbers)
-
-
-def _pictures(arrays: Mapping[str, Any]) -> Sequence[Any]:
-    from mxtrain.models.normalize import normalized
-
-    return (normalized(arrays["data"]),)
+        return self.predicted.metrics()

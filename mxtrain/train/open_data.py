@@ -1,15 +1,19 @@
-"""Opens what `--train` and `--val` name: .rec files, or a function that returns a Gluon Dataset or DataLoader."""
+"""Opens what `--train` and `--val` name: .rec files, tables and files of arrays, or the user's own.
+
+That is a function which returns a Gluon Dataset or DataLoader, or an object that a Python program gave.
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Model, Run, given, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data import columns
+from mxtrain.data import columns, tables
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import find as tasks
@@ -22,7 +26,9 @@ def open_source(flag: str, source: str, run: Run) -> Any:
     """
     if import_path.is_import_path(source):
         return _open_user_data(flag, source, run)
-    return tasks.class_of(run).samples_of(run, open_set(source))
+    is_table = Path(source).suffix.lower() in tables.SUFFIXES
+    opened = tables.open_records(Path(source), run.data.target) if is_table else open_set(source)
+    return tasks.class_of(run).samples_of(run, opened)
 
 
 def _open_user_data(flag: str, path: str, run: Run) -> Any:

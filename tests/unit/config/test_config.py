@@ -15,6 +15,7 @@ from mxtrain.core.errors import UsageError
 FLAGS = [
     "--train",
     "--val",
+    "--target",
     "--sampling",
     "--image-size",
     "--val-resize",

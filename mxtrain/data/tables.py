@@ -1,0 +1,212 @@
+"""Tables: which columns of a file are what a net takes, and which are to be predicted.
+
+Owns the choice, the types in which arrays are kept, and labels of targets. Does not read files (`table_files.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.core.errors import DataError, UsageError, nearest
+from mxtrain.data import array_sets, arrays, table_files
+from mxtrain.data.array_sets import ONLY, TARGETS, ArrayRecords
+from mxtrain.data.arrays import Input, Layout
+from mxtrain.data.fields import Arrays
+from mxtrain.data.table_files import Columns, Ragged, Words
+
+SUFFIXES = tuple(table_files.READERS)
+_AT_ONCE = 4096
+_FINEST = 1e-5  # of a column's range, which float32 has to tell apart
+
+
+class Table(NamedTuple):
+    """The samples of a file, by their rows from 0."""
+
+    path: Path
+    layout: Layout  # without statistics
+    columns: Columns  # of the inputs, by their names
+    labels: npt.NDArray[np.float32]  # (n,), or (n, k) with k targets
+    class_names: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def row(self, position: int) -> str:
+        """Return the name of a sample for messages; lines of a table count from 1, and the first has the names."""
+        is_text = self.path.suffix.lower() in (".csv", ".tsv")
+        return f"row {position + 2}" if is_text else f"sample {position}"
+
+    def sample(self, position: int) -> Arrays:
+        """Return the arrays of a sample in the types of records."""
+        return {
+            each.name: np.asarray(self.columns[each.name][position]).astype(each.dtype)
+            for each in self.layout.inputs
+        }
+
+    def problem(self, position: int) -> str | None:
+        """Return why no net can take a sample, or learn from it; None if one can."""
+        if not np.isfinite(self.labels[position]).all():
+            return "what is to be predicted is missing, or is not finite"
+        # As they were read: a number beyond the type of records would be infinite there.
+        values = {each.name: np.asarray(self.columns[each.name][position]) for each in self.layout.inputs}
+        return arrays.refused(self.layout.inputs, values)
+
+
+def read(path: Path, target: str = "", inputs: str = "") -> Table:
+    """Read a file; `target` and `inputs` name columns, joined by commas, and are found out where they are empty."""
+    if path.suffix.lower() not in table_files.READERS:
+        raise UsageError(f"{path}: is no table of arrays by its name ({', '.join(SUFFIXES)})")
+    columns = table_files.read(path)
+    targets = _names("--target", target, path, columns) if target else _found_targets(path, columns)
+    others = [name for name in columns if name not in targets]
+    chosen = _names("--inputs", inputs, path, columns) if inputs else others
+    for name in chosen:
+        if name in targets:
+            raise UsageError(f"--inputs {inputs}: {name} is to be predicted; leave it out of one of them")
+        if isinstance(columns[name], Words):
+            word = next((word for word in columns[name].words if word), "")
+            raise DataError(
+                f"{path}: column {name} holds words ('{word}'), and nets take numbers; name the others by --inputs, "
+                "or put numbers in their place"
+            )
+    if not chosen:
+        raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
+    found, layout_inputs = _inputs(path, {name: columns[name] for name in chosen})
+    labels, class_names, names = _labels(path, {name: columns[name] for name in targets})
+    return Table(path, Layout(layout_inputs, names), found, labels, class_names)
+
+
+def open_records(path: Path, target: str = "") -> ArrayRecords:
+    """Return the samples of a file in memory; DataError names the first that no net can take."""
+    table = read(path, target)
+    bad = [position for position in range(len(table)) if table.problem(position)]
+    if bad:
+        raise DataError(
+            f"{path}: {table.row(bad[0])}: {table.problem(bad[0])}; {len(bad)} such: mend them, or pack the file with "
+            "--skip-bad"
+        )
+    samples = [table.sample(position) for position in range(len(table))]
+    return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
+
+
+def _names(flag: str, text: str, path: Path, columns: Columns) -> list[str]:
+    """Return the columns that a flag names: one whose own name has a comma in it, or several joined by commas."""
+    found = [text] if text in columns else [name.strip() for name in text.split(",")]
+    for name in found:
+        if name not in columns:
+            raise UsageError(
+                f"{flag} {text}: {path} has no column {name}{nearest(name, columns)} (it has {_listed(columns)})"
+            )
+    if len(set(found)) < len(found):
+        raise UsageError(f"{flag} {text}: names a column twice")
+    return found
+
+
+def _found_targets(path: Path, columns: Columns) -> list[str]:
+    for name in TARGETS:
+        if name in columns:
+            return [name]
+    raise UsageError(
+        f"{path}: what is to be predicted? give --target and names of its columns ({_listed(columns)})"
+    )
+
+
+def _listed(columns: Columns) -> str:
+    names = list(columns)
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+
+
+def _inputs(path: Path, columns: Columns) -> tuple[Columns, tuple[Input, ...]]:
+    """Return columns as the arrays of samples: those of single numbers become one, `data`."""
+    single = [name for name, column in columns.items() if not isinstance(column, Ragged) and column.ndim == 1]
+    found = {name: column for name, column in columns.items() if name not in single}
+    if single:
+        if ONLY in found:
+            raise DataError(
+                f"{path}: has single numbers ({', '.join(single[:5])}), which become the array {ONLY}, and another one "
+                "of that name; rename that"
+            )
+        found = {ONLY: np.stack([np.asarray(columns[name]) for name in single], axis=1), **found}
+    described = []
+    for name, column in found.items():
+        if isinstance(column, Ragged):
+            shapes = {(length, *column.shape_inside) for length in {len(row) for row in column} - {0}}
+        else:
+            shapes = {tuple(column.shape[1:])}
+        if column.dtype.kind not in "biuf" or not shapes:
+            raise DataError(
+                f"{path}: {name} holds {column.dtype if shapes else 'nothing'}, not numbers; leave it out"
+            )
+        described.append(
+            array_sets.input_of_shapes(str(path), name, shapes)._replace(
+                names=tuple(single) if name == ONLY and single else (), dtype=_dtype(column)
+            )
+        )
+    return found, tuple(described)
+
+
+def _dtype(column: Any) -> str:
+    """Return the type in which records keep a column: its own, or float32 where that is fine enough."""
+    own = np.dtype(column.dtype).newbyteorder("=")
+    if own.name in arrays.DTYPES and own.name != "float64":
+        return str(own.name)
+    if own.name == "bool":
+        return "uint8"
+    extremes = []
+    for chunk in _chunks(column):
+        finite = np.where(np.isfinite(chunk), chunk, np.nan)
+        extremes += [np.fmin.reduce(finite, axis=0), np.fmax.reduce(finite, axis=0)]
+    least, most = np.fmin.reduce(extremes, axis=0), np.fmax.reduce(extremes, axis=0)
+    largest, spread = np.fmax(np.abs(least), np.abs(most)), most - least
+    # Numbers that are all alike lose nothing that a net could use.
+    is_coarse = (largest * np.finfo(np.float32).eps > _FINEST * spread) & (spread > 0)
+    return "float64" if is_coarse.any() else "float32"
+
+
+def _chunks(column: Any) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield the numbers of a column in rows of its features."""
+    if isinstance(column, Ragged):
+        width = column.shape_inside[-1] if column.shape_inside else 1
+        yield from (np.asarray(row, np.float64).reshape(-1, width) for row in column if len(row))
+        return
+    for start in range(0, len(column), _AT_ONCE):
+        chunk = np.asarray(column[start : start + _AT_ONCE], np.float64)
+        yield chunk.reshape(-1, chunk.shape[-1])
+
+
+def _labels(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[str, ...]]:
+    """Return labels, the names of classes where they are words, and the names of the targets."""
+    words = [name for name, column in columns.items() if isinstance(column, Words)]
+    if words:
+        if len(columns) > 1:
+            raise DataError(
+                f"{path}: {words[0]} holds words, and is one of several targets; predict it alone"
+            )
+        return *_classes(path, words[0], columns[words[0]].words), (words[0],)
+    parts, names = [], []
+    for name, column in columns.items():
+        if isinstance(column, Ragged) or column.ndim > 2 or column.dtype.kind not in "biuf":
+            raise DataError(
+                f"{path}: {name} cannot be predicted: give one number a sample, or a row of as many in all"
+            )
+        values = np.asarray(column, np.float32)
+        parts.append(values.reshape(len(values), -1))
+        width = parts[-1].shape[1]
+        names += [name] if width == 1 else [f"{name}{place}" for place in range(width)]
+    labels = np.concatenate(parts, axis=1)
+    return labels[:, 0] if labels.shape[1] == 1 else labels, None, tuple(names)
+
+
+def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Any, list[str]]:
+    names = sorted(set(words) - {""})
+    for each in names:
+        if any(character in each for character in "\t\r\n"):
+            raise DataError(
+                f"{path}: {name} has a class {each!r} with a tab or a line break in it: rename it"
+            )
+    of_name = {each: float(number) for number, each in enumerate(names)}
+    return np.array([of_name.get(word, np.nan) for word in words], np.float32), names

@@ -1,0 +1,154 @@
+"""Named arrays: a class, or numbers, for each vector, series or set of readings.
+
+Owns which of the two is learnt: words are classes, several targets are numbers, and whole numbers from 0 of which
+none is left out are classes unless --loss compares numbers. Inputs are standardised as they are read
+(`data/arrays.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain.config import Run, catalogue
+from mxtrain.core.errors import DataError
+from mxtrain.data import array_sets, arrays, class_weights, labels, targets, user_samples
+from mxtrain.data.arrays import Input
+from mxtrain.data.assembly import SampleReader
+from mxtrain.data.fields import Field
+from mxtrain.data.records import Dataset, Record
+from mxtrain.models.contract import Contract
+from mxtrain.tasks import heeded_flags
+from mxtrain.tasks.classes import PredictedClasses
+from mxtrain.tasks.classification import described as described_classes
+from mxtrain.tasks.net_inputs import Named
+from mxtrain.tasks.numbers import PredictedNumbers
+from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
+
+AUTO = "auto"  # of --loss: cross_entropy of classes, l2 of numbers
+
+
+class Arrays(Task):
+    """The task; its description has `inputs`, and `class_names` or `targets`."""
+
+    flags = heeded_flags.OF_CLASSES | {"model", "loss", "target"}
+    nets = tuple(catalogue.ARRAY_NETS)
+    losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
+
+    @classmethod
+    def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        layout = array_sets.layout_of(train, val)
+        described = {"inputs": [each.as_json() for each in layout.inputs]}
+        if _has_classes(run, train):
+            names = labels.class_names(train, val, run.data.num_classes)
+            weights = class_weights.of_classes(run.model.class_weights, train, names)
+            found = {**described, **described_classes(names, weights)}
+        else:
+            heeded_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
+            found = {**described, "targets": targets.numbers(train, layout.targets).as_json()}
+        task = cls(run, found)
+        if val is not None:
+            task.check(val)
+        return found
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(map(arrays.input_of_json, self.description["inputs"]))
+
+    @functools.cached_property
+    def predicted(self) -> PredictedClasses | PredictedNumbers:
+        """The half of the task behind the net."""
+        if "targets" in self.description:
+            loss = "l2" if self.run.model.loss == AUTO else self.run.model.loss
+            return PredictedNumbers(targets.numbers_of_json(self.description["targets"]), loss)
+        loss = "cross_entropy" if self.run.model.loss == AUTO else self.run.model.loss
+        weights = self.description.get("class_weights")
+        return PredictedClasses(
+            self.description["class_names"], loss, self.run.optim.label_smoothing, weights
+        )
+
+    @property
+    def step_means(self) -> Sequence[str]:
+        return self.predicted.step_means
+
+    @property
+    def score(self) -> Score:
+        return self.predicted.score
+
+    def check(self, dataset: Dataset) -> None:
+        array_sets.check(dataset, self.inputs)
+        self.predicted.check(dataset)
+
+    def summary(self) -> str:
+        return f"{self.predicted.summary()} from {', '.join(map(str, self.inputs))}"
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        return (*arrays.fields(self.inputs), self.predicted.field)
+
+    def reader(self, is_training: bool) -> SampleReader:
+        return arrays.ArrayReader(self.inputs, self.predicted.field.shape)
+
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        """Return the record of (x, y), with an array or several by name for x, or of a mapping with a target in it."""
+        if isinstance(item, Mapping):
+            item = array_sets.pair_of_mapping(item, user)
+        record = user_samples.record_of_pair(key, item, user)
+        values = {
+            name: user_samples.to_numpy(each) for name, each in array_sets.named(record.payload).items()
+        }
+        return record._replace(payload=values)
+
+    def contract(self) -> Contract:
+        taken = arrays.fields(self.inputs)
+        return Contract(
+            inputs=tuple(field.shape for field in taken),
+            answer=(self.predicted.num_outputs,),
+            noun="sample",
+            takes=f"{', '.join(map(str, taken))} of each sample",
+            expects=self.predicted.expects,
+        )
+
+    def build_net(self) -> Any:
+        from mxtrain.models import array_nets, zoo
+
+        name, outputs = self.run.model.model, self.predicted.num_outputs
+        taken = {field.name: field.shape for field in arrays.fields(self.inputs)}
+        if catalogue.model(name).name in catalogue.ARRAY_NETS:
+            return array_nets.build(name, taken, outputs)
+        return zoo.user_net(name, inputs=taken, outputs=outputs)
+
+    @property
+    def _taken(self) -> Named:
+        return Named(tuple(field.name for field in arrays.fields(self.inputs)))
+
+    def training_forward(self, teacher: Any) -> Forward:
+        return self.predicted.forward(self._taken, is_training=True)
+
+    def plain_forward(self) -> Forward:
+        return self.predicted.forward(self._taken, is_training=False)
+
+    def metrics(self) -> Sequence[Metric]:
+        return self.predicted.metrics()
+
+
+def _has_classes(run: Run, train: Dataset) -> bool:
+    """Return whether what is to be predicted is a class; DataError where --loss compares something else."""
+    loss = catalogue.loss(run.model.loss).name
+    known = train.labels()
+    if train.class_names:
+        if loss in catalogue.LOSSES_OF_NUMBERS:
+            raise DataError(
+                f"{train.path}: its targets are classes ('{train.class_names[0]}' and others), and --loss {loss} "
+                "compares numbers; leave it out"
+            )
+        return True
+    if loss in catalogue.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
+        return False
+    if loss in catalogue.LOSSES_OF_CLASSES:
+        return True
+    found = np.unique(known)  # NaN is none of the whole numbers
+    return len(found) > 1 and np.array_equal(found, np.arange(len(found)))
