@@ -9,7 +9,7 @@ within its range too: of rates with schedules and optimizers, and of clipping wi
 from __future__ import annotations
 
 from mxtrain import config
-from mxtrain.config import Run
+from mxtrain.config import Run, sizes
 from mxtrain.config.arguments import LARGEST_SEED
 from mxtrain.core.errors import UsageError
 
@@ -76,14 +76,20 @@ ZERO_IS_NONE = ("clip_norm", "clip_value")
 def check(run: Run) -> None:
     """Raise UsageError for the first number out of its range."""
     values = config.to_flat(run)
-    for name, (least, most) in RANGES.items():
-        value, flag = values[name], "--" + name.replace("_", "-")
-        if name in ZERO_IS_NONE and value == 0:
+    for name, limits in RANGES.items():
+        flag = f"--{name.replace('_', '-')} {values[name]}"
+        if name in ZERO_IS_NONE and values[name] == 0:
             continue
-        if not value >= least:  # as NaN is not
-            or_none = ", or 0 for none" if name in ZERO_IS_NONE else ""
-            raise UsageError(f"{flag} {value}: give {least} or more{or_none}")
-        if value > most:
-            raise UsageError(f"{flag} {value}: give {most} or less")
-        if 0 < value < SMALLEST:
-            raise UsageError(f"{flag} {value}: give {SMALLEST} or more, or 0")
+        or_none = ", or 0 for none" if name in ZERO_IS_NONE else ""
+        for value in sizes.of(values[name]) if name == "image_size" else (values[name],):
+            _check_one(flag, value, limits, or_none)
+
+
+def _check_one(flag: str, value: float, limits: tuple[float, float], or_none: str) -> None:
+    least, most = limits
+    if not value >= least:  # as NaN is not
+        raise UsageError(f"{flag}: give {least} or more{or_none}")
+    if value > most:
+        raise UsageError(f"{flag}: give {most} or less")
+    if 0 < value < SMALLEST:
+        raise UsageError(f"{flag}: give {SMALLEST} or more, or 0")

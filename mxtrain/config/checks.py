@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from mxtrain.config import (
     import_path,
     names,
     rate_scales,
+    sizes,
     store_checks,
 )
 from mxtrain.core import command_name, gpus, kernels
@@ -91,9 +93,10 @@ def _check_numbers(run: Run) -> None:
         raise UsageError(
             f"--warmup-epochs {optim.warmup_epochs:g} leaves nothing of --epochs {optim.epochs}; give less"
         )
-    if 0 < data.val_resize < data.image_size:
+    least = min(sizes.of(data.image_size))
+    if 0 < data.val_resize < least:
         raise UsageError(
-            f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {data.image_size} or more"
+            f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {least} or more"
         )
 
 
@@ -156,15 +159,15 @@ def _check_batch(run: Run) -> None:
         raise UsageError(
             f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
         )
-    size = run.data.image_size
+    num_pixels = math.prod(sizes.of(run.data.image_size))
     if (
         run.model.task == "classification"
         and not import_path.is_import_path(str(run.data.train))
-        and micro_batch * 3 * size**2 > bounds.LARGEST_ARRAY
+        and micro_batch * 3 * num_pixels > bounds.LARGEST_ARRAY
     ):
         raise UsageError(
-            f"--micro-batch {micro_batch}: so many pictures of --image-size {size} are more than MXNet takes in one "
-            f"array; give {bounds.LARGEST_ARRAY // (3 * size**2)} or less"
+            f"--micro-batch {micro_batch}: so many pictures of --image-size {run.data.image_size} are more than MXNet "
+            f"takes in one array; give {bounds.LARGEST_ARRAY // (3 * num_pixels)} or less"
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Sequence
 WORD = re.compile(r"[A-Za-z/._][A-Za-z0-9/.:,+=@%_-]*")  # YAML's numbers, dates and lists begin otherwise
 OTHERS = ("null", "true", "false")  # to YAML
 WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
+SIZE = re.compile(r"[1-9][0-9]{0,8}x[1-9][0-9]{0,8}")
 NUMBER = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]+)?(e-?[1-9][0-9]?)?")
 
 
@@ -46,6 +47,9 @@ def _word(text: str) -> str | None:
 READERS: dict[str, Callable[[str], Any]] = {
     "str": _word,
     "Optional[str]": _word,
+    "Union[int, str]": lambda text: (
+        int(text) if WHOLE.fullmatch(text) else text if SIZE.fullmatch(text) else None
+    ),
     "int": lambda text: int(text) if WHOLE.fullmatch(text) else None,
     "float": lambda text: float(text) if NUMBER.fullmatch(text) else None,
 }

@@ -12,9 +12,9 @@ import functools
 import re
 import sys
 from pathlib import Path
-from typing import Any, Optional, Sequence, get_type_hints
+from typing import Any, Optional, Sequence, Union, get_type_hints
 
-from mxtrain.config import names, plain_flags, yaml_file
+from mxtrain.config import names, plain_flags, sizes, yaml_file
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -41,7 +41,9 @@ class Data:
         "once",
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",
     )
-    image_size: int = flag(224, "height and width of the pictures that the net sees")
+    image_size: Union[int, str] = flag(  # noqa: UP007  # Python 3.8 evaluates it
+        224, "height and width of the pictures that the net sees, or HEIGHTxWIDTH, as in 224x320"
+    )
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
     augment: str = flag(
         "",
@@ -67,6 +69,10 @@ class Data:
     cache_dir: str = flag("", "the folder of --cache disk; left out: cache in the run folder")
     num_classes: int = flag(0, "outputs of the net; 0: as many as the data set has classes")
     window: int = flag(256, "tokens of a sample of text")
+
+    def __post_init__(self) -> None:
+        """Say the size in the one way in which checkpoints keep it."""
+        object.__setattr__(self, "image_size", sizes.plain(self.image_size))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Callable
 
-from mxtrain.config import catalogue, import_path
+from mxtrain.config import catalogue, import_path, sizes
+from mxtrain.config.sizes import ImageSize
 from mxtrain.config.spec import Spec
 from mxtrain.core.errors import UsageError, as_user_code
 
@@ -22,7 +23,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 def train_transform(
     spec: str,
-    image_size: int,
+    image_size: ImageSize,
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = IMAGENET_STD,
 ) -> Transform:
@@ -34,14 +35,14 @@ def train_transform(
     return pixels.Transform(
         crop=_function(pixels.CROPS, crop),
         changes=tuple(_function(known_changes.CHANGES, change) for change in changes),
-        image_size=image_size,
+        size=sizes.of(image_size),
         mean=mean,
         std=std,
     )
 
 
 def eval_transform(
-    image_size: int,
+    image_size: ImageSize,
     resize: int,
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = IMAGENET_STD,
@@ -49,12 +50,13 @@ def eval_transform(
     """Build the transform of an evaluation: short side to `resize`, centre crop of `image_size`, nothing random."""
     from mxtrain.data import pixels
 
-    if resize < image_size:
+    size = sizes.of(image_size)
+    if resize < min(size):
         raise UsageError(
-            f"--val-resize {resize} is below --image-size {image_size}; give {image_size} or more"
+            f"--val-resize {resize} is below --image-size {image_size}; give {min(size)} or more"
         )
     crop = functools.partial(pixels.centre_crop, resize=resize)
-    return pixels.Transform(crop, (), image_size, mean, std)
+    return pixels.Transform(crop, (), size, mean, std)
 
 
 def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:

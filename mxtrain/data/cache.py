@@ -24,6 +24,7 @@ from typing import IO, Callable, NamedTuple
 import numpy as np
 
 from mxtrain import config
+from mxtrain.config import sizes
 from mxtrain.core import machine
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import images, jpeg, native, pixel_index, record_writer
@@ -68,9 +69,9 @@ def with_cache(
     if data.cache == "none":
         return records
     if data.cache == "ram":
-        return in_memory(records, machine.usable_cores(), on_progress, data.image_size)
+        return in_memory(records, machine.usable_cores(), on_progress, max(sizes.of(data.image_size)))
     folder = Path(data.cache_dir or out / "cache")
-    return on_disk(records, machine.usable_cores(), folder, on_progress, data.image_size)
+    return on_disk(records, machine.usable_cores(), folder, on_progress, max(sizes.of(data.image_size)))
 
 
 def in_memory(
@@ -78,7 +79,8 @@ def in_memory(
 ) -> CachedRecords:
     """Return the records with all pictures decoded in RAM, which worker processes share.
 
-    They are decoded by `num_threads`, and at all scales down to the one for crops of `image_size` pixels. UsageError
+    They are decoded by `num_threads`, and at all scales down to the one for crops of `image_size` pixels, the
+    longer side. UsageError
     where they do not fit.
     """
     free = machine.available_memory()

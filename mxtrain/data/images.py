@@ -14,6 +14,7 @@ from typing import Any, Callable, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.config.sizes import Size
 from mxtrain.core.opencv import cv2
 from mxtrain.data import jpeg, orientation, tiff
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
@@ -55,29 +56,29 @@ def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int
 
     A box much larger than `target` pixels a side may come at a lower scale, but never below `target`.
     """
-    return _upright_crop(payload, choose, target, may_stretch=False)
+    return _upright_crop(payload, choose, target, stretched=None)
 
 
-def decode_square(payload: Payload, choose: Callable[[int, int], Box], size: int) -> Pixels:
-    """Return what `decode_crop` does for a target of `size`, stretched to `size` x `size`."""
-    return resize(_upright_crop(payload, choose, size, may_stretch=True), size, size)
+def decode_resized(payload: Payload, choose: Callable[[int, int], Box], size: Size) -> Pixels:
+    """Return what `decode_crop` does for a target of the longer side of `size`, stretched to `size`."""
+    return resize(_upright_crop(payload, choose, max(size), stretched=size), *size)
 
 
 def _upright_crop(
-    payload: Payload, choose: Callable[[int, int], Box], target: int, may_stretch: bool
+    payload: Payload, choose: Callable[[int, int], Box], target: int, stretched: Size | None
 ) -> Pixels:
-    """Return the box; `may_stretch`: it may be `target` x `target` already."""
+    """Return the box, which may be `stretched` to this size already."""
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
     turn = payload.orientation if isinstance(payload, CachedPicture) else orientation.of(payload)
     if turn == orientation.UPRIGHT:
-        return _stored_crop(payload, choose, target, may_stretch)
+        return _stored_crop(payload, choose, target, stretched)
 
     def choose_stored(height: int, width: int) -> Box:
         box = choose(*orientation.upright_size(height, width, turn))
         return orientation.stored(box, height, width, turn)
 
-    return orientation.upright(_stored_crop(payload, choose_stored, target, may_stretch=False), turn)
+    return orientation.upright(_stored_crop(payload, choose_stored, target, stretched=None), turn)
 
 
 def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int, list[Pixels]]:
@@ -93,14 +94,17 @@ def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int,
 
 
 def _stored_crop(
-    payload: jpeg.Payload | CachedPicture, choose: Callable[[int, int], Box], target: int, may_stretch: bool
+    payload: jpeg.Payload | CachedPicture,
+    choose: Callable[[int, int], Box],
+    target: int,
+    stretched: Size | None,
 ) -> Pixels:
     if isinstance(payload, CachedPicture):
         box = choose(payload.height, payload.width)
         scale = min(jpeg.scale_of(box, target), payload.smallest)
         return jpeg.cut(payload.at_scale(scale), jpeg.scaled(box, scale))
     if jpeg.is_jpeg(payload):
-        return jpeg.decode_crop(payload, choose, target, may_stretch)
+        return jpeg.decode_crop(payload, choose, target, stretched)
     image = _decode_other(payload)
     return jpeg.cut(image, choose(*image.shape[:2]))
 

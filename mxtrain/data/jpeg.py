@@ -55,15 +55,15 @@ def decode(payload: Payload, scale: int = 1) -> Pixels:
 
 
 def decode_crop(
-    payload: Payload, choose: Callable[[int, int], Box], target: int, may_stretch: bool = False
+    payload: Payload, choose: Callable[[int, int], Box], target: int, stretched: tuple[int, int] | None = None
 ) -> Pixels:
     """Return the pixels of the box that `choose(height, width)` picks.
 
     A box of at least twice `target` a side comes scaled down by 2, 4 or 8, and is still at least `target` a side:
     libjpeg skips what would be averaged away. Other scales are slower to decode than the whole. At full scale only the
     part around the box is decoded, as far as the coding allows, to the same pixels; damage elsewhere in the picture
-    then goes unnoticed. With `may_stretch` the box may also come as `resizing.resize` makes it `target` x `target`,
-    which takes less time row by row while it is decoded.
+    then goes unnoticed. The box may also come `stretched` to this height and width, as `resizing.resize` makes it: row
+    by row, while it is decoded, that takes less time.
     """
     size = native.jpeg_size(payload) if native.jpeg_size else None
     header = None if size else restart.parse_header(payload)
@@ -72,8 +72,9 @@ def decode_crop(
     box = choose(height, width)
     scale = scale_of(box, target)
     if native.crop and size and scale == 1:
-        is_stretched = may_stretch and is_linear(box, target, target)
-        height_now, width_now = (target, target) if is_stretched else (box.height, box.width)
+        height_now, width_now = box.height, box.width
+        if stretched and is_linear(box, *stretched):
+            height_now, width_now = stretched
         pixels = native.crop(payload, *box, height_now, width_now)
         if pixels is not None:
             return np.frombuffer(pixels, np.uint8).reshape(height_now, width_now, 3)

@@ -14,7 +14,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mxtrain.config import Data, Run
+from mxtrain.config import Data, Run, sizes
+from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tiff
@@ -42,12 +43,12 @@ def dtype_of(run: Run) -> str:
 
 def resize_of(data: Data) -> int:
     """Return the length of a picture's short side before the centre crop of evaluations."""
-    return data.val_resize or round(data.image_size / 0.875)
+    return data.val_resize or round(min(sizes.of(data.image_size)) / 0.875)
 
 
-def fields(image_size: int, dtype: str = "float32", label: tuple[int, ...] = ()) -> tuple[Field, ...]:
+def fields(image_size: ImageSize, dtype: str = "float32", label: tuple[int, ...] = ()) -> tuple[Field, ...]:
     """Return the fields, with labels of the shape `label`; planes of uint8 are still to be normalised."""
-    return Field("data", (CHANNELS, image_size, image_size), dtype), Field("label", label)
+    return Field("data", (CHANNELS, *sizes.of(image_size)), dtype), Field("label", label)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class PictureReader:
 def picture_assembly(
     records: Records,
     transform: TransformPicture,
-    image_size: int,
+    image_size: ImageSize,
     seed: int,
     skip_bad: int = 0,
     dtype: str = "float32",
@@ -79,13 +80,19 @@ def picture_assembly(
 
 def _labels(label: Label, shape: tuple[int, ...]) -> Any:
     """Return the labels of a sample in this shape; other tools also write arrays of one where there is one."""
-    if np.size(label) != math.prod(shape):
-        raise BadSample(f"it has {np.size(label)} labels; pack it with {math.prod(shape)}")
+    wanted = math.prod(shape)
+    if np.size(label) != wanted:
+        raise BadSample(f"it has {np.size(label)} labels; pack it with {'one' if wanted == 1 else wanted}")
     return np.reshape(label, shape)
 
 
 def of_batch(
-    batch: Any, user: str, batch_size: int, image_size: int, num_classes: int, labels: tuple[int, ...] = ()
+    batch: Any,
+    user: str,
+    batch_size: int,
+    image_size: ImageSize,
+    num_classes: int,
+    labels: tuple[int, ...] = (),
 ) -> Arrays:
     """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit.
 
@@ -104,7 +111,7 @@ def of_batch(
             f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many{row} as "
             f"--batch-size {batch_size}, with last_batch='discard'"
         )
-    shape = (batch_size, CHANNELS, image_size, image_size)
+    shape = (batch_size, CHANNELS, *sizes.of(image_size))
     if data.shape != shape:
         raise UsageError(
             f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"
@@ -132,7 +139,7 @@ def input_of(source: Any, run: Run) -> Array:
             logger.warning("%s: has %d pages; page 1 is taken", name, tiff.num_pages(payload))
     else:
         payload = record_of(0, (source, 0.0), "predict").payload
-    picture = np.empty((CHANNELS, size, size), np.float32)
+    picture = np.empty((CHANNELS, *sizes.of(size)), np.float32)
     try:
         eval_transform(size, resize_of(run.data))(payload, None, picture)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """The transform of a sample, and the crops that it begins with.
 
-A crop takes encoded bytes and returns uint8 pixels (size, size, 3), so that it can skip decoding what lies outside; it
+A crop takes encoded bytes and returns uint8 pixels (*size, 3), so that it can skip decoding what lies outside; it
 draws from the given generator alone. Does not own the changes that follow (`changes.py`), nor the names of
 augmentations and their numbers (`augment.py`).
 """
@@ -14,6 +14,7 @@ from typing import Any, Callable
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.config.sizes import Size
 from mxtrain.core.errors import UsageError
 from mxtrain.core.opencv import cv2
 from mxtrain.data import images, native
@@ -25,7 +26,7 @@ Rng = Any  # np.random.Generator; None where nothing is drawn
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """A crop, then changes, then normalisation: from a picture's bytes to planes (3, image_size, image_size).
+    """A crop, then changes, then normalisation: from a picture's bytes to planes (3, *size).
 
     `out`, into which the planes are written, decides about normalisation: float32 is normalised by `mean` and `std` of
     pixels from 0 to 1; uint8 is not, for a device to do so.
@@ -33,19 +34,19 @@ class Transform:
 
     crop: Callable[..., Pixels]
     changes: tuple[Callable[..., Pixels], ...]
-    image_size: int
+    size: Size
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
     def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[Any]) -> None:
-        image = self.crop(payload, rng, self.image_size)
+        image = self.crop(payload, rng, self.size)
         for change in self.changes:
             image = change(image, rng)
         # A user's own augmentation may return anything.
-        if image.shape != (self.image_size, self.image_size, 3) or image.dtype != np.uint8:
+        if image.shape != (*self.size, 3) or image.dtype != np.uint8:
             raise UsageError(
                 f"--augment made {image.dtype} {image.shape} of a picture; "
-                f"it has to stay uint8 {(self.image_size, self.image_size, 3)}"
+                f"it has to stay uint8 {(*self.size, 3)}"
             )
         scale = tuple(1 / (255 * std) for std in self.std)
         offset = tuple(mean / std for mean, std in zip(self.mean, self.std))
@@ -67,25 +68,37 @@ def write_planes(
         np.subtract(to, np.float32(less), out=to)
 
 
-def centre_crop(payload: Payload, rng: Rng, size: int, resize: int = 0) -> Pixels:
-    """Scale the picture to the short side `resize` (0: `size`), and return the square of `size` in its centre."""
-    resize = resize or size
-    square = images.decode_square(payload, _centre_square, resize)
-    start = (resize - size) // 2
-    return square[start : start + size, start : start + size]
+def centre_crop(payload: Payload, rng: Rng, size: Size, resize: int = 0) -> Pixels:
+    """Scale the largest box of this shape in the centre to the short side `resize` (0: that of `size`), and crop it."""
+    short, resize = min(size), resize or min(size)
+    scaled = Size(round(size.height * resize / short), round(size.width * resize / short))
+    image = images.decode_resized(payload, lambda height, width: _centre_box(height, width, size), scaled)
+    top, left = (scaled.height - size.height) // 2, (scaled.width - size.width) // 2
+    return image[top : top + size.height, left : left + size.width]
 
 
-def resized_crop(payload: Payload, rng: Rng, size: int, **limits: float) -> Pixels:
-    """Return a box of random area, shape and place, stretched to `size`; `limits` are those of `random_box`."""
-    return images.decode_square(payload, lambda height, width: random_box(height, width, rng, **limits), size)
+def resized_crop(
+    payload: Payload, rng: Rng, size: Size, *, ratio_min: float, ratio_max: float, **scales: float
+) -> Pixels:
+    """Return a box of random area, shape and place, stretched to `size`; the numbers are those of `random_box`.
+
+    Ratios are those of the box to the shape of `size`: at 1 nothing is distorted.
+    """
+    shape = size.width / size.height
+    limits = {"ratio_min": ratio_min * shape, "ratio_max": ratio_max * shape, **scales}
+    return images.decode_resized(
+        payload, lambda height, width: random_box(height, width, rng, **limits), size
+    )
 
 
-def pad_crop(payload: Payload, rng: Rng, size: int, pad: int) -> Pixels:
-    """Scale a square of the short side to `size`, add a black border of `pad` pixels, and crop it at random."""
-    square = images.decode_square(payload, lambda height, width: _random_square(height, width, rng), size)
-    framed = cv2.copyMakeBorder(square, pad, pad, pad, pad, cv2.BORDER_CONSTANT)
+def pad_crop(payload: Payload, rng: Rng, size: Size, pad: int) -> Pixels:
+    """Scale a box, the largest of this shape, to `size`, add a black border of `pad` pixels, and crop it at random."""
+    image = images.decode_resized(
+        payload, lambda height, width: _random_place(height, width, size, rng), size
+    )
+    framed = cv2.copyMakeBorder(image, pad, pad, pad, pad, cv2.BORDER_CONSTANT)
     top, left = rng.integers(0, 2 * pad + 1, size=2).tolist()
-    return framed[top : top + size, left : left + size]
+    return framed[top : top + size.height, left : left + size.width]
 
 
 CROPS: dict[str, Callable[..., Pixels]] = {
@@ -95,14 +108,21 @@ CROPS: dict[str, Callable[..., Pixels]] = {
 }
 
 
-def _centre_square(height: int, width: int) -> Box:
-    side = min(height, width)
-    return Box((height - side) // 2, (width - side) // 2, side, side)
+def _centre_box(height: int, width: int, shape: Size) -> Box:
+    high, wide = largest_within(height, width, shape)
+    return Box((height - high) // 2, (width - wide) // 2, high, wide)
 
 
-def _random_square(height: int, width: int, rng: Rng) -> Box:
-    side = min(height, width)
-    return Box(int(rng.integers(0, height - side + 1)), int(rng.integers(0, width - side + 1)), side, side)
+def _random_place(height: int, width: int, shape: Size, rng: Rng) -> Box:
+    high, wide = largest_within(height, width, shape)
+    return Box(int(rng.integers(0, height - high + 1)), int(rng.integers(0, width - wide + 1)), high, wide)
+
+
+def largest_within(height: int, width: int, shape: Size) -> tuple[int, int]:
+    """Return height and width of the largest box of this shape, to the nearest pixel, in a picture of this size."""
+    if height * shape.width >= width * shape.height:
+        return min(height, max(1, round(width * shape.height / shape.width))), width
+    return height, min(width, max(1, round(height * shape.width / shape.height)))
 
 
 def random_box(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Tuple
 
+from mxtrain.config import sizes
+from mxtrain.config.sizes import ImageSize
+
 Shape = Tuple[int, ...]
 
 
@@ -17,10 +20,10 @@ class Contract(NamedTuple):
     expects: str  # the sentence about an answer of another shape
 
 
-def of_pictures(image_size: int, num_classes: int) -> Contract:
-    """Return the contract of a classifier of square colour pictures."""
+def of_pictures(image_size: ImageSize, num_classes: int) -> Contract:
+    """Return the contract of a classifier of colour pictures."""
     return Contract(
-        inputs=((3, image_size, image_size),),
+        inputs=((3, *sizes.of(image_size)),),
         answer=(num_classes,),
         noun="picture",
         takes=f"pictures of --image-size {image_size}",

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from mxtrain.config import Run
 from mxtrain.data import class_weights, labels, pictures
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.records import Dataset
-from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classification import Classification, ClassificationForward, described
 from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.task import Description, Metric, Score
@@ -22,9 +24,7 @@ class Multilabel(Classification):
     """The task; its description has `class_names`, and `class_weights`, those of a yes, if given."""
 
     losses = ("binary_cross_entropy", "focal")
-    flags = (
-        heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT - {"sampling"}
-    )  # which balances one class a sample
+    flags = Classification.flags - {"sampling"}  # which balances one class a sample
     judged_as = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
@@ -63,6 +63,15 @@ class Multilabel(Classification):
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return the probability of each label, which is there or not whatever the others are."""
         return net(arrays["data"]).astype("float32", copy=False).sigmoid()
+
+    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+        """Return the classes that are rather there than not, the likeliest first, and the probability of each class."""
+        likeliest = [self.class_names[i] for i in np.argsort(-output, kind="stable") if output[i] > 0.5]
+        return {"present": likeliest, "probabilities": dict(zip(self.class_names, map(float, output)))}
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        present = [f"{name} {shown['probabilities'][name]:.3f}" for name in shown["present"]]
+        return ", ".join(present) or "none of the classes"
 
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses

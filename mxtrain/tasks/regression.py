@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from mxtrain.config import Run, catalogue, names
+from mxtrain.config import Run, catalogue, names, sizes
 from mxtrain.data import pictures, targets
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Field
@@ -64,7 +64,7 @@ class Regression(Task):
     def contract(self) -> Contract:
         size, predicted = self.run.data.image_size, self.predicted
         return Contract(
-            inputs=((pictures.CHANNELS, size, size),),
+            inputs=((pictures.CHANNELS, *sizes.of(size)),),
             answer=(predicted.num_outputs,),
             noun="picture",
             takes=f"pictures of --image-size {size}",

@@ -168,3 +168,13 @@ def test_focal_and_smoothed_losses_of_labels() -> None:
 
 def test_plain_classification_has_no_weights_to_compute() -> None:
     assert ClassificationForward(losses.cross_entropy).counts(mx.nd.zeros(2)) is None
+
+
+def test_predictions_name_what_is_rather_there_than_not() -> None:
+    task = Multilabel(run_of("--task", "multilabel"), {"class_names": ["a", "b", "c"]})
+    output = task.answer(net, {"data": mx.nd.array(np.resize([0.25, -1.0, 2.0], (1, 3, 1, 1)))}).asnumpy()[0]
+    np.testing.assert_allclose(output, 1 / (1 + np.exp([-1.0, 4.0, -8.0])), rtol=1e-5)
+    shown = task.shown(output)
+    assert shown["present"] == ["c", "a"] and list(shown["probabilities"]) == ["a", "b", "c"]
+    assert task.in_words(shown) == "c 1.000, a 0.731"
+    assert task.in_words(task.shown(np.zeros(3))) == "none of the classes"

@@ -15,10 +15,10 @@ from mxtrain.data.record_writer import RecordWriter
 
 SHAPES = ("cross", "disc", "ring")
 SHARES = (0.2, 0.5, 0.4)  # of the pictures that have the shape
-SIDE, RADIUS = 28, 5
+HEIGHT, WIDTH, RADIUS = 24, 32, 5
 
 
-def picture(labels, rng: np.random.Generator, height: int = SIDE, width: int = SIDE) -> np.ndarray:
+def picture(labels, rng: np.random.Generator, height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
     """RGB pixels; a shape may lie over a part of another."""
     image = np.full((height, width, 3), rng.integers(0, 100, 3), np.uint8)
     for shape, is_there in zip(SHAPES, labels):

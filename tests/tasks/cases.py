@@ -120,7 +120,7 @@ MAJORITY = Case(
 MULTILABEL = Case(
     name="multilabel",
     write=several_shapes.write_sets,
-    flags="--task multilabel --model small_cnn --image-size 28 --val-resize 28 --augment flip --mixup 0.2 "
+    flags="--task multilabel --model small_cnn --image-size 24x32 --val-resize 24 --augment flip --mixup 0.2 "
     "--class-weights auto --layer-decay 0.9 --lr-scale *.bias=2 --optimizer adam --lr 0.004 --weight-decay 0",
     learn="--batch-size 32 --epochs 6",
     bar=Bar("val_mean_average_precision", 0.95),
@@ -136,6 +136,7 @@ MULTILABEL = Case(
     },
     num_learnt=(1500, 400),
     overfit="--mixup 0 --max-steps 60",
+    predict=("{folder}/one.png",),
 )
 
 

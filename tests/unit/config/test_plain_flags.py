@@ -51,7 +51,9 @@ def test_what_is_read_is_what_the_parser_of_all_flags_reads(
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_each_flag_has_a_plain_form(name: str) -> None:
-    text = {"bool": [], "int": ["3"], "float": ["0.5"]}.get(TYPES[name], ["word"])
+    text = {"bool": [], "int": ["3"], "float": ["0.5"], "Union[int, str]": ["24x32"]}.get(
+        TYPES[name], ["word"]
+    )
     words = ["--" + name.replace("_", "-"), *text]
     values = plain_flags.read(words, TYPES)
     assert values is not None

@@ -23,7 +23,7 @@ def png(rgb):
 
 
 def apply(transform, payload, rng=None):
-    out = np.full((3, transform.image_size, transform.image_size), np.nan, np.float32)
+    out = np.full((3, *transform.size), np.nan, np.float32)
     transform(payload, rng, out)
     return out
 

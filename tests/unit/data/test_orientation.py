@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from mxtrain.config.sizes import Size
 from mxtrain.data import cache, images, orientation, pixels, record_file, record_writer
 from mxtrain.data.jpeg import Box
 from tools.im2rec_wrapper import image_info, show
@@ -92,7 +93,7 @@ def test_what_a_trained_net_sees_is_the_same_packed_and_not() -> None:
         for kind in KINDS:
             payload = saved(kind, turn, image)
             for way, data in (("as it is", payload), ("packed", prepare(payload, ImageOptions()).payload)):
-                seen[kind, turn, way] = pixels.centre_crop(data, None, 32).astype(int)
+                seen[kind, turn, way] = pixels.centre_crop(data, None, Size(32, 32)).astype(int)
     for found in seen.values():
         np.testing.assert_allclose(found, seen["PNG", 1, "as it is"], atol=10)
 
