@@ -14,7 +14,7 @@ from typing import Any
 from mxtrain.runtime import mx
 
 nn = mx.gluon.nn
-HIDDEN = 1e30  # subtracted from a score
+HIDDEN = 1e30  # less in a score
 SPREAD = 0.02  # of first weights
 
 
@@ -35,7 +35,7 @@ class Gpt(nn.HybridBlock):  # type: ignore[misc]
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.length, self.end_token = length, end_token
+        self.end_token, self.heads = end_token, heads
         with self.name_scope():
             self.tokens = nn.Embedding(vocabulary, width, weight_initializer=mx.init.Normal(SPREAD))
             self.positions = nn.Embedding(length, width, weight_initializer=mx.init.Normal(SPREAD))
@@ -48,7 +48,8 @@ class Gpt(nn.HybridBlock):  # type: ignore[misc]
 
     def hybrid_forward(self, F: Any, tokens: Any) -> Any:
         seen = self.seen(F, tokens)
-        hidden = ((1 - seen) * HIDDEN).expand_dims(1)
+        hidden = ((seen - 1) * HIDDEN).expand_dims(1)  # once, and not for each layer
+        hidden = F.broadcast_axis(hidden, axis=1, size=self.heads).reshape((-3, 0, 0))
         x = self.tokens(tokens) + self.positions(seen.sum(axis=2) - 1)
         x = self.dropout(x.transpose((1, 0, 2)))
         for layer in self.layers:
@@ -100,8 +101,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, x: Any, hidden: Any) -> Any:
         projected = self.project(x)
         scores = F.contrib.interleaved_matmul_selfatt_qk(projected, heads=self.heads)
-        scores = F.broadcast_sub(scores.reshape((-4, -1, self.heads, 0, 0)), hidden)
-        shares = self.dropout(F.softmax(scores, axis=-1).reshape((-3, 0, 0)))
+        shares = self.dropout(F.softmax(scores + hidden, axis=-1))
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=self.heads))
 
 
