@@ -35,11 +35,12 @@ class SegmentInput(NamedTuple):
 class RecomputedNet(mx.gluon.Block):
     """A net computed in segments. Its parameters have the same names as the net's."""
 
-    def __init__(self, net: Any, graphs: Sequence[Graph]):
+    def __init__(self, net: Any, graphs: Sequence[Graph], data: str):
         super().__init__(prefix="")
         self.net = net
         parameters = net.collect_params()
-        self._segments = [_segment(graph, parameters) for graph in graphs]
+        self._segments = [_segment(graph, parameters, data) for graph in graphs]
+        self._takes_data = [data in _names(graph) for graph in graphs]  # besides what is handed on
         self._draws = [_draws(graph) for graph in graphs]
         moving = running_statistics(net)
         self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
@@ -64,39 +65,46 @@ class RecomputedNet(mx.gluon.Block):
         if self._is_plain:
             return self.net(data)
         if not mx.autograd.is_recording():
-            return functools.reduce(lambda passed, segment: segment(passed), self._segments, data)
-        kept = []
+            return functools.reduce(
+                lambda passed, place: self._computed(place, passed, data), range(len(self._segments)), data
+            )
+        kept, passed = [], data
         with mx.autograd.pause(train_mode=True):
-            for segment, draws, running in zip(self._segments[:-1], self._draws, self._running):
+            for place, (draws, running) in enumerate(zip(self._draws[:-1], self._running)):
                 seed = _draw_seed(data.context) if draws else None
-                kept.append(SegmentInput(data, seed))
+                kept.append(SegmentInput(passed, seed))
                 _seed(seed, data.context)
                 # On a GPU a BatchNorm moves its running statistics here, on a CPU in the backward pass. They are
                 # restored, so that both move them once, in the second computation.
                 before = [parameter.data(data.context).copy() for parameter in running]
-                data = segment(data)
+                passed = self._computed(place, passed, data)
                 # MXNet allocates memory when operators are called: without waiting, for all segments at once.
-                data.wait_to_read()
+                passed.wait_to_read()
                 for parameter, value in zip(running, before):
                     parameter.data(data.context)[:] = value
-        data.attach_grad()
-        self._pending[data.context] = [*kept, SegmentInput(data, None)]
-        return self._segments[-1](data)
+        passed.attach_grad()
+        self._pending[data.context] = [*kept, SegmentInput(passed, None)]
+        return self._computed(len(self._segments) - 1, passed, data)
+
+    def _computed(self, place: int, passed: Any, data: Any) -> Any:
+        """Return what a segment makes of what the one before it has `passed`; `data` is the net's input."""
+        return self._segments[place](passed, *([data] if self._takes_data[place] else []))
 
     def finish_backward(self, context: Any) -> None:
         """Continue `backward`, which has gone through the loss and the last segment, through the other segments."""
         kept = self._pending.pop(context)
         gradient = kept.pop().data.grad
         # Segments before all that trains matter only if the gradient of the pictures is wanted.
-        first = self._first if kept[0].data.grad is None else 0
+        net_input = kept[0].data
+        first = self._first if net_input.grad is None else 0
         for place in reversed(range(first, len(self._segments) - 1)):
             mx.nd.waitall()
-            segment, (data, seed) = self._segments[place], kept.pop()
+            data, seed = kept.pop()
             if place > first:
                 data.attach_grad()
             _seed(seed, context)
             with mx.autograd.record():
-                output = segment(data)
+                output = self._computed(place, data, net_input)
             output.backward(gradient)
             gradient = data.grad
             del output, data
@@ -116,7 +124,7 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    return RecomputedNet(net, graphs)
+    return RecomputedNet(net, graphs, data.name)
 
 
 def finish_backward(net: Any, context: Any) -> None:
@@ -130,11 +138,13 @@ def unwrapped(net: Any) -> Any:
     return net.net if isinstance(net, RecomputedNet) else net
 
 
-def _segment(graph: Graph, parameters: Any) -> Any:
-    data, output = mx.sym.var(segments.HANDED_ON), mx.sym.load_json(json.dumps(graph))
+def _segment(graph: Graph, parameters: Any, data: str) -> Any:
+    """Return the segment as a block of what is handed on and, where it needs that, of the net's input `data`."""
+    output = mx.sym.load_json(json.dumps(graph))
+    inputs = [mx.sym.var(name) for name in (segments.HANDED_ON, data) if name in _names(graph)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MXNet's, that it does not know the input's type before there is one
-        segment = mx.gluon.SymbolBlock(output, [data], parameters)
+        segment = mx.gluon.SymbolBlock(output, inputs, parameters)
     # A static graph would hold its memory between the passes.
     segment.hybridize()
     return segment

@@ -1,7 +1,9 @@
 """Cutting a net's graph into segments for recomputation, where that saves most memory.
 
 Owns the choice of cuts, on plain nodes; `remat.py` computes with them. A graph can be cut where one value alone goes
-on: all that comes after needs nothing else of what came before, and no weight is used on both sides.
+on: all that comes after needs nothing else of what came before, and no weight is used on both sides. What has neither
+weights nor gradients, as which tokens see each other, does not count: each segment that needs it computes it from the
+net's input.
 """
 
 from __future__ import annotations
@@ -13,13 +15,20 @@ from mxtrain.models.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
 from mxtrain.models.operator_times import num_elements
 
 HANDED_ON = "handed on"  # the name of a segment's input
+# Operators that no gradient goes through.
+WITHOUT_GRADIENT = {"ones_like", "zeros_like", "_ones", "_zeros", "BlockGrad", "_contrib_arange_like"} | {
+    f"{before}{name}{after}"
+    for name in ("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal")
+    for before, after in (("broadcast_", ""), ("_", ""), ("_", "_scalar"))
+}
 FLOAT32_BYTES, BFLOAT16_BYTES = 4, 2
 
 
 def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
-    """Return the segments with the lowest peak memory, each a graph of one variable, `HANDED_ON`, and of weights.
+    """Return the segments with the lowest peak memory, each a graph of the variable `HANDED_ON`, and of weights.
 
-    `data` is the name of the graph's input, `shapes` are those of the nodes' outputs.
+    `data` is the name of the graph's input, which some segments may have as a variable too; `shapes` are those of the
+    nodes' outputs.
     """
     first = next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
     passages = passages_of(graph, first)
@@ -36,7 +45,7 @@ def passages_of(graph: Graph, data: int) -> list[int]:
     """Return the positions of the nodes whose value alone goes on after them."""
     nodes = graph["nodes"]
     of_data = _reached(graph, data)
-    spans = _spans(graph, of_data)
+    spans = _spans(graph, of_data, _repeated(graph, data))
     num_open, change = 0, [0] * (len(nodes) + 1)  # values that are there at a place and needed after it
     for first, last in spans.values():
         change[first] += 1
@@ -62,19 +71,32 @@ def _reached(graph: Graph, data: int) -> set[int]:
     return found
 
 
-def _spans(graph: Graph, of_data: set[int]) -> dict[int, tuple[int, int]]:
+def _repeated(graph: Graph, data: int) -> set[int]:
+    """Return the positions of what each segment computes by itself: it has neither weights nor gradients."""
+    found: set[int] = set()
+    for place, node in enumerate(graph["nodes"]):
+        sources = {source for source, *_ in node["inputs"]}
+        if (node["op"] in WITHOUT_GRADIENT and sources <= found | {data}) or (sources and sources <= found):
+            found.add(place)
+    return found
+
+
+def _spans(graph: Graph, of_data: set[int], repeated: set[int]) -> dict[int, tuple[int, int]]:
     """Return from where to where each value is needed: one computed from data from itself on, a weight's from its first
-    use on; up to the last use. Uses are those by nodes computed from data, also through others.
+    use on; up to the last use. Uses are those by nodes computed from data, also through others. What is `repeated` has
+    none, and uses nothing.
     """
     uses = {source: (len(graph["nodes"]),) * 2 for source, *_ in graph["heads"]}
     for place, node in reversed(list(enumerate(graph["nodes"]))):
+        if place in repeated:
+            continue
         if place in of_data:
             own = (place, place)
         elif place in uses:
             own = uses[place]
         else:
             continue
-        for source, *_ in node["inputs"]:
+        for source in {source for source, *_ in node["inputs"]} - repeated:
             first, last = uses.get(source, own)
             uses[source] = (min(first, own[0]), max(last, own[1]))
     return {place: (place if place in of_data else first, last) for place, (first, last) in uses.items()}

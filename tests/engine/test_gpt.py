@@ -7,7 +7,8 @@ import pytest
 
 from mxtrain.config import catalogue
 from mxtrain.core.errors import UsageError
-from mxtrain.models import weights
+from mxtrain.models import remat, weights
+from mxtrain.runtime import mx
 from tests.support.gpt_nets import END, LENGTH, WORDS, built
 
 
@@ -97,3 +98,24 @@ def test_names_tell_the_numbers_in_their_layers() -> None:
 def test_a_width_that_its_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(UsageError, match="its width 100 is no multiple of its 6 heads"):
         catalogue.model("gpt:width=100")
+
+
+def test_recomputation_changes_no_number() -> None:
+    """Each layer is a segment, which sees by itself which tokens see each other."""
+    one, other = documents(5, LENGTH - 5)
+    tokens = mx.nd.array([one + other, other + one])
+    found = {}
+    for flags in ("", "--remat"):
+        net, _ = built("gpt:layers=4,heads=2,width=64", flags)
+        with mx.autograd.record():
+            losses = net(tokens).log_softmax(axis=-1).pick(tokens, axis=-1)
+        losses.backward()
+        remat.finish_backward(net, mx.cpu())
+        gradients = {name: each.grad().asnumpy() for name, each in weights.named_parameters(net).items()}
+        found[flags] = losses.asnumpy(), gradients, net
+    (losses, gradients, _), (again, recomputed, net) = found.values()
+    assert len(net._segments) >= 4
+    np.testing.assert_array_equal(losses, again)
+    for name, gradient in recomputed.items():
+        np.testing.assert_allclose(gradient, gradients[name], rtol=1e-5, atol=1e-6, err_msg=name)
+        assert np.abs(gradient).max() > 0 or name == "positions.weight", name
