@@ -37,8 +37,15 @@ class Table(NamedTuple):
 
     def row(self, position: int) -> str:
         """Return the name of a sample for messages; lines of a table count from 1, and the first has the names."""
-        is_text = self.path.suffix.lower() in (".csv", ".tsv")
-        return f"row {position + 2}" if is_text else f"sample {position}"
+        return f"{'row' if self._is_text else 'sample'} {self.row_number(position)}"
+
+    def row_number(self, position: int) -> int:
+        """Return the number of a sample in its file."""
+        return position + 2 if self._is_text else position
+
+    @property
+    def _is_text(self) -> bool:
+        return self.path.suffix.lower() in (".csv", ".tsv")
 
     def sample(self, position: int) -> Arrays:
         """Return the arrays of a sample in the types of records."""

@@ -14,9 +14,11 @@ from typing import Any, Collection, NamedTuple, Sequence
 
 import numpy as np
 
+from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tokenizers
-from mxtrain.data.record_file import RecordIOFile
+from mxtrain.data.arrays import parse_sidecar, sidecar_path
+from mxtrain.data.record_file import RecordIOFile, classes_path
 from mxtrain.data.tokens import OF_TOKENS, read_description, tokens_path
 
 from . import classes, contents, structure
@@ -24,6 +26,7 @@ from .contents import Content
 from .copies import CopyFinder
 from .findings import Finding, Pair, of_file, of_record
 from .progress import with_progress
+from .structure import RecordTable
 
 
 class FileReport(NamedTuple):
@@ -72,17 +75,14 @@ def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair]
 def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[FileReport, list[Finding]]:
     table, findings = structure.read_table(file)
     inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
-    class_counts: list[classes.Class] = []
     described: dict[str, Any] = {}
-    is_text = tokens_path(file.path).exists()
-    if is_text:
+    found: list[Finding] = []
+    if tokens_path(file.path).exists():
         inspect, described, found = _documents(file.path)
-        findings += found
-    if described.get("labels") == OF_TOKENS:
-        findings += classes.check_token_labels(table)
-    elif described.get("labels") or not is_text:
-        class_counts, found = classes.count_classes(table)
-        findings += found
+    elif sidecar_path(file.path).exists():
+        inspect, found = _samples(file.path, len(table))
+    class_counts, of_labels = _check_labels(table, described)
+    findings += [*found, *of_labels]
     statistics = _ContentStatistics()
     copies.start(table)
     for number, content in enumerate(with_progress(contents.read_all(file, table, inspect), len(table))):
@@ -99,6 +99,32 @@ def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[F
         file.path, file.num_bytes, len(table), table.has_checksums, class_counts, statistics.summary()
     )
     return report, findings
+
+
+def _check_labels(table: RecordTable, described: dict[str, Any]) -> tuple[list[classes.Class], list[Finding]]:
+    """Return the classes, if there are some, and the findings about labels, as what is `described` has them."""
+    if described.get("labels") == OF_TOKENS:
+        return [], classes.check_token_labels(table)
+    if tokens_path(table.path).exists() and not described.get("labels"):
+        return [], []
+    if sidecar_path(table.path).exists() and not classes_path(table.path).exists():
+        return [], classes.check_numbers(table)
+    return classes.count_classes(table)
+
+
+def _samples(rec: Path, num_records: int) -> tuple[contents.Inspect, list[Finding]]:
+    """Read the .arrays.json: return how to inspect its records, and the findings about it."""
+    path = sidecar_path(rec)
+    try:
+        layout, counted = parse_sidecar(regular_files.read(path))
+    except (OSError, ValueError) as error:
+        return contents.picture, [of_file("arrays", path, f"{error}: pack again")]
+    inspect = functools.partial(contents.sample, inputs=layout.inputs)
+    if counted == num_records:
+        return inspect, []
+    return inspect, [
+        of_file("arrays", path, f"says num_records {counted}, there are {num_records}: pack again")
+    ]
 
 
 def _documents(rec: Path) -> tuple[contents.Inspect, dict[str, Any], list[Finding]]:

@@ -41,6 +41,11 @@ def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     return classes, findings + _check_balance(table, classes)
 
 
+def check_numbers(table: RecordTable) -> list[Finding]:
+    """Return the findings about labels that are numbers to predict: as many a record, and finite."""
+    return _check_labels(table, None)
+
+
 def check_token_labels(table: RecordTable) -> list[Finding]:
     """Return the findings about labels of words: each a class's number, or -1 for a token that has none."""
     names, _, findings = _read_list(table)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable, Iterator, NamedTuple
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mxtrain.core import machine
-from mxtrain.data import images, jpeg, recordio
+from mxtrain.data import arrays, images, jpeg, recordio
+from mxtrain.data.arrays import Input
+from mxtrain.data.fields import BadSample
 from mxtrain.data.jpeg import BadPicture, Payload, Pixels
 from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.recordio import BadRecord
@@ -50,7 +52,9 @@ class Content(NamedTuple):
     is_empty: bool = False  # a document
 
 
-Inspect = Callable[[Payload], Content]  # `decoded_picture`, `picture`, or `document` with its arguments
+Inspect = Callable[
+    [Payload], Content
+]  # `decoded_picture`, `picture`; `document` or `sample` with its arguments
 
 
 class Damage(Exception):
@@ -137,6 +141,17 @@ def document(payload: Payload, dtype: str, vocab_size: int | None, end_token: in
         raise Damage("tokens", f"it does not end with token {end_token}")
     is_empty = len(ids) == (end_token is not None)
     return Content(fingerprints.digest(payload), len(payload), "tokens", is_empty=is_empty)
+
+
+def sample(payload: Payload, inputs: Sequence[Input]) -> Content:
+    """Inspect a sample of these arrays."""
+    try:
+        problem = arrays.refused(inputs, arrays.decode(inputs, payload))
+    except BadSample as bad:
+        problem = str(bad)
+    if problem:
+        raise Damage("arrays", problem)
+    return Content(fingerprints.digest(payload), len(payload), "arrays")
 
 
 def _segments(payload: Payload) -> Iterator[tuple[int, Payload]]:

@@ -20,6 +20,7 @@ WRONG = {
     "label": "a label that is no number, none of the classes, or of another shape than the first",
     "undecodable": "a payload that is no picture, or a damaged one",
     "tokens": "a .tokens.json that makes no sense or names another tokenizer, or token ids that it does not allow",
+    "arrays": "an .arrays.json that makes no sense, or a record whose arrays are others, or not finite",
     "leak": "the same payload in two sets",
     "near-leak": "nearly the same picture in two sets",
 }

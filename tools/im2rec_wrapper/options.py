@@ -18,6 +18,8 @@ class Options:
     kind: str | None = None
     root: Path | None = None
     multi_label: bool = False
+    target: str = ""
+    inputs: str = ""
     train_share: float | None = None
     num_shards: int = 1
     shuffle: bool = True
@@ -44,8 +46,9 @@ def check(options: Options, source: Source) -> None:
     """Raise UsageError for options that would have no effect on what this source holds."""
     if not source.holds_text:
         if options.tokenizer != "bytes":
-            raise UsageError("--tokenizer is for text, and the source holds images: leave it out")
-        return
+            raise UsageError(f"--tokenizer is for text, and the source holds {source.kind}: leave it out")
+        if not source.layout:
+            return
     for flag, is_given in [
         ("--resize", options.short_side),
         ("--quality", options.quality),
@@ -53,4 +56,5 @@ def check(options: Options, source: Source) -> None:
         ("--no-restart-intervals", options.restart_intervals is False),
     ]:
         if is_given:
-            raise UsageError(f"{flag} is for images, and the source holds text: leave it out")
+            holds = "text" if source.holds_text else "arrays"
+            raise UsageError(f"{flag} is for images, and the source holds {holds}: leave it out")

@@ -2,9 +2,9 @@
 
 `pack SOURCE OUT` writes OUT/data.rec, or OUT itself where it ends in .rec; with a split OUT/train.rec and
 OUT/val.rec; with shards OUT/train-00000-of-00004.rec and so on. Beside each lie its .idx, its .classes.tsv (the same
-names in the same order for all) or .tokens.json, and its .sources.tsv. All appear together at the end, or none; what a
-killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command resumes. OUT.bad.tsv
-lists the items that could not be packed: name, reason.
+names in the same order for all), .tokens.json or .arrays.json, and its .sources.tsv. All appear together at the end, or
+none; what a killed run or a full disk leaves are *.partial files and OUT.journal, from which the same command resumes.
+OUT.bad.tsv lists the items that could not be packed: name, reason.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
 from mxtrain.data import recordio, source_names, tokenizers
+from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import Replacement, aside
 from mxtrain.data.source_names import sources_path
 from mxtrain.data.tokenizers import Tokenizer
 from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
-from . import images, overlap, restart_intervals, resume, tokens
+from . import images, overlap, restart_intervals, resume, samples, tokens
 from . import options as pack_options
 from .images import ImageOptions
 from .journal import Journal
@@ -44,7 +45,9 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
-    found = open_source(source, options.kind, options.root, options.multi_label)
+    found = open_source(
+        source, options.kind, options.root, options.multi_label, options.target, options.inputs
+    )
     for warning in found.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
     pack_options.check(options, found)
@@ -53,7 +56,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     if found.holds_text:
         tokenizer = tokens.tokenizer(options.tokenizer, tokens.training_texts(splits[0].items, found))
     restarts = NONE
-    if not tokenizer:
+    if not (tokenizer or found.layout):
         restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
     prepare = _preparation(options, found, tokenizer, restarts)
     overlap.refuse(source, found, all_outputs(splits, out))
@@ -65,8 +68,8 @@ def pack(source: Path, out: Path, options: Options) -> None:
         description = resume.description(splits, found, options, way, journal.path.parent)
         run = resume.start_or_resume(journal, description, splits, found, whole_files)
         prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
-        _write(run, journal, prepared, _kind(found))
-        _report_bad(run, _kind(found), beside(out, ".bad.tsv"), options.skip_bad)
+        _write(run, journal, prepared, found.kind)
+        _report_bad(run, found.kind, beside(out, ".bad.tsv"), options.skip_bad)
         _write_beside(run, found, tokenizer, whole_files)
     for line in _summary(found, run, time.monotonic() - started):
         print(line)
@@ -110,6 +113,8 @@ def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kin
 def _preparation(options: Options, found: Source, tokenizer: Tokenizer | None, restarts: str) -> Prepare:
     if tokenizer:
         return functools.partial(tokens.prepare_tagged if found.is_tagged else tokens.prepare, by=tokenizer)
+    if found.layout:
+        return samples.prepare
     of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
     return functools.partial(images.prepare, options=of_images)
 
@@ -143,6 +148,8 @@ def _write_beside(
                 tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes, _labels(found))
             )
             metadata.sync()
+        if not found.layout:
+            sidecar_path(file.path).unlink(missing_ok=True)  # of an earlier run
         if found.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
             num_of_class = [file.num_of_class[label] for label in range(len(found.class_names))]
@@ -157,6 +164,8 @@ def _write_beside(
         whole = whole_files.enter_context(Replacement(beside_them))
         whole.write(tokenizer.content.encode())
         whole.sync()
+    if found.layout:
+        samples.write_layouts(run, found, whole_files)
     for file in run.files:
         file.writer.sync()
     _write_sources(run, found, whole_files)
@@ -194,7 +203,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
-    kind = _kind(found)
+    kind = found.kind
     classes = f" of {len(found.class_names)} classes" if found.class_names else ""
     skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
     yield f"packed {num_packed} {kind}{classes} in {seconds:.1f} s{skipped}"
@@ -212,7 +221,3 @@ def _labels(found: Source) -> str | None:
     if found.is_tagged:
         return OF_TOKENS
     return OF_DOCUMENTS if found.class_names else None
-
-
-def _kind(found: Source) -> str:
-    return "documents" if found.holds_text else "images"

@@ -23,6 +23,7 @@ KINDS = (
     "text",
     "labelled_text",
     "tagged_text",
+    "arrays",
 )
 
 
@@ -40,6 +41,7 @@ def add(commands: Any) -> None:
         "out", metavar="OUT", type=Path, help="folder, or without --split a name ending in .rec"
     )
     _add_source(pack)
+    _add_columns(pack)
     _add_division(pack)
     _add_images(pack)
     pack.add_argument(
@@ -79,6 +81,21 @@ def _add_source(pack: Any) -> None:
         "--multi-label",
         action="store_true",
         help="several labels an image: numbers go in as they are, names become a 0 or 1 for each class",
+    )
+
+
+def _add_columns(pack: Any) -> None:
+    pack.add_argument(
+        "--target",
+        metavar="NAMES",
+        default="",
+        help="of arrays: the columns to be predicted, joined by commas (default: target, label, y or class)",
+    )
+    pack.add_argument(
+        "--inputs",
+        metavar="NAMES",
+        default="",
+        help="of arrays: the columns to predict from (default: all others)",
     )
 
 
@@ -146,6 +163,8 @@ def _run(parsed: argparse.Namespace) -> None:
         kind=parsed.kind,
         root=parsed.root,
         multi_label=parsed.multi_label,
+        target=parsed.target,
+        inputs=parsed.inputs,
         train_share=parsed.split,
         num_shards=parsed.shards,
         shuffle=not parsed.no_shuffle,

@@ -102,6 +102,16 @@ class PackRun:
                     yield next(files), item
                 position += 1
 
+    def packed_sets(self) -> list[tuple[list[OutputFile], list[Item]]]:
+        """Return for each data set its files, and all items that were written to them."""
+        bad_positions = {position for position, _, _ in self.bad}
+        found, start = [], 0
+        for split, files in zip(self._splits, self._files_of_split):
+            good = [item for position, item in enumerate(split.items, start) if position not in bad_positions]
+            found.append((files, good))
+            start += len(split.items)
+        return found
+
     def checkpoint(self) -> PackCheckpoint:
         """Sync everything written to the disk, and return the progress of the run."""
         for file in self.files:

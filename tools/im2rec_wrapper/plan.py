@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import aside
 from mxtrain.data.source_names import sources_path
@@ -52,7 +53,7 @@ def all_outputs(splits: Sequence[OutputSplit], out: Path) -> list[Path]:
 
 def beside_rec(rec: Path) -> tuple[Path, ...]:
     """Return a .rec and all files that a pack writes beside it."""
-    return rec, index_path(rec), classes_path(rec), tokens_path(rec), sources_path(rec)
+    return rec, index_path(rec), classes_path(rec), tokens_path(rec), sidecar_path(rec), sources_path(rec)
 
 
 def beside(out: Path, suffix: str) -> Path:

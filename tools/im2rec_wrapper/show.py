@@ -11,6 +11,7 @@ from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.core.opencv import cv2
 from mxtrain.data import images
+from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.record_file import RecordFile, open_records
 from mxtrain.data.recordio import Ints, Label
@@ -29,6 +30,8 @@ def show(path: Path, out: Path, num: int, class_name: str | None, seed: int) -> 
     records = open_records(path)
     if tokens_path(path).exists():
         raise UsageError(f"{path} holds token ids, not pictures: there is nothing to show")
+    if sidecar_path(path).exists():
+        raise UsageError(f"{path} holds arrays, not pictures: there is nothing to show")
     positions = _choose(records, num, class_name, seed).tolist()
     _draw((_tile(records, position, "key") for position in positions), len(positions), out)
     return len(positions)

@@ -8,6 +8,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
+from mxtrain.data.arrays import Layout
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif")
@@ -36,7 +37,13 @@ class Source(NamedTuple):
     path_of: Callable[[Item], str] | None = None  # only where each item is a file of its own
     holds_text: bool = False
     is_tagged: bool = False  # text with a label for each word
+    layout: Layout | None = None  # of arrays
     origin_of: Callable[[Item], str | None] | None = None  # of a .rec: the name that an item was packed from
+
+    @property
+    def kind(self) -> str:
+        """The name of its items in messages."""
+        return "documents" if self.holds_text else "samples" if self.layout else "images"
 
     def display_name(self, item: Item) -> str:
         """Return the name of an item for messages, that of its origin where that is known."""

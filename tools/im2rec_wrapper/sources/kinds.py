@@ -17,6 +17,7 @@ from .item import IMAGE_SUFFIXES, Source, is_folder, visible
 from .labelled_text import read_labelled_text, read_tagged_text
 from .listing import read_lst, read_table
 from .rec import read_rec
+from .table import read_arrays
 from .tar import read_tars
 from .text import read_text
 from .tfrecord import is_tfrecord, read_tfrecords
@@ -33,6 +34,7 @@ KINDS = {
     "text": ".txt, a folder of them, or .jsonl",
     "labelled_text": "a folder of .txt per class, or .jsonl of text and label",
     "tagged_text": ".jsonl of tokens and labels, or CoNLL columns",
+    "arrays": "CSV, Parquet, HDF5, .npz or .npy of numbers",
 }
 _OF_SUFFIX = {
     ".lst": "lst",
@@ -50,6 +52,9 @@ _OF_SUFFIX = {
     ".ndjson": "text",
     ".conll": "tagged_text",
     ".bio": "tagged_text",
+    ".npz": "arrays",
+    ".npy": "arrays",
+    ".parquet": "arrays",
 }
 _TEXTS: dict[str, Callable[[Path], Source]] = {
     "text": read_text,
@@ -66,19 +71,32 @@ _WITH_LABELS: dict[str, Callable[[Path, bool], Source]] = {
 
 
 def open_source(
-    path: Path, kind: str | None = None, root: Path | None = None, multi_label: bool = False
+    path: Path,
+    kind: str | None = None,
+    root: Path | None = None,
+    multi_label: bool = False,
+    target: str = "",
+    inputs: str = "",
 ) -> Source:
     """Open a source; its `kind` is recognised where it is None.
 
-    `root` is --root, the folder that the paths of a list are relative to. DataError where the source is missing or
-    damaged, UsageError where an option does not fit its kind.
+    `root` is --root, the folder that the paths of a list are relative to; `target` and `inputs` are columns of arrays,
+    which a source is where one of them is named. DataError where the source is missing or damaged, UsageError where an
+    option does not fit its kind.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist")
     try:
         if not path.is_dir():
             regular_files.require(path)
-        return _opened(path, kind or recognise(path), root, multi_label)
+        found = kind or ("arrays" if target or inputs else recognise(path))
+        if found == "arrays":
+            _refuse("--root", root is not None, path, found)
+            _refuse("--multi-label", multi_label, path, found)
+            return read_arrays(path, target, inputs)
+        for flag, given in (("--target", target), ("--inputs", inputs)):
+            _refuse(flag, bool(given), path, found)
+        return _opened(path, found, root, multi_label)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
 
@@ -93,6 +111,11 @@ def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Sour
     if kind in _WITH_LABELS:
         return _WITH_LABELS[kind](path, multi_label)
     return _TEXTS.get(kind, read_folder)(path)
+
+
+def _refuse(flag: str, is_given: bool, path: Path, kind: str) -> None:
+    if is_given:
+        raise UsageError(f"{flag}: {path} is {KINDS[kind]}, where it means nothing: leave it out")
 
 
 def recognise(path: Path) -> str:

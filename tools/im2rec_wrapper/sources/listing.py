@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 from mxtrain.core import plain_text
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 
 from .folder import from_files
 from .item import IMAGE_SUFFIXES, Item, Source
@@ -47,6 +47,11 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     lines = [[name.strip(" \t"), *map(str.strip, labels)] for name, *labels in _rows(path, text, separator)]
     lines = [cells for cells in lines if any(cells)]
     header = lines.pop(0) if lines and not lines[0][0].lower().endswith(IMAGE_SUFFIXES) else None
+    if header and lines and plain_text.parse_number(lines[0][0]) is not None:
+        raise UsageError(
+            f"{path}: its first column has numbers, not names of images: say what is to be predicted with --target, "
+            "or --from arrays"
+        )
     for number, cells in enumerate(lines, 2 if header else 1):
         if len(cells) < 2 or not cells[0]:
             raise DataError(f"{path}: row {number} is not `path{separator}label`: mend it")

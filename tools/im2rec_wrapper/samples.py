@@ -1,0 +1,43 @@
+"""Samples of arrays: their payloads, and the .arrays.json beside each file, with the statistics of its data set."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, Iterator, Sequence
+
+from mxtrain.data import arrays
+from mxtrain.data.arrays import Layout
+from mxtrain.data.record_writer import Replacement
+
+from .images import PackedItem
+from .pack_run import PackRun
+from .sources.item import Item, Source
+
+
+def prepare(payload: bytes) -> PackedItem:
+    """Return the payload that the source has made, as it is."""
+    return PackedItem(payload)
+
+
+def write_layouts(run: PackRun, found: Source, whole_files: contextlib.ExitStack) -> None:
+    """Write what samples are beside each file; all files of a data set have the statistics of all its samples."""
+    assert found.layout is not None, "only arrays have one"
+    for files, items in run.packed_sets():
+        measured = arrays.measured(found.layout.inputs, _Samples(found, found.layout, items))
+        for file in files:
+            sidecar = whole_files.enter_context(Replacement(arrays.sidecar_path(file.path)))
+            sidecar.write(arrays.format_sidecar(found.layout._replace(inputs=measured), file.num_records))
+            sidecar.sync()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Samples:
+    """The arrays of items, read again each time they are gone through."""
+
+    source: Source
+    layout: Layout
+    items: Sequence[Item]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (arrays.decode(self.layout.inputs, self.source.read(item)) for item in self.items)

@@ -1,0 +1,39 @@
+"""The source of tables and files of arrays: a sample for each row, with what is to be predicted for its label.
+
+Which columns are which is `mxtrain.data.tables`'s. A row with a number that is missing or not finite is a bad item.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mxtrain.data import arrays, tables
+
+from .item import BadItem, Item, Label, Source
+
+
+def read_arrays(path: Path, target: str, inputs: str) -> Source:
+    table = tables.read(path, target, inputs)
+    items = [
+        Item(
+            f"{path.name}:{table.row_number(position)}",
+            _label(label, table.class_names is not None),
+            position,
+        )
+        for position, label in enumerate(table.labels.tolist())
+    ]
+
+    def read(item: Item) -> bytes:
+        problem = table.problem(item.location)
+        if problem:
+            raise BadItem(problem)
+        return arrays.encode(table.layout.inputs, table.sample(item.location))
+
+    return Source(items, read, table.class_names, files=[path], layout=table.layout)
+
+
+def _label(label: Any, is_class: bool) -> Label:
+    if isinstance(label, list):
+        return tuple(label)
+    return int(label) if is_class and label == label else float(label)  # NaN, of an empty cell, is no class
