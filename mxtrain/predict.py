@@ -1,4 +1,7 @@
-"""`python -m mxtrain.predict INPUT...`: what a trained net says of pictures and the like; as a function, `predict`."""
+"""`python -m mxtrain.predict INPUT...`: what a trained net says of pictures and the like; as a function, `predict`.
+
+With `--prompt TEXT` a language model writes on (`train/continuations.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 
     interrupts.exit_on_signal("mxtrain.predict")
 
+import argparse
 import json
 import os
 import sys
@@ -16,15 +20,18 @@ from typing import Any, Iterable, Sequence
 from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
-from mxtrain.train import trained_run
+from mxtrain.train import continuations, trained_run
+from mxtrain.train.continuations import Wish
 
-__all__ = ["main", "predict"]
+__all__ = ["Wish", "main", "predict"]
 
 
 def predict(
     trained: Any,
-    inputs: Any,
+    inputs: Any = (),
     *,
+    prompts: Sequence[str] | None = None,
+    wish: Wish | None = None,
     top: int | None = None,
     checkpoint: str = "best",
     devices: str = "cpu",
@@ -37,6 +44,9 @@ def predict(
         trained: a run folder, or the `Result` of `fit`.
         inputs: a list or a generator of paths, arrays, or what else the task takes; or a single path. A picture is the
             path of a file, or an array of uint8 (height, width, 3).
+        prompts: for a language model, and in the place of inputs: the beginnings of texts. An answer has `prompt`,
+            `text`, `num_tokens`, and whether the document `has_ended`.
+        wish: how much it writes, and how tokens are drawn, as in Wish(max_tokens=50, temperature=0.8).
         top: how many classes each answer names; all when left out.
         checkpoint: "best", "latest", or the path of one.
         devices: "cpu" or "gpu:0"; the first of them computes.
@@ -55,6 +65,11 @@ def predict(
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
         run = trained_run.run_of(found, trained, {"model": net, "task": task})
         task_of_run = trained_run.task_of(found, run)
+        if prompts is not None:
+            writer, wish = continuations.language_model(task_of_run, trained), wish or Wish()
+            wish.check()
+            with trained_run.net_of(found, run, devices) as (trained_net, contexts):
+                return list(continuations.write(writer, trained_net, contexts[0], prompts, wish))
         with trained_run.net_of(found, run, devices) as (trained_net, contexts):
             from mxtrain.train import answers
 
@@ -71,6 +86,11 @@ def command(argv: Sequence[str] | None = None) -> None:
     """Print what the net says of each input that the arguments name."""
     options = parser().parse_args(argv)
     _check_top(options.top)
+    if options.prompt:
+        _write_on(options)
+        return
+    if not options.images:
+        raise UsageError("give the pictures that are to be named, or --prompt TEXT for a language model")
     problems = [regular_files.problem(image) for image in options.images]
     if all(problems):
         raise DataError(f"{options.images[0]}: {problems[0]}")
@@ -103,11 +123,53 @@ def command(argv: Sequence[str] | None = None) -> None:
         )
 
 
+def _write_on(options: argparse.Namespace) -> None:
+    """Print what the language model writes after each prompt, as it is written."""
+    from mxtrain.checkpoint import run_folder
+
+    if options.images:
+        raise UsageError(f"--prompt: leave {options.images[0]} out; one command takes prompts or files")
+    wish = Wish(options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed)
+    wish.check()
+    run_folder.start_log("warning")
+    found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
+    run = trained_run.run_of(found, options.run, {})
+    task = continuations.language_model(trained_run.task_of(found, run), options.run)
+
+    def show(number: int, piece: str) -> None:
+        print(piece, end="", flush=True)
+
+    with trained_run.net_of(found, run, options.devices) as (net, contexts):
+        for number, prompt in enumerate(options.prompt):
+            if options.json:
+                (told,) = continuations.write(task, net, contexts[0], [prompt], wish, first=number)
+                print(json.dumps(told), flush=True)
+                continue
+            show(number, ("\n" if number else "") + prompt)
+            list(continuations.write(task, net, contexts[0], [prompt], wish, show, first=number))
+            print(flush=True)
+
+
 def parser() -> Parser:
     """Return the parser of this command's flags."""
-    flags = trained_run.parser("predict", "Name what is in pictures.")
-    flags.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files")
+    flags = trained_run.parser("predict", "Name what is in pictures, or write on after a prompt.")
+    flags.add_argument("images", nargs="*", type=Path, metavar="IMAGE", help="picture files")
     flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
+    for flag, kind, meaning in (
+        ("--max-tokens", int, "the most tokens that are written"),
+        ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
+        ("--top-k", int, "draw from so many of the likeliest tokens; 0: from all"),
+        ("--top-p", float, "draw from the likeliest tokens that together have this share"),
+        ("--seed", int, "the same one draws the same text"),
+    ):
+        default = getattr(Wish, flag[2:].replace("-", "_"))
+        flags.add_argument(flag, type=kind, default=default, help=meaning)
+    flags.add_argument(
+        "--prompt",
+        action="append",
+        metavar="TEXT",
+        help="beginning of a text, for a language model; may be repeated",
+    )
     return flags
 
 

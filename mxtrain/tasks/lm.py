@@ -120,6 +120,9 @@ class LanguageModel(Task):
     def metrics(self) -> Sequence[Metric]:
         return (TextMetric(tokenizers.bytes_of_tokens(self.description["tokenizer"])),)
 
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        raise UsageError(f"{source}: a language model names nothing; give it a --prompt to write on")
+
 
 def read_window(record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
     """Write a window's tokens, and for each of them the one that follows; behind its end nothing counts."""

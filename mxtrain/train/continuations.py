@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Callable, Iterator, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 from mxtrain.core.errors import UsageError
-from mxtrain.data import tokenizers
-from mxtrain.data.tokenizers import Tokenizer
-from mxtrain.tasks.lm import LanguageModel
-from mxtrain.tasks.task import Task
+
+if TYPE_CHECKING:  # --help is printed without them
+    from mxtrain.data.tokenizers import Tokenizer
+    from mxtrain.tasks.lm import LanguageModel
+    from mxtrain.tasks.task import Task
 
 UNFINISHED = "\ufffd"  # what a decoder writes for a letter whose last bytes are still to come
 
@@ -50,6 +49,8 @@ class Wish:
 
 def language_model(task: Task, run_name: Any) -> LanguageModel:
     """Return the task where it is a language model; UsageError for another one, and where it cannot read text."""
+    from mxtrain.tasks.lm import LanguageModel
+
     if not isinstance(task, LanguageModel):
         raise UsageError(
             f"--prompt: the task of {run_name} is {task.run.model.task}; a prompt is for --task lm"
@@ -64,21 +65,25 @@ def write(
     prompts: Sequence[str],
     wish: Wish,
     show: Callable[[int, str], None] = lambda number, text: None,
+    first: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Yield for each prompt its `text`, the number of tokens in it, and whether the document has ended with it.
 
-    `show` gets the number of the prompt and each piece of its text as soon as it is there.
+    `show` gets the number of the prompt, which counts from `first`, and each piece of its text as soon as it is there.
     """
+    import numpy as np
+
+    from mxtrain.data import tokenizers
     from mxtrain.models import generate
 
     by = tokenizers.of_portable(task.description["tokenizer"])
     if by.decode is None:
         raise UsageError(f"--prompt: the tokenizer {by.name} has no decode, from ids to text; give it one")
     end, sampling = task.description["end_token"], generate.Sampling(wish.temperature, wish.top_k, wish.top_p)
-    for number, prompt in enumerate(prompts):
+    for number, prompt in enumerate(prompts, first):
         rng = np.random.Generator(np.random.PCG64([wish.seed, number]))
-        first = [end, *map(int, by.encode(prompt))]  # a document begins behind the end of another
-        drawn = generate.tokens_after(first, net, task.window, context, sampling, rng)
+        begin = [end, *map(int, by.encode(prompt))]  # a document begins behind the end of another
+        drawn = generate.tokens_after(begin, net, task.window, context, sampling, rng)
         tokens: list[int] = []
         has_ended, text = False, ""
         for token in itertools.islice(drawn, wish.max_tokens):

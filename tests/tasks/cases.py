@@ -156,6 +156,7 @@ LM = Case(
     learn="--batch-size 32 --epochs 8 --warmup-epochs 1",
     bar=Bar("val_perplexity", 1.5, is_lower_better=True),
     linear=steps.linear_perplexity,
+    predict=("--prompt", "3a", "--temperature", "0", "--max-tokens", "5"),
     hostile={
         "ids out of range": Hostile(token(3, 300), "it has token 300, but the vocabulary ends at 256"),
         "empty": Hostile(emptied, "it has no tokens, not even its end", is_skipped=False),

@@ -1,0 +1,52 @@
+"""A language model writes on: the command and the function draw the same text, and refuse what they cannot do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mxtrain.core.errors import USAGE
+from mxtrain.predict import Wish, predict
+from tests.support.commands import Command
+from tests.tasks import steps
+
+
+@pytest.fixture(scope="module")
+def trained(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lm")
+    steps.write(folder, 96, 16)
+    flags = "--model gpt:layers=1,heads=2,width=32 --window 16 --optimizer adamw --lr 0.01 --epochs 2 --batch-size 16"
+    done = command(
+        "mxtrain.fit",
+        "--task",
+        "lm",
+        "--train",
+        folder / "train.rec",
+        "--out",
+        folder / "run",
+        *flags.split(),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_the_command_and_the_function_write_the_same(trained: Path, command: Command) -> None:
+    flags = ["--prompt", "3a", "--prompt", "2b", "--max-tokens", "20", "--temperature", "0.8", "--seed", "5"]
+    told = command("mxtrain.predict", "--run", trained, *flags, "--json")
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert lines == predict(trained, prompts=["3a", "2b"], wish=Wish(20, 0.8, seed=5))
+    shown = command("mxtrain.predict", "--run", trained, *flags)
+    assert shown.stdout == "\n".join(f"{each['prompt']}{each['text']}\n" for each in lines)
+    assert lines[0]["text"] != lines[1]["text"] and all(each["num_tokens"] <= 20 for each in lines)
+
+
+def test_what_cannot_be_written_is_refused(trained: Path, command: Command) -> None:
+    for flags, says in [
+        (["--prompt", "a", "--top-p", "2"], "--top-p 2: give a number above 0, up to 1"),
+        (["--prompt", "a", "b.png"], "--prompt: leave b.png out"),
+        ([], "or --prompt TEXT for a language model"),
+    ]:
+        done = command("mxtrain.predict", "--run", trained, *flags)
+        assert done.returncode == USAGE and says in done.stderr, done.stderr
