@@ -34,7 +34,7 @@ settings.load_profile("few")
 # their own and wait long in between: for Slurm, and for a host that does not answer.
 CLUSTERS = (
     *("tests/cluster/", "tests/faults/"),
-    *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations")),
+    *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations", "streams")),
 )
 BESIDE = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
 LONG = ("tests/e2e/", "tests/unit/launch/")

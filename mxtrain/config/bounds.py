@@ -62,6 +62,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "overfit": (0, MOST_TIMES),
     "early_stop": (0, MOST_TIMES),
     "epochs": (1, MOST_TIMES),
+    "epoch_steps": (0, MOST_STEPS),
     "max_steps": (0, MOST_STEPS),
     "seed": (0, LARGEST_SEED),
     "checkpoint_steps": (0, MOST_STEPS),

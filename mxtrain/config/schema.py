@@ -29,7 +29,8 @@ class Data:
 
     train: Optional[str] = flag(
         None,
-        "the .rec file to train on, several joined by commas, a pattern, or module:callable that gives a Gluon Dataset",
+        "the .rec file to train on, several joined by commas, a pattern, or module:callable that gives a Gluon Dataset "
+        "or a stream",
     )
     val: Optional[str] = flag(None, "what to evaluate on after each epoch: as --train, but no DataLoader")
     target: str = flag(
@@ -205,6 +206,7 @@ class Optim:
     )
     early_stop: int = flag(0, "end after this many evaluations without a better score; 0: off; needs --val")
     epochs: int = flag(90, "passes over the training set")
+    epoch_steps: int = flag(0, "updates that are an epoch of a stream, which has no length; for nothing else")
     max_steps: int = flag(0, "stop after this many updates; 0: only epochs count")
     seed: int = flag(0, "the one number that all randomness comes from")
 

@@ -59,7 +59,7 @@ class SampleAssembly:
             if is_closed():
                 break
             for num_passed in range(self.skip_bad + 1):
-                used = (sample + num_passed) % len(self.records)
+                used = (sample + num_passed) % len(self.records) if num_passed else sample
                 rng = order.sample_rng(self.seed, wanted.epoch, sample)
                 try:
                     self._write(self.records.read(used, wanted.verify), used, rng, rows, row)

@@ -15,6 +15,7 @@ import numpy as np
 from mxtrain.data.record_file import RecordFile
 from mxtrain.data.record_sets import RecordSet
 from mxtrain.data.records import Dataset
+from mxtrain.data.streams import Stream
 from mxtrain.data.windows import Windows
 
 SAMPLED = 1024
@@ -28,7 +29,12 @@ PROPERTIES = {
 
 
 def of(dataset: Dataset) -> dict[str, str]:
-    """Return a digest of each property that is known: all of .rec files, the labels of other data sets."""
+    """Return a digest of each property that is known: all of .rec files, the labels of other data sets.
+
+    Of a stream it is its beginning; what another one means is `streams.py`'s to say.
+    """
+    if isinstance(dataset, Stream):
+        return {"beginning": dataset.beginning}
     if isinstance(dataset, Windows):
         return of(dataset.documents)
     found = {"labels": _digest(dataset.labels())}

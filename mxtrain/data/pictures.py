@@ -56,9 +56,17 @@ class PictureReader:
     """The function from a record to a sample. A picklable value if the transform is one."""
 
     transform: TransformPicture
+    num_classes: int = (
+        0  # of single labels that nobody has checked before, as those of a stream; 0: they are checked
+    )
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
-        row["label"][...] = _labels(record.label, row["label"].shape)
+        label = row["label"]
+        label[...] = _labels(record.label, label.shape)
+        if self.num_classes and not (label.ndim or (0 <= label < self.num_classes and label % 1 == 0)):
+            raise BadSample(
+                f"its label is {label:g}, but there are {self.num_classes} classes, numbered from 0"
+            )
         try:
             self.transform(record.payload, rng, row["data"])
         except BadPicture as bad:

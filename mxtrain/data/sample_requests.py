@@ -18,14 +18,17 @@ from mxtrain.data.loader import Request
 from mxtrain.data.order import Ints
 from mxtrain.data.recordio import Floats
 from mxtrain.data.records import Dataset, Record, Records
+from mxtrain.data.streams import Stream
 
 
 def epoch_sampler(run: Run, dataset: Dataset) -> Callable[[int], Ints]:
     """Return the function from an epoch to its samples, as positions in the data set, in the order of --sampling.
 
-    With --overfit an epoch keeps its length, and repeats its first few batches.
+    With --overfit an epoch keeps its length, and repeats its first few batches. Samples of a stream come as they are.
     """
     optim = run.optim
+    if isinstance(dataset, Stream):
+        return lambda epoch: np.arange(len(dataset)) + epoch * len(dataset)
     labels = dataset.labels().ravel() if run.data.sampling == "balanced" else None
 
     def of_epoch(epoch: int) -> Ints:

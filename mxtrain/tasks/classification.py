@@ -65,7 +65,10 @@ class Classification(Task):
     def reader(self, is_training: bool) -> pictures.PictureReader:
         size = self.run.data.image_size
         if is_training and not self.run.optim.overfit:
-            return pictures.PictureReader(train_transform(self.run.data.augment, size))
+            num_classes = (
+                len(self.class_names) if self.run.optim.epoch_steps else 0
+            )  # `describe` has seen no labels
+            return pictures.PictureReader(train_transform(self.run.data.augment, size), num_classes)
         return pictures.PictureReader(eval_transform(size, pictures.resize_of(self.run.data)))
 
     @classmethod

@@ -45,7 +45,8 @@ def fit(
     Args:
         run: the description of the run; its folder is `out`. If that holds checkpoints of the same run, this call goes
             on from the newest, as the command does, and takes objects of the same types for the same objects.
-        train: what to learn from: a tuple of arrays `(x, y)`, a list of samples, a Gluon Dataset or DataLoader.
+        train: what to learn from: a tuple of arrays `(x, y)`, a list of samples, a Gluon Dataset or DataLoader; with
+            `epoch_steps` a generator function too, or another iterable without a length.
         val: what to evaluate on, as `train` but no DataLoader.
         net: a Gluon block, or a function that returns one. It keeps the values and initialisers that it has (those of
             `net.initialize(...)`); other parameters are drawn as `init` and `seed` say. It is trained in place.

@@ -1,13 +1,13 @@
 """Opens what `--train` and `--val` name: .rec files, tables and files of arrays, or the user's own.
 
-That is a function which returns a Gluon Dataset or DataLoader, or an object that a Python program gave.
+That is a function which returns a Gluon Dataset or DataLoader or a stream, or an object that a Python program gave.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
@@ -15,6 +15,7 @@ from mxtrain.config import Model, Run, given, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data import columns, tables
 from mxtrain.data.record_sets import open_set
+from mxtrain.data.streams import Stream, is_stream
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import find as tasks
 
@@ -26,6 +27,7 @@ def open_source(flag: str, source: str, run: Run) -> Any:
     """
     if import_path.is_import_path(source):
         return _open_user_data(flag, source, run)
+    _refuse_epoch_steps(flag, source, run)
     is_table = Path(source).suffix.lower() in tables.SUFFIXES
     opened = tables.open_records(Path(source), run.data.target) if is_table else open_set(source)
     return tasks.class_of(run).samples_of(run, opened)
@@ -34,19 +36,31 @@ def open_source(flag: str, source: str, run: Run) -> Any:
 def _open_user_data(flag: str, path: str, run: Run) -> Any:
     """Call the function and return its data as records or batches."""
     runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
-    if given.is_object(path):
-        return _checked(flag, path, columns.dataset_of(given.require(flag, path), f"{flag} {path}"), run)
     with in_user_code(f"{flag} {path}"):
-        return _checked(flag, path, import_path.load_callable(flag, path)(), run)
+        make = _made_by(flag, path)
+        return _checked(flag, path, make(), make, run)
 
 
-def _checked(flag: str, path: str, user_data: Any, run: Run) -> Any:
-    """Return what the function gave as records or batches; UsageError or DataError where no run can be made of it."""
+def _made_by(flag: str, path: str) -> Callable[[], Any]:
+    """Return the function that gives the data: the user's own, or one that gives the object of a Python program."""
+    if not given.is_object(path):
+        function: Callable[[], Any] = import_path.load_callable(flag, path)
+        return function
+    found = columns.dataset_of(given.require(flag, path), f"{flag} {path}")
+    is_function = callable(found) and not hasattr(found, "__iter__") and not hasattr(found, "__getitem__")
+    return found if is_function else lambda: found
+
+
+def _checked(flag: str, path: str, user_data: Any, make: Callable[[], Any], run: Run) -> Any:
+    """Return what `make` gave as records or batches; UsageError or DataError where no run can be made of it."""
+    if is_stream(user_data):
+        return _stream(flag, path, user_data, make, run)
+    _refuse_epoch_steps(flag, path, run)
     if is_data_loader(user_data):
         return _batches(flag, path, user_data, run)
     if not (hasattr(user_data, "__getitem__") and hasattr(user_data, "__len__")):
         raise UsageError(
-            f"{flag} {path}: returned {type(user_data).__name__}; return a Dataset or a DataLoader"
+            f"{flag} {path}: returned {type(user_data).__name__}; return a Dataset, a DataLoader or a generator"
         )
     if not len(user_data):
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
@@ -60,11 +74,6 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
     if flag != "--train":
         raise UsageError(
             f"{flag} {path}: returned a DataLoader; return a Dataset, so that each sample counts once"
-        )
-    if not hasattr(user_data, "__len__"):
-        raise UsageError(
-            f"{flag} {path}: returned a {type(user_data).__name__}, which has no len(); return a DataLoader, or what "
-            "has a len() and can be iterated once an epoch"
         )
     if not len(user_data):
         raise DataError(
@@ -85,6 +94,43 @@ def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:
             f"{flag} {path}: returned a DataLoader, whose labels are not known; give --num-classes"
         )
     return UserBatches(path, user_data, run.optim.batch_size)
+
+
+def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run) -> Stream:
+    """Return a stream that begins with what was made already; refuse flags that do not go with one."""
+    described = f"{flag} {path}: is a stream, {type(first).__name__} without len()"
+    if flag != "--train":
+        raise UsageError(f"{described}; give a Dataset, so that each sample counts once")
+    if not run.optim.epoch_steps:
+        raise UsageError(f"{described}; give --epoch-steps, the number of updates that are an epoch")
+    data, default = run.data, Run(model=Model(task=run.model.task)).data
+    unknown = {
+        "--sampling": data.sampling != default.sampling,
+        "--cache": data.cache != default.cache,
+        "--skip-bad": data.skip_bad != default.skip_bad,
+        "--overfit": bool(run.optim.overfit),
+    }
+    for name in (name for name, is_given in unknown.items() if is_given):
+        raise UsageError(f"{described}, which knows no {name}; leave that out")
+    if "num_classes" in tasks.class_of(run).flags and not run.data.num_classes:
+        raise UsageError(f"{described}, whose labels are not known; give --num-classes")
+    begun = [first]  # the function is not called twice before anything is read twice
+    record_of, batch_size = tasks.class_of(run).record_of, run.optim.batch_size
+    return Stream(
+        path,
+        lambda: begun.pop() if begun else make(),
+        record_of,
+        run.optim.epoch_steps * batch_size,
+        batch_size,
+        flag,
+    )
+
+
+def _refuse_epoch_steps(flag: str, path: str, run: Run) -> None:
+    if flag == "--train" and run.optim.epoch_steps:
+        raise UsageError(
+            f"--epoch-steps {run.optim.epoch_steps}: {flag} {path} has a length, and an epoch is one pass; leave it out"
+        )
 
 
 def _without_effect(run: Run) -> list[str]:

@@ -109,7 +109,8 @@ def train(
     """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.core import kernels
-    from mxtrain.data import cache, sample_requests
+    from mxtrain.data import cache, sample_requests, streams
+    from mxtrain.data.streams import Stream
 
     run, node, inputs, info = prepared
     train, val, identity, task, score = inputs
@@ -128,9 +129,10 @@ def train(
         for line in plan_lines(assigned, inputs):
             logger.info("%s", line)
         logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
-        cached = functools.partial(
-            cache.with_cache, run.data, out=out, on_progress=signals.progress_callback(group, stop_requests)
-        )
+        on_progress = signals.progress_callback(group, stop_requests)
+        if isinstance(train, Stream) and checkpoint is not None:
+            streams.resume(train, checkpoint.state, assigned.optim.batch_size, on_progress)
+        cached = functools.partial(cache.with_cache, run.data, out=out, on_progress=on_progress)
         train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
         val = val and cached(val)
         if run.optim.overfit:

@@ -12,9 +12,11 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config import checks
+from mxtrain.config.given import Given
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import mix, pictures
 from mxtrain.data.loader import Request
+from mxtrain.data.streams import Stream
 from mxtrain.data.user_datasets import UserBatches, UserDataset
 from mxtrain.runtime import mx
 from mxtrain.train.open_data import open_source
@@ -96,7 +98,7 @@ def test_the_users_arrays_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("source", "flags", "message"),
     [
-        ("nothing", [], "returned int; return a Dataset or a DataLoader"),
+        ("nothing", [], "returned int; return a Dataset, a DataLoader or a generator"),
         ("batches", [], "give --num-classes"),
         ("batches", ["--num-classes", "2", "--sampling", "balanced"], "knows no --sampling"),
         (
@@ -106,7 +108,13 @@ def test_the_users_arrays_stay_as_they_are() -> None:
         ),
         ("batches", ["--num-classes", "2", "--normalize", "device"], "knows no --normalize"),
         ("batches", ["--num-classes", "2", "--verify", "never"], "knows no --verify"),
-        ("no_batches", ["--num-classes", "2"], "a generator, which has no len()"),
+        ("no_batches", ["--num-classes", "2"], r"is a stream, generator without len\(\); give --epoch-steps"),
+        ("dataset", ["--epoch-steps", "3"], "--epoch-steps 3: --train .* has a length"),
+        ("batches", ["--epoch-steps", "3"], "--epoch-steps 3: --train .* has a length"),
+        ("no_batches", ["--epoch-steps", "3"], "give --num-classes"),
+        ("no_batches", ["--epoch-steps", "3", "--sampling", "balanced"], "knows no --sampling"),
+        ("no_batches", ["--epoch-steps", "3", "--overfit", "2"], "knows no --overfit"),
+        ("no_batches", ["--epoch-steps", "3", "--skip-bad", "2"], "knows no --skip-bad"),
         ("dataset", ["--cache", "disk"], "give --cache ram or none"),
     ],
 )
@@ -164,3 +172,22 @@ def test_processes_are_refused_before_mxnet_loads(tmp_path: Path) -> None:
     run = config.parse(["--train", f"{OWN}:dataset", "--loader", "processes", "--out", str(tmp_path)])
     with pytest.raises(UsageError, match="leave --loader processes out"):
         checks.check(run)
+
+
+@pytest.mark.parametrize("kind", ["generator function", "iterable", "generator"])
+def test_a_stream_of_a_python_program(kind: str) -> None:
+    def generator() -> Any:
+        number = 0
+        while True:
+            yield np.full((24, 24, 3), number % 256, np.uint8), number % 2
+            number += 1
+
+    class Iterable:
+        def __iter__(self) -> Any:
+            return generator()
+
+    stream = {"generator function": generator, "iterable": Iterable(), "generator": generator()}[kind]
+    run = config.parse(["--num-classes", "2", "--batch-size", "16", "--epoch-steps", "5"])
+    opened = open_source("--train", Given.of(stream), run)
+    assert isinstance(opened, Stream) and len(opened) == 80
+    assert opened.read(100).payload[0, 0, 0] == 100

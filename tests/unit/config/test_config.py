@@ -80,6 +80,7 @@ FLAGS = [
     "--overfit",
     "--early-stop",
     "--epochs",
+    "--epoch-steps",
     "--max-steps",
     "--seed",
     "--out",
