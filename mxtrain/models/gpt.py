@@ -39,7 +39,7 @@ class Gpt(nn.HybridBlock):  # type: ignore[misc]
         with self.name_scope():
             self.tokens = nn.Embedding(vocabulary, width, weight_initializer=mx.init.Normal(SPREAD))
             self.positions = nn.Embedding(length, width, weight_initializer=mx.init.Normal(SPREAD))
-            self.dropout = nn.Dropout(dropout)
+            self.dropout = _dropping(dropout)
             self.layers = nn.HybridSequential()
             for _ in range(layers):
                 self.layers.add(Layer(heads, width, dropout, SPREAD / math.sqrt(2 * layers)))
@@ -76,7 +76,7 @@ class Layer(nn.HybridBlock):  # type: ignore[misc]
             self.widen = _dense(4 * width, width)
             self.activation = nn.GELU()
             self.narrow = _dense(width, 4 * width, spread)
-            self.dropout = nn.Dropout(dropout)
+            self.dropout = _dropping(dropout)
 
     def hybrid_forward(self, F: Any, x: Any, hidden: Any) -> Any:
         x = x + self.dropout(self.attention(self.attention_norm(x), hidden))
@@ -95,7 +95,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
         self.heads = heads
         with self.name_scope():
             self.project = _dense(3 * width, width)
-            self.dropout = nn.Dropout(dropout)
+            self.dropout = _dropping(dropout)
             self.join = _dense(width, width, spread)
 
     def hybrid_forward(self, F: Any, x: Any, hidden: Any) -> Any:
@@ -103,6 +103,14 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
         scores = F.contrib.interleaved_matmul_selfatt_qk(projected, heads=self.heads)
         shares = self.dropout(F.softmax(scores + hidden, axis=-1))
         return self.join(F.contrib.interleaved_matmul_selfatt_valatt(projected, shares, heads=self.heads))
+
+
+def _dropping(rate: float) -> Any:
+    """Return a layer that drops numbers; one without a rate would copy them all."""
+    layer = nn.HybridSequential()
+    if rate:
+        layer.add(nn.Dropout(rate))
+    return layer
 
 
 def _dense(outputs: int, inputs: int, spread: float = SPREAD, use_bias: bool = True) -> Any:

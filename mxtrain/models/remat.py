@@ -45,6 +45,7 @@ class RecomputedNet(mx.gluon.Block):
         moving = running_statistics(net)
         self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
         self._first = _first_trained(graphs, parameters)
+        self.num_bytes = 0  # about what it computes at a time; 0 where that is not known
         self._is_plain = False
         self._pending: dict[Any, list[SegmentInput]] = {}
 
@@ -116,7 +117,8 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
         raise UsageError(f"--remat: {name} is no graph, so it cannot be cut; leave it out")
     (data,), output = net._cached_graph
     # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
-    graphs = segments.split(*graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape}), data.name)
+    graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape})
+    graphs = segments.split(graph, shapes, data.name)
     if len(graphs) == 1:
         raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
     net.hybridize(active=False)
@@ -124,7 +126,9 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    return RecomputedNet(net, graphs, data.name)
+    made = RecomputedNet(net, graphs, data.name)
+    made.num_bytes = segments.lowest_peak(graph, shapes, data.name)
+    return made
 
 
 def finish_backward(net: Any, context: Any) -> None:

@@ -15,6 +15,7 @@ from mxtrain.models.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
 from mxtrain.models.operator_times import num_elements
 
 HANDED_ON = "handed on"  # the name of a segment's input
+WITHOUT_MEMORY = ("null", "Reshape", "Flatten", "expand_dims", "_copy", "squeeze")  # they show another one's
 # Operators that no gradient goes through.
 WITHOUT_GRADIENT = {"ones_like", "zeros_like", "_ones", "_zeros", "BlockGrad", "_contrib_arange_like"} | {
     f"{before}{name}{after}"
@@ -30,15 +31,36 @@ def split(graph: Graph, shapes: Shapes, data: str) -> list[Graph]:
     `data` is the name of the graph's input, which some segments may have as a variable too; `shapes` are those of the
     nodes' outputs.
     """
-    first = next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
+    first = _place_of(graph, data)
     passages = passages_of(graph, first)
-    computed, handed_on = sizes(graph, shapes, first, passages)
-    ends = [passages[place - 1] for place in cuts(computed, handed_on)]
+    ends = [passages[place - 1] for place in cuts(*sizes(graph, shapes, first, passages))]
     head, *_ = graph["heads"]
     return [
         _between(graph, start, end)
         for start, end in zip([first, *ends], [*([each, 0, 0] for each in ends), head])
     ]
+
+
+def lowest_peak(graph: Graph, shapes: Shapes, data: str) -> int:
+    """Return the memory that the segments need."""
+    first = _place_of(graph, data)
+    computed, handed_on = sizes(graph, shapes, first, passages_of(graph, first))
+    return peak(computed, handed_on, cuts(computed, handed_on))
+
+
+def _place_of(graph: Graph, data: str) -> int:
+    return next(place for place, node in enumerate(graph["nodes"]) if node["name"] == data)
+
+
+def num_bytes(graph: Graph, shapes: Shapes) -> int:
+    """Return about how much memory all that a graph computes takes, as none of it may go before the backward pass."""
+    narrow = in_bfloat16(graph)
+    return sum(
+        num_elements(shape_of(graph, shapes, place, 0))
+        * (BFLOAT16_BYTES if place in narrow else FLOAT32_BYTES)
+        for place, node in enumerate(graph["nodes"])
+        if node["op"] not in WITHOUT_MEMORY
+    )
 
 
 def passages_of(graph: Graph, data: int) -> list[int]:

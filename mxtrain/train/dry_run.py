@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from mxtrain.config import Run
-from mxtrain.models import running_statistics, weights
+from mxtrain.config import Run, batch_plan
+from mxtrain.models import graph_rewrites, remat, running_statistics, segments, weights
+from mxtrain.models.contract import Shape
 from mxtrain.optim import optimizer_state, schedules
 from mxtrain.tasks.task import Task
 from mxtrain.train.parts import build_parts
@@ -26,7 +27,10 @@ def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, *_sums(run, parts.optimizer, list(named.values()), len(parts.contexts))])
+    computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
+    return "\n".join(
+        [*lines, *_sums(run, parts.optimizer, list(named.values()), len(parts.contexts), computed)]
+    )
 
 
 def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
@@ -44,7 +48,18 @@ def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, .
     )
 
 
-def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int) -> Iterator[str]:
+def _computed_bytes(net: Any, micro_batch: int, inputs: Sequence[Shape]) -> int:
+    """Return about how much memory a micro-batch takes on its way through the net, without the loss; 0 if not known."""
+    if isinstance(net, remat.RecomputedNet):
+        return net.num_bytes
+    if not getattr(net, "_active", False):  # no graph
+        return 0
+    variables, output = net._cached_graph
+    known = {each.name: (micro_batch, *shape) for each, shape in zip(variables, inputs)}
+    return segments.num_bytes(*graph_rewrites.nodes_and_shapes(output, known))
+
+
+def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int, computed: int) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
     weight_bytes, gradient_bytes = (sum(map(_bytes, each)) for each in (parameters, trained))
     of_optimizer = _state_bytes(optimizer, trained)
@@ -53,7 +68,8 @@ def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int) -> 
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
     yield (
         f"each device ({num_devices}) holds weights {_mb(weight_bytes)}, gradients {_mb(gradient_bytes)}, "
-        f"state of {run.optim.optimizer} {_mb(of_optimizer)}{averages}, and what it computes"
+        f"state of {run.optim.optimizer} {_mb(of_optimizer)}{averages}, and what it "
+        f"computes{f' (about {_mb(computed)} a micro-batch, without the loss)' if computed else ''}"
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from mxtrain import config
 from mxtrain.config import catalogue
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat, weights
 from mxtrain.runtime import mx
+from mxtrain.tasks import lm
+from mxtrain.train import dry_run
 from tests.support.gpt_nets import END, LENGTH, WORDS, built
 
 
@@ -119,3 +124,17 @@ def test_recomputation_changes_no_number() -> None:
     for name, gradient in recomputed.items():
         np.testing.assert_allclose(gradient, gradients[name], rtol=1e-5, atol=1e-6, err_msg=name)
         assert np.abs(gradient).max() > 0 or name == "positions.weight", name
+
+
+def test_a_dry_run_tells_about_how_much_memory_is_computed_in() -> None:
+    """Scores of attention, (batch, heads, length, length) in each layer, and their softmax are most of it."""
+    told = {}
+    for flags in ("", "--remat"):
+        line = "--task lm --model gpt:layers=4,heads=8,width=16 --window 64 --batch-size 4 --micro-batch 4"
+        run = config.parse([*line.split(), *flags.split()])
+        task = lm.LanguageModel(run, {"tokenizer": "bytes", "vocab_size": 50, "end_token": END, "window": 64})
+        last = dry_run.parameter_table(run, task).splitlines()[-1]
+        told[flags] = float(re.search(r"computes \(about ([\d.]+) MB a micro-batch", last)[1])
+    attention = 4 * 8 * 64 * 64 * 4 / 1e6
+    assert 8 * attention < told[""] < 20 * attention
+    assert told["--remat"] < 0.5 * told[""]
