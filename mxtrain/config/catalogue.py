@@ -65,6 +65,7 @@ LOSSES_OF_NUMBERS = ("l1", "l2", "huber")
 SMOOTHED_LOSSES = ("cross_entropy", "binary_cross_entropy")  # which take --label-smoothing
 
 _WIDTH, _DROPOUT, _NORM = (1, 1 << 20), Number(0.0, 0.0, 0.99), (0, 1)
+_SOME_DROPOUT = Number(0.1, 0.0, 0.99)
 # Nets of arrays; `norm=1` puts a layer norm behind each layer.
 ARRAY_NETS: Table = {
     "mlp": {"hidden": Number((128, 64), *_WIDTH), "dropout": _DROPOUT, "norm": Number(0, *_NORM)},
@@ -105,7 +106,18 @@ GPTS: Table = {
     "gpt_700m": _gpt(36, 20, 1280),
     "gpt_1500m": _gpt(48, 25, 1600),
 }
-NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS, **GPTS}
+# Nets of classes, of texts or of their tokens.
+TEXT_NETS: Table = {
+    "text_cnn": {"width": Number(128, *_WIDTH), "layers": Number(2, 1, 64), "dropout": _SOME_DROPOUT},
+    "bilstm": {
+        "width": Number(128, *_WIDTH),
+        "hidden": Number(128, *_WIDTH),
+        "layers": Number(1, 1, 64),
+        "dropout": _SOME_DROPOUT,
+    },
+    "transformer": {**_gpt(4, 4, 256), "dropout": _SOME_DROPOUT},
+}
+NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS, **GPTS, **TEXT_NETS}
 
 INITIALIZERS: Table = {
     "msra": {"slope": Number(0.0, 0.0, 1.0)},

@@ -19,16 +19,27 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
-TASKS = ("classification", "multilabel", "regression", "arrays", "lm")
+TEXT_CLASSIFICATIONS = ("sequence_classification", "token_classification")
+TASKS = ("classification", "multilabel", "regression", "arrays", "lm", *TEXT_CLASSIFICATIONS)
 # What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
-DEFAULT_MODELS = {"classification": "resnet18_v1b", "arrays": "mlp", "lm": "gpt_10m"}
+DEFAULT_MODELS = {
+    "classification": "resnet18_v1b",
+    "arrays": "mlp",
+    "lm": "gpt_10m",
+    **dict.fromkeys(TEXT_CLASSIFICATIONS, "bilstm"),
+}
 DEFAULT_LOSSES = {
     "classification": "cross_entropy",
     "multilabel": "binary_cross_entropy",
     "regression": "l2",
     "arrays": "auto",
 }
-DEFAULT_AUGMENTATIONS = {"classification": "resized_crop+flip", "regression": "none", "lm": "none"}
+DEFAULT_AUGMENTATIONS = {
+    "classification": "resized_crop+flip",
+    "regression": "none",
+    "lm": "none",
+    **dict.fromkeys(TEXT_CLASSIFICATIONS, "none"),
+}
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")
 VERIFY = ("always", "first-epoch", "never")

@@ -82,13 +82,14 @@ class Model:
 
     task: str = flag(
         "classification",
-        "what is learnt: classification | multilabel | regression | arrays | lm; or module:Class",
+        "what is learnt: classification | multilabel | regression | arrays | lm | sequence_classification | "
+        "token_classification; or module:Class",
     )
     model: str = flag(
         "",
         "a net by name: GluonCV's classifiers, small_cnn, small_resnet; of arrays mlp:hidden=128/64, conv1d, lstm; "
-        "of text gpt_1m to gpt_1500m, gpt:layers=6,heads=6,width=384; or module:callable; left out: the task's "
-        "(resnet18_v1b of pictures, mlp of arrays, gpt_10m of text)",
+        "of text gpt_1m to gpt_1500m, gpt:layers=6,heads=6,width=384, of its classes bilstm, text_cnn, transformer; "
+        "or module:callable; left out: the task's (resnet18_v1b of pictures, mlp of arrays, gpt_10m of text)",
     )
     init: str = flag(
         "msra",

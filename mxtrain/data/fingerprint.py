@@ -37,11 +37,12 @@ def of(dataset: Dataset) -> dict[str, str]:
         return {"beginning": dataset.beginning}
     if isinstance(dataset, Windows):
         return of(dataset.documents)
-    found = {"labels": _digest(dataset.labels())}
-    if isinstance(dataset, (RecordFile, RecordSet)):
-        positions = np.unique(np.linspace(0, len(dataset) - 1, SAMPLED).astype(np.int64)).tolist()
-        contents = np.array([dataset.checksum(position) for position in positions], np.uint32)
-        found.update(keys=_digest(dataset.keys), lengths=_digest(dataset.lengths), contents=_digest(contents))
+    files = dataset if isinstance(dataset, (RecordFile, RecordSet)) else None
+    found = {"labels": _digest(files.flat_labels() if files is not None else dataset.labels())}
+    if files is not None:
+        positions = np.unique(np.linspace(0, len(files) - 1, SAMPLED).astype(np.int64)).tolist()
+        contents = np.array([files.checksum(position) for position in positions], np.uint32)
+        found.update(keys=_digest(files.keys), lengths=_digest(files.lengths), contents=_digest(contents))
     return found
 
 

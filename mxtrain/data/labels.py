@@ -14,13 +14,13 @@ from mxtrain.core.errors import DataError
 from mxtrain.data.records import Dataset
 
 
-def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
+def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: bool = False) -> list[str]:
     """Check the labels of both data sets, and return one name for each output of the net.
 
     `num_classes` is --num-classes; 0 takes as many as the training set has. A class without a name is called by its
     number. DataError names the first record, or file, that does not fit.
     """
-    names, labels = train.class_names, _class_labels(train)
+    names, labels = train.class_names, _class_labels(train, of_text)
     count = num_classes or (len(names) if names else _num_classes(train, labels))
     if names and len(names) > count:
         raise DataError(
@@ -31,14 +31,14 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[s
     outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
     _refuse_out_of_range(train, labels, count)
     if val is not None:
-        check(val, outputs)
+        check(val, outputs, of_text)
     return outputs
 
 
-def check(dataset: Dataset, class_names: list[str]) -> None:
+def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> None:
     """Refuse a data set that a net with these outputs cannot be trained or evaluated on, with a DataError."""
-    _refuse_other_names(dataset, class_names)
-    _refuse_out_of_range(dataset, _class_labels(dataset), len(class_names))
+    refuse_other_names(dataset, class_names)
+    _refuse_out_of_range(dataset, _class_labels(dataset, of_text), len(class_names))
 
 
 def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
@@ -79,7 +79,7 @@ def check_several(dataset: Dataset, class_names: list[str]) -> None:
             f"{dataset.path}: has {labels.shape[1]} labels a record, the net {len(class_names)} classes; pack "
             "training and validation together"
         )
-    _refuse_other_names(dataset, class_names)
+    refuse_other_names(dataset, class_names)
     wrong = np.argwhere(~np.isin(labels, (-1, 0, 1)))
     if len(wrong):
         row, column = wrong[0].tolist()
@@ -89,7 +89,8 @@ def check_several(dataset: Dataset, class_names: list[str]) -> None:
         )
 
 
-def _refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
+def refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
+    """Refuse a data set whose class list has other names, or the same in another order."""
     own = dataset.class_names or []
     for number, name in enumerate(own):
         if number >= len(class_names) or name != class_names[number]:
@@ -100,11 +101,13 @@ def _refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
             )
 
 
-def _class_labels(dataset: Dataset) -> Any:
+def _class_labels(dataset: Dataset, of_text: bool) -> Any:
     """Return the labels, (n,), all of them whole numbers; DataError for text and for labels of other kinds."""
     for path in dataset.files:
-        if path.with_suffix(".tokens.json").exists():
-            raise DataError(f"{path}: holds text; --task classification takes pictures")
+        if not of_text and path.with_suffix(".tokens.json").exists():
+            raise DataError(
+                f"{path}: holds text; --task classification takes pictures, sequence_classification text"
+            )
     labels = dataset.labels()
     if labels.ndim > 1 and labels.shape[1] != 1:
         raise DataError(

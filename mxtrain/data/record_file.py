@@ -27,6 +27,7 @@ from mxtrain.data.source_names import SourceNames, read_names
 # The most records at which an .idx is checked against its .rec. Each costs a disk read while the file is cold, and
 # `read` checks its own record anyway: an even sample that includes the last record notices another file's .idx.
 MAX_CHECKED_RECORDS = 1 << 16
+_ONE_NUMBER = -1  # as the number of labels of a record that has no row of them
 _PEEK_BYTES = FRAME.size + HEADER.size + 4 * 24
 _DAMAGED = "the file is damaged: copy it again, or pack it again"
 
@@ -74,7 +75,8 @@ class RecordFile:
         self._names: SourceNames | None = None  # read when a message wants one
         starts = np.append(np.sort(index.offsets), file.num_bytes)
         self._ends = starts[np.searchsorted(starts, index.offsets, side="right")]
-        self._labels: Floats | None = None
+        self._labels: Floats | None = None  # of all records, one after the other
+        self._num_labels: Ints = np.zeros(0, np.int64)  # of each record
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -151,17 +153,22 @@ class RecordFile:
 
     def labels(self) -> Floats:
         """Return all labels, (n,), or (n, k) with k a record, read once; from the headers alone, so unchecked."""
-        if self._labels is None:
-            self._labels = self._read_labels()
-        return self._labels
+        flat = self.flat_labels()
+        odd = np.flatnonzero(self._num_labels != self._num_labels[:1])
+        if len(odd):
+            first, other = (np.shape(self._label(position)) for position in (0, int(odd[0])))
+            self._fail(int(odd[0]), BadRecord(f"it has labels of shape {other}, the first record {first}"))
+        return flat if (self._num_labels == _ONE_NUMBER).all() else flat.reshape(len(self), -1)
 
-    def _read_labels(self) -> Floats:
-        labels = [self._label(position) for position in range(len(self))]
-        shapes = [np.shape(label) for label in labels]
-        odd = next((position for position, shape in enumerate(shapes) if shape != shapes[0]), None)
-        if odd is not None:
-            self._fail(odd, BadRecord(f"it has labels of shape {shapes[odd]}, the first record {shapes[0]}"))
-        return np.asarray(labels, np.float32)
+    def flat_labels(self) -> Floats:
+        """Return the labels of all records one after the other, however many each has."""
+        if self._labels is None:
+            labels = [self._label(position) for position in range(len(self))]
+            each = [_ONE_NUMBER if isinstance(label, float) else len(label) for label in labels]
+            self._num_labels = np.array(each, np.int64)
+            is_flat = (self._num_labels == _ONE_NUMBER).all()
+            self._labels = np.asarray(labels, np.float32) if is_flat else np.hstack(labels).astype(np.float32)
+        return self._labels
 
     def _label(self, position: int) -> Label:
         offset = int(self._offsets[position])

@@ -84,6 +84,10 @@ class RecordSet:
             raise DataError(f"{other}: has other numbers of labels a record than {first}; pack them together")
         return np.concatenate(labels)
 
+    def flat_labels(self) -> Floats:
+        """Return the labels of all records one after the other, however many each has."""
+        return np.concatenate([part.flat_labels() for part in self._parts])
+
     def _find(self, position: int) -> tuple[RecordFile, int]:
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self._parts[number], position - int(self._starts[number])

@@ -16,6 +16,7 @@ from mxtrain.tasks.lm import LanguageModel
 from mxtrain.tasks.multilabel import Multilabel
 from mxtrain.tasks.regression import Regression
 from mxtrain.tasks.task import Description, Task
+from mxtrain.tasks.texts import SequenceClassification, TokenClassification
 
 BY_NAME: dict[str, type[Task]] = {
     "classification": Classification,
@@ -23,6 +24,8 @@ BY_NAME: dict[str, type[Task]] = {
     "regression": Regression,
     "lm": LanguageModel,
     "arrays": Arrays,
+    "sequence_classification": SequenceClassification,
+    "token_classification": TokenClassification,
 }
 
 

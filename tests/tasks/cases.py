@@ -14,7 +14,7 @@ import pytest
 
 from mxtrain.data.recordio import Label
 from tests.support import majority_data, several_shapes
-from tests.tasks import steps, stripes
+from tests.tasks import steps, stripes, texts
 from tests.tasks.linear import majority_auc, shapes_precision, stripes_accuracy
 
 Change = Callable[[Label, bytes], "tuple[Label, bytes]"]  # of a record, its label and its payload
@@ -168,7 +168,49 @@ LM = Case(
     is_in_ci=True,
 )
 
-ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM)
+_TEXT_NET = "--model bilstm:width=16,hidden=16 --window 32 --optimizer adam --lr 0.01 --weight-decay 0"
+
+SEQUENCES = Case(
+    name="sequence_classification",
+    write=texts.write_orders,
+    flags=f"--task sequence_classification --class-weights auto --label-smoothing 0.01 {_TEXT_NET}",
+    learn="--batch-size 32 --epochs 5",
+    bar=Bar("val_accuracy", 0.97),
+    linear=texts.bag_accuracy,
+    has_narrow=False,  # an LSTM stays in float32, and the rest is small
+    hostile={
+        "ids out of range": Hostile(token(2, 300), "it has token 300, but the vocabulary ends at 256"),
+        "empty": Hostile(emptied, "it has no tokens"),
+        "half a token": Hostile(
+            lambda label, payload: (label, payload[:7]), "its 7 bytes are no row of uint16"
+        ),
+        "label out of range": Hostile(labelled(2.0), "label 2, but there are 2 classes", is_skipped=False),
+        "label is no number": Hostile(labelled(float("nan")), "label nan", is_skipped=False),
+        "a row of labels": Hostile(labelled((0.0, 1.0)), "labels of shape (2,)", is_skipped=False),
+    },
+)
+
+TOKENS = Case(
+    name="token_classification",
+    write=texts.write_entities,
+    flags=f"--task token_classification {_TEXT_NET}",
+    learn="--batch-size 32 --epochs 4",
+    bar=Bar("val_entity_f1", 0.97),
+    linear=texts.window_entity_f1,
+    has_narrow=False,  # an LSTM stays in float32, and the rest is small
+    hostile={
+        "ids out of range": Hostile(token(2, 300), "it has token 300, but the vocabulary ends at 256"),
+        "empty": Hostile(emptied, "it has no tokens"),
+        "cut short": Hostile(cut, "labels for"),
+        "one label": Hostile(labelled(1.0), "it has 1 labels for"),
+        "label out of range": Hostile(lambda label, payload: (label + 7, payload), "a token has label 11"),
+        "label is no number": Hostile(
+            lambda label, payload: (label * np.nan, payload), "a token has label nan"
+        ),
+    },
+)
+
+ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS)
 
 
 def parameters() -> list[Any]:

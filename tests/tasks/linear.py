@@ -14,7 +14,7 @@ from tests.support.majority import LONGEST
 
 
 def stripes_accuracy(folder: Path) -> float:
-    model, (x, y) = _logistic(*_table(folder / "train.rec", _pixels)), _table(folder / "val.rec", _pixels)
+    model, (x, y) = logistic(*_table(folder / "train.rec", _pixels)), _table(folder / "val.rec", _pixels)
     return float(model.score(x, y))
 
 
@@ -24,7 +24,7 @@ def shapes_precision(folder: Path) -> float:
     (x, labels), (xv, labels_v) = (_table(folder / f"{name}.rec", _pixels) for name in ("train", "val"))
     found = []
     for y, yv in zip(labels.T, labels_v.T):
-        scores = _logistic(x[y >= 0], y[y >= 0]).decision_function(xv)
+        scores = logistic(x[y >= 0], y[y >= 0]).decision_function(xv)
         found.append(metrics.average_precision_score(yv[yv >= 0], scores[yv >= 0]))
     return float(np.mean(found))
 
@@ -43,7 +43,7 @@ def majority_auc(folder: Path) -> float:
         return table[0][table[1] >= 0], table[1][table[1] >= 0]
 
     metrics = pytest.importorskip("sklearn.metrics")
-    model = _logistic(*counted(_table(folder / "train.rec", words)))
+    model = logistic(*counted(_table(folder / "train.rec", words)))
     x, y = counted(_table(folder / "val.rec", words))
     return float(metrics.roc_auc_score(y, model.decision_function(x)))
 
@@ -54,5 +54,5 @@ def _table(path: Path, features: Any) -> tuple[Any, Any]:
     return np.array(rows, np.float64), records.labels()
 
 
-def _logistic(x: Any, y: Any) -> Any:
+def logistic(x: Any, y: Any) -> Any:
     return pytest.importorskip("sklearn.linear_model").LogisticRegression(max_iter=1000).fit(x, y)

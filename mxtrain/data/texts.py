@@ -1,0 +1,89 @@
+"""Samples of text for classifiers: the tokens of a record, and its class, or the class of each token.
+
+Owns how a record becomes a sample: cut to the window, as long as its micro-batch's longest, with a mask. What changes
+while training is `text_augment.py`'s, ids are `tokens.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Mapping
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data.fields import Arrays, BadSample, Field
+from mxtrain.data.recordio import Ints
+from mxtrain.data.records import Dataset, Record
+from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, read_description, tokens_path
+from mxtrain.data.words import NO_LABEL
+
+STEP = 16  # a micro-batch is as long as a multiple of it
+KINDS = {
+    OF_DOCUMENTS: ("sequence_classification", "labelled_text"),
+    OF_TOKENS: ("token_classification", "tagged_text"),
+}
+# From the tokens of a text and the label of each, NO_LABEL where a text has one, to what they become while training.
+Change = Callable[[Ints, Ints, np.random.Generator], "tuple[Ints, Ints]"]
+
+
+def fields(window: int, of_tokens: bool) -> tuple[Field, ...]:
+    """Return the arrays of a text of up to `window` tokens."""
+    label = Field("label", (window,), multiple=STEP, fill=NO_LABEL) if of_tokens else Field("label", ())
+    return Field("tokens", (window,), "int32", multiple=STEP), Field("mask", (window,), multiple=STEP), label
+
+
+@dataclasses.dataclass(frozen=True)
+class TextReader:
+    """A `SampleReader` of texts; tokens behind the window are left out."""
+
+    tokens: TokenFormat
+    window: int
+    num_classes: int
+    of_tokens: bool
+    change: Change | None = None
+
+    def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Mapping[str, Any]:
+        ids = self.tokens.ids(record.payload)
+        if not len(ids):
+            raise BadSample("it has no tokens; pack it again without it")
+        labels = self._labels(record.label, len(ids)) if self.of_tokens else np.full(len(ids), NO_LABEL)
+        if self.change is not None:
+            ids, labels = self.change(ids, labels, rng)
+        ids = ids[: self.window]
+        label = labels[: self.window] if self.of_tokens else record.label
+        return {"tokens": ids, "mask": np.ones(len(ids)), "label": label}
+
+    def _labels(self, label: Any, num_tokens: int) -> Ints:
+        found = np.atleast_1d(np.asarray(label, np.float64))
+        if len(found) != num_tokens:
+            raise BadSample(f"it has {len(found)} labels for {num_tokens} tokens; pack it again")
+        labels: Ints = np.where(np.isfinite(found), found, self.num_classes).astype(np.int64)
+        wrong = found[(labels != found) | (labels < NO_LABEL) | (labels >= self.num_classes)]
+        if len(wrong):
+            raise BadSample(
+                f"a token has label {wrong[0]:g}; labels are classes from 0 to {self.num_classes - 1}, or {NO_LABEL}"
+            )
+        return labels
+
+
+def refuse_other_labels(dataset: Dataset, wanted: str) -> None:
+    """Raise DataError where the records of a data set have no labels, or others than `wanted`, a key of KINDS."""
+    for path in dataset.files:
+        found = read_description(tokens_path(path)).get("labels")
+        if found == wanted:
+            continue
+        if found in KINDS:
+            raise DataError(f"{path}: has labels of {found}; --task {KINDS[found][0]} learns those")
+        raise DataError(f"{path}: holds text without labels; pack it with --from {KINDS[wanted][1]}")
+
+
+def token_class_names(train: Dataset) -> list[str]:
+    """Return the names of the classes of tokens; DataError where there are none."""
+    names = train.class_names or []
+    if len(names) < 2:
+        raise DataError(
+            f"{train.path}: names {len(names)} classes of tokens; a classifier needs at least two, in the .classes.tsv "
+            "beside it"
+        )
+    return names
