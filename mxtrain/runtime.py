@@ -40,6 +40,9 @@ from mxtrain.core.errors import UsageError
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
+THREADS = (
+    "_mxtrain_threads"  # mxnet's attribute that says with how many it was imported, and that it was from here
+)
 
 # Of mxnet's folder: what the functions of its operators are made from.
 MAKERS_OF_OPERATORS = (
@@ -73,6 +76,11 @@ def set_shares(local_workers: int = 1, threads: int | None = None) -> None:
     _shares.update(local_workers=local_workers, threads=threads)
 
 
+def loaded_threads() -> int | None:
+    """Return with how many OpenMP threads mxnet computes an operator; None where it is not imported yet."""
+    return getattr(sys.modules.get("mxnet"), THREADS, None)
+
+
 def load_gluoncv() -> types.ModuleType:
     """Import gluoncv once and return it; mxnet comes first."""
     return _imported("gluoncv")
@@ -94,6 +102,11 @@ def _imported(name: str) -> types.ModuleType:
         module = importlib.import_module(name)
         if getattr(module, "__file__", None) is None:
             raise ImportError(f"there is a folder called {name}, but no package in it")
+        if name == "mxnet" and not hasattr(module, THREADS):
+            raise UsageError(
+                "mxnet was imported before mxtrain, without its repairs, threads and kernels: write `from "
+                "mxtrain.runtime import mx` in the place of `import mxnet as mx`, or import mxtrain.runtime first"
+            )
         return module
     except CannotImport as error:
         raise UsageError(str(error)) from error
@@ -144,13 +157,14 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     wheel = next(
         (f"{name}-{installed[name]}" for name in ("mxnet-cu112", "mxnet") if name in installed), "mxnet"
     )
-    with _explaining(), _openmp_team(**_shares), _without("DMLC_ROLE"), _quietly():
+    with _explaining(), _openmp_team(**_shares) as threads, _without("DMLC_ROLE"), _quietly():
         kernels.load_openblas()
         with import_shims.unused_packages_left_out(), import_shims.without_collections(), _operator_code_kept(
             wheel
         ):
             execute()
         mxnet = sys.modules["mxnet"]
+        setattr(mxnet, THREADS, threads)
         mxnet_repairs.repair(mxnet)
         # oneDNN reads its variable at its first operation, and no more.
         with kernels.onednn_asked() as is_needed:
@@ -246,8 +260,8 @@ def __getattr__(name: str) -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def _openmp_team(local_workers: int, threads: int | None) -> Iterator[None]:
-    """Set, for the import, the OpenMP threads of an operator; MXNet's own default is half the cores.
+def _openmp_team(local_workers: int, threads: int | None) -> Iterator[int]:
+    """Set, for the import, the OpenMP threads of an operator, and yield them; MXNet's own default is half the cores.
 
     MXNET_OMP_MAX_THREADS rather than OMP_NUM_THREADS, because MXNet then gives the processes it forks (loader
     workers) one thread each instead of a full team, and because libgomp reads OMP_NUM_THREADS only once, when
@@ -256,13 +270,13 @@ def _openmp_team(local_workers: int, threads: int | None) -> Iterator[None]:
     users = machine.thread_variable()
     if threads is None and users is not None:
         log.debug("OpenMP threads from %s=%s", users, os.environ[users])
-        yield
+        yield machine.threads_of_variable()
         return
     team = machine.openmp_threads(threads or 0, local_workers)
     os.environ["MXNET_OMP_MAX_THREADS"] = str(team)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(team))
     with _without("OMP_NUM_THREADS"):
-        yield
+        yield team
     # MXNet sets its engine's threads; this one computes as well under MXNET_ENGINE_TYPE=NaiveEngine.
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(team)
     log.debug("%d OpenMP threads, of %d usable cores", team, machine.usable_cores())

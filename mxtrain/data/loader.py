@@ -24,7 +24,7 @@ import numpy.typing as npt
 from mxtrain import config
 from mxtrain.config import import_path
 from mxtrain.core import machine
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import autotune, fields, order, worker_processes
 from mxtrain.data.assembly import BatchSlice, SampleAssembly, SkippedRecord
 from mxtrain.data.fields import Arrays, Rows
@@ -95,6 +95,18 @@ def loader_options(data: config.Data) -> LoaderOptions:
     return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
+def _uses_processes(assembly: SampleAssembly, options: LoaderOptions) -> bool:
+    """Return whether workers are processes; no other process can import the code of a notebook or script, __main__."""
+    if not options.uses_processes() or not worker_processes.is_of_main(assembly.reader):
+        return options.uses_processes()
+    if options.kind == "processes":
+        raise UsageError(
+            f"--loader processes cannot send {assembly.reader} to a process: what it is made of is in __main__, this "
+            "program or notebook; put it into a module of its own, or use --loader threads"
+        )
+    return False
+
+
 class Loader:
     """An iterator of batches, used inside a `with` block; `release` gives a batch's buffer back.
 
@@ -119,7 +131,7 @@ class Loader:
         self._in_flight: collections.deque[_InFlight] = collections.deque()
         self._free: list[Buffer] = []
         self._closed = False
-        self._shared = worker_processes.SharedMemory() if options.uses_processes() else None
+        self._shared = worker_processes.SharedMemory() if _uses_processes(assembly, options) else None
         self._pool = WorkerPool(self._open_worker)
         self._tuner = autotune.Autotuner(options.max_workers(), grows=options.workers == "auto")
         self._pool.grow(self._tuner.num_workers)

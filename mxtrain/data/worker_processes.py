@@ -22,7 +22,7 @@ import numpy as np
 
 from mxtrain.core import command_name, machine
 from mxtrain.core.errors import DataError, RestartMe, UsageError
-from mxtrain.data.assembly import SampleAssembly, SkippedRecord
+from mxtrain.data.assembly import SampleAssembly, SampleReader, SkippedRecord
 from mxtrain.data.worker_pool import Buffer, LoaderTask, RunTask
 
 MAX_DEATHS = 3  # over one task
@@ -64,6 +64,14 @@ def open_worker(assembly: SampleAssembly, shared: SharedMemory, closed: threadin
         yield worker.run
     finally:
         worker.end()
+
+
+def is_of_main(reader: SampleReader) -> bool:
+    """Return whether a reader's pickle names anything of __main__, which is another module in each process."""
+    try:
+        return b"__main__" in pickle.dumps(reader)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False  # it cannot be sent at all, which is said when it is tried
 
 
 class WorkerProcess:

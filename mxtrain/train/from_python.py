@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import Any, Callable, Optional
 
-from mxtrain import config
+from mxtrain import config, runtime
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Optim, Run, bounds, from_python, names
@@ -68,6 +68,7 @@ def fit(
     objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
     objects.update(optimizer=optimizer, schedule=schedule)
     run = _as_given(run, objects)
+    _check_threads(run)
     node = _node(run)
     if node is not None:
         run = node.with_counts(run)
@@ -110,6 +111,16 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
                 raise UsageError(f"{name}: an LRScheduler has its own rates; leave {name} out")
     bounds.check(run)
     return run
+
+
+def _check_threads(run: Run) -> None:
+    """Refuse another number of threads than mxnet was imported with: it keeps those, and last bits depend on them."""
+    asked, loaded = run.layout.threads, runtime.loaded_threads()
+    if asked and loaded not in (None, asked):
+        raise UsageError(
+            f"threads={asked}: mxnet computes with {loaded} since it was imported; set OMP_NUM_THREADS={asked} before "
+            "Python starts, or start another process"
+        )
 
 
 def _with_numbers(run: Run, **brought: float) -> Run:

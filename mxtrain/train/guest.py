@@ -6,6 +6,7 @@ Owns the log, MXNet's generators and compiled graphs, and that there is one run 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 from typing import Iterator
@@ -26,6 +27,7 @@ def as_guest() -> Iterator[None]:
     if not _running.acquire(blocking=False):
         raise UsageError("another run is at work in this process; wait for its end, or start another process")
     try:
+        gc.collect()  # nets of earlier runs: Gluon's blocks are in circles, which Python may leave for gigabytes
         with run_folder.log_of_caller(), _mxnet_left_as_found():
             yield
     finally:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mxtrain import runtime
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError, user_message
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import Result, StopTraining, fit
 from mxtrain.models import weights
+from mxtrain.optim import precision
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
 from mxtrain.train import signals
-from tests.support import user_data
+from tests.support import amp, user_data
 
 FLAGS = {"image_size": 16, "batch_size": 16, "micro_batch": 8, "lr": 0.05, "epochs": 2, "log": "none"}
 
@@ -40,7 +44,11 @@ def new_net() -> Any:
 
 
 def trained(out: Path, net: Any = None, **others: Any) -> Result:
-    flags = {name: others.pop(name) for name in list(others) if name in (*FLAGS, "resume", "amp", "devices")}
+    flags = {
+        name: others.pop(name)
+        for name in list(others)
+        if name in (*FLAGS, "resume", "amp", "amp_table", "devices")
+    }
     run = Run.of(**{**FLAGS, "out": out, **flags})
     data = {"train": pictures(), "val": pictures(16)}
     return fit(run, net=new_net() if net is None else net, **{**data, **others})
@@ -279,3 +287,45 @@ def test_pictures_are_predicted_whatever_company_they_come_in(tmp_path: Path) ->
         predict(result, ["nothing.png"])
     with pytest.raises(UsageError, match="give uint8"):
         predict(result, [np.zeros((4, 4, 3), np.float32)])
+
+
+@amp.needs_bf16
+def test_runs_one_after_the_other_leave_nothing_behind(tmp_path: Path) -> None:
+    alone = trained(tmp_path / "off")
+    narrow = trained(tmp_path / "bf16", amp="bf16", amp_table=amp.ALL_NARROW)
+    again = trained(tmp_path / "off again")
+    assert bits(again) == bits(alone) != bits(narrow)
+    assert curve(again) == curve(alone)
+    evaluate(narrow)
+    assert bits(trained(tmp_path / "after bf16 is evaluated")) == bits(alone)
+
+
+def test_what_fp16_patches_is_put_back() -> None:
+    modules = precision._modules_of_operators()
+    before = {module: dict(vars(module)) for module in modules}
+    precision.enable_amp("fp16")
+    assert sum(vars(module) != before[module] for module in modules) > 3
+    precision.disable_amp()
+    assert {module: dict(vars(module)) for module in modules} == before
+    precision.enable_amp("fp16")  # it can be done again
+    assert any(vars(module) != before[module] for module in modules)
+    precision.disable_amp()
+
+
+def test_memory_does_not_grow_run_by_run(tmp_path: Path) -> None:
+    nets = [weakref.ref(trained(tmp_path / str(number), epochs=1).net) for number in range(3)]
+    trained(tmp_path / "last", epochs=1)
+    assert [net() for net in nets] == [None] * 3
+    threads = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    trained(tmp_path / "one more", epochs=1)
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == threads
+
+
+def test_other_threads_than_mxnet_has_are_refused(tmp_path: Path) -> None:
+    has = runtime.loaded_threads()
+    assert has
+    run = Run.of(**{**FLAGS, "threads": has + 1, "out": tmp_path})
+    with pytest.raises(
+        UsageError, match=rf"threads={has + 1}: mxnet computes with {has} since it was imported"
+    ):
+        fit(run, train=pictures(), net=new_net())

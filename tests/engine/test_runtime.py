@@ -147,6 +147,12 @@ def test_a_plain_import_comes_in_by_the_door() -> None:
     assert answer(code, DMLC_ROLE="server") == expected
 
 
+def test_an_mxnet_that_came_another_way_is_refused() -> None:
+    plain = "import numpy; numpy.bool = bool; import mxnet; "
+    done = run(plain + "from mxtrain.runtime import mx")
+    assert done.returncode == 1 and "UsageError: mxnet was imported before mxtrain, " in done.stderr
+
+
 def test_gluoncv_alone_brings_mxnet_in_by_the_door() -> None:
     done = run(
         "import mxtrain.runtime, gluoncv, sys, numpy; print(numpy.float is float, 'mxnet' in sys.modules)",

@@ -12,6 +12,8 @@ import pytest
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fields, order, pictures
+from mxtrain.data.assembly import SampleAssembly
+from mxtrain.data.loader import Loader, LoaderOptions
 from mxtrain.data.record_file import open_records
 from tests.support.loading import (
     NUM_SAMPLES,
@@ -306,3 +308,20 @@ def test_the_first_epoch_is_the_first_that_is_read(tmp_path):
     with opened(records, later, workers=1, verify="first-epoch") as loader:
         assert len(list(loader)) == 12
     assert read == [True] * NUM_SAMPLES + [False] * NUM_SAMPLES
+
+
+def reader_of_a_notebook(record, rng, row):
+    """Stands for what a user has written into a cell."""
+
+
+def test_code_of_main_is_not_sent_to_processes(monkeypatch):
+    monkeypatch.setattr(reader_of_a_notebook, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "reader_of_a_notebook", reader_of_a_notebook, raising=False)
+    assembly = SampleAssembly([], reader_of_a_notebook, (), seed=0)
+    monkeypatch.setattr(LoaderOptions, "uses_processes", lambda self: True)  # as auto on many cores
+    with Loader(assembly, [], LoaderOptions("auto", workers="1")) as loader:
+        assert loader._shared is None
+    with pytest.raises(
+        UsageError, match="is in __main__, this program or notebook; put it into a module of its own"
+    ):
+        Loader(assembly, [], LoaderOptions("processes", workers="1"))
