@@ -43,7 +43,7 @@ def predict(
     Args:
         trained: a run folder, or the `Result` of `fit`.
         inputs: a list or a generator of paths, arrays, or what else the task takes; or a single path. A picture is the
-            path of a file, or an array of uint8 (height, width, 3).
+            path of a file, or an array of uint8 (height, width, 3); a table or a file of arrays holds many samples.
         prompts: for a language model, and in the place of inputs: the beginnings of texts. An answer has `prompt`,
             `text`, `num_tokens`, and whether the document `has_ended`.
         wish: how much it writes, and how tokens are drawn, as in Wish(max_tokens=50, temperature=0.8).
@@ -74,7 +74,8 @@ def predict(
             from mxtrain.train import answers
 
             sources: Iterable[Any] = [inputs] if is_single else inputs
-            made = answers.of(task_of_run, trained_net, contexts[0], sources)
+            samples = (sample for source in sources for _, sample in task_of_run.samples_in(source))
+            made = answers.of(task_of_run, trained_net, contexts[0], samples)
             return [_cut(shown, top) for shown in made]
 
 
@@ -107,16 +108,22 @@ def command(argv: Sequence[str] | None = None) -> None:
 
         for image in options.images:
             try:
-                (shown,) = (_cut(each, options.top) for each in answers.of(task, net, contexts[0], [image]))
+                samples = dict(task.samples_in(image))
+                told = list(answers.of(task, net, contexts[0], samples.values()))
             except DataError as error:
                 if len(options.images) == 1:
                     raise
                 num_bad += 1
                 print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
                 continue
-            named = {"image" if "image_size" in task.flags else "input": str(image)}
-            line = json.dumps({**named, **shown}) if options.json else f"{image}: {task.in_words(shown)}"
-            print(line, flush=True)
+            of_what = "image" if "image_size" in task.flags else "input"
+            for name, shown in zip(samples, (_cut(each, options.top) for each in told)):
+                line = (
+                    json.dumps({of_what: name, **shown})
+                    if options.json
+                    else f"{name}: {task.in_words(shown)}"
+                )
+                print(line, flush=True)
     if num_bad:
         raise DataError(
             f"{num_bad} of {len(options.images)} pictures could not be read; they are named above"

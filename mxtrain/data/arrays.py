@@ -196,7 +196,8 @@ def refused(inputs: Sequence[Input], values: Mapping[str, Any]) -> str | None:
         if array.dtype.kind not in "biuf":
             return f"its {each.name} holds {array.dtype}, not numbers"
         if not Field(each.name, each.shape, each.dtype, int(each.varies)).fits(array.shape):
-            return f"its {each.name} has the shape {array.shape}, but the others {each}"
+            most = ", or fewer steps" if each.varies else ""
+            return f"its {each.name} has the shape {array.shape}; it should have {each.shape}{most}"
         if not len(array):
             return f"its {each.name} has no steps"
         problem = statistics.refused(array)

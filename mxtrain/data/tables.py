@@ -100,6 +100,41 @@ def open_records(path: Path, target: str = "") -> ArrayRecords:
     return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
 
 
+def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
+    """Return the arrays of all samples of a file as a net takes them, by the names of the rows; targets are not needed.
+
+    Single numbers are found by the names of their columns, or by their places where the net knows none.
+    """
+    if path.suffix.lower() not in table_files.READERS:
+        raise DataError(f"{path}: is no table or file of arrays by its name ({', '.join(SUFFIXES)})")
+    columns = table_files.read(path)
+    found = {each.name: _column_of(path, columns, each, is_only=len(inputs) == 1) for each in inputs}
+    table = Table(
+        path, Layout(tuple(inputs)), found, np.zeros(len(next(iter(columns.values()))), np.float32), None
+    )
+    rows = []
+    for position in range(len(table)):
+        problem = table.problem(position)
+        if problem:
+            raise DataError(f"{path}: {table.row(position)}: {problem}")
+        rows.append((f"{path}:{table.row_number(position)}", {name: found[name][position] for name in found}))
+    return rows
+
+
+def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Any:
+    names = wanted.names or (wanted.name,)
+    if is_only and wanted.name not in columns and not wanted.names and len(columns) == wanted.num_features:
+        names = tuple(columns)
+    missing = [name for name in names if name not in columns or isinstance(columns[name], Words)]
+    if missing:
+        raise DataError(
+            f"{path}: has no numbers called {missing[0]}, which the net takes (it has {_listed(columns)})"
+        )
+    if wanted.names or names != (wanted.name,):
+        return np.stack([np.asarray(columns[name]) for name in names], axis=1)
+    return columns[wanted.name]
+
+
 def _names(flag: str, text: str, path: Path, columns: Columns) -> list[str]:
     """Return the columns that a flag names: one whose own name has a comma in it, or several joined by commas."""
     found = [text] if text in columns else [name.strip() for name in text.split(",")]

@@ -8,16 +8,19 @@ none is left out are classes unless --loss compares numbers. Inputs are standard
 from __future__ import annotations
 
 import functools
+import os
+from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue
 from mxtrain.core.errors import DataError
-from mxtrain.data import array_sets, arrays, class_weights, labels, targets, user_samples
+from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
 from mxtrain.data.arrays import Input
 from mxtrain.data.assembly import SampleReader
-from mxtrain.data.fields import Field
+from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
 from mxtrain.tasks import heeded_flags
@@ -133,6 +136,36 @@ class Arrays(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
+
+    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+        """Return the rows of a table or a file of arrays; any other value is one sample."""
+        if isinstance(source, (str, os.PathLike)):
+            return tables.samples(Path(source), self.inputs)
+        return [("this sample", source)]
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        values = source
+        if not isinstance(source, Mapping):
+            if len(self.inputs) > 1:
+                names = ", ".join(each.name for each in self.inputs)
+                raise DataError(
+                    f"a {type(source).__name__} is one array, and the net takes {names}; give a mapping"
+                )
+            values = {self.inputs[0].name: source}
+        try:
+            named = {name: user_samples.to_numpy(each) for name, each in values.items()}
+            return arrays.ArrayReader(self.inputs, ()).standardised(named)
+        except (BadSample, ValueError) as bad:
+            raise DataError(f"no sample that the net takes: {bad}") from None
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        return net(*self._taken(arrays)).astype("float32", copy=False)
+
+    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+        return self.predicted.shown(output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return self.predicted.in_words(shown)
 
 
 def _has_classes(run: Run, train: Dataset) -> bool:

@@ -6,7 +6,9 @@ arrays are the task `arrays`.
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
+
+import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names, sizes
 from mxtrain.data import pictures, targets
@@ -81,3 +83,15 @@ class Regression(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        return {"data": pictures.input_of(source, self.run)}
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        return net(arrays["data"]).astype("float32", copy=False)
+
+    def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
+        return self.predicted.shown(output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return self.predicted.in_words(shown)

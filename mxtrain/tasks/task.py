@@ -188,6 +188,10 @@ class Task(abc.ABC):
     # --------------------------------------------------------------------------------------------------------
     # Predictions
 
+    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+        """Return the samples that an input holds, and names for them: by default it is one, called what it is."""
+        return [(str(source), source)]
+
     def inputs_of(self, source: Any) -> dict[str, Any]:
         """Return the values of those fields that the net takes, from a path or a Python value; DataError in words."""
         raise self._unpredictable()

@@ -17,14 +17,14 @@ from mxtrain.tasks.task import Task
 from mxtrain.train.to_device import to_context
 
 
-def of(task: Task, net: Any, context: Any, sources: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the net says of each source, as the task shows it; as many are computed at once as in training."""
-    waiting = iter(sources)
+def of(task: Task, net: Any, context: Any, samples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what the net says of each sample, as the task shows it; as many are computed at once as in training."""
+    waiting = iter(samples)
     while True:
         group = list(itertools.islice(waiting, batch_plan.of_run(task.run).micro_batch))
         if not group:
             return
-        arrays = together(task.fields, [task.inputs_of(source) for source in group])
+        arrays = together(task.fields, [task.inputs_of(sample) for sample in group])
         output = task.answer(net, {name: to_context(array, context) for name, array in arrays.items()})
         yield from map(task.shown, output.asnumpy())
 

@@ -14,8 +14,15 @@ import pytest
 
 from mxtrain.data.recordio import Label
 from tests.support import majority_data, several_shapes
-from tests.tasks import steps, stripes, texts
-from tests.tasks.linear import majority_auc, shapes_precision, stripes_accuracy
+from tests.tasks import dials, readings, steps, stripes, texts
+from tests.tasks.linear import (
+    dials_r2,
+    majority_auc,
+    shapes_precision,
+    spirals_accuracy,
+    stripes_accuracy,
+    waves_r2,
+)
 
 Change = Callable[[Label, bytes], "tuple[Label, bytes]"]  # of a record, its label and its payload
 
@@ -210,7 +217,69 @@ TOKENS = Case(
     },
 )
 
-ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS)
+REGRESSION = Case(
+    name="regression",
+    write=dials.write,
+    flags="--task regression --model tests.tasks.dials:net --image-size 16 --val-resize 16 --optimizer adam --lr 0.01",
+    learn="--batch-size 32 --epochs 10",
+    bar=Bar("val_r2", 0.85),
+    linear=dials_r2,
+    hostile={
+        "empty": Hostile(emptied, "it holds no bytes"),
+        "cut short": Hostile(cut, "picture"),
+        "noise": Hostile(noise, "picture"),
+        "no number": Hostile(labelled((0.0, np.nan)), "is not finite", is_skipped=False),
+        "too few numbers": Hostile(labelled((0.0,)), "labels of shape (1,)", is_skipped=False),
+    },
+    num_learnt=(2000, 400),
+    predict=("{folder}/one.png",),
+)
+
+VECTORS = Case(
+    name="vectors",
+    write=readings.write_spirals,
+    flags="--task arrays --model mlp:hidden=32/32 --optimizer adam --lr 0.02",
+    learn="--batch-size 32 --epochs 12",
+    bar=Bar("val_accuracy", 0.97),
+    linear=spirals_accuracy,
+    hostile={
+        "empty": Hostile(emptied, "it holds 0 bytes, but its data (2,) ends at byte 8"),
+        "cut short": Hostile(cut, "it holds 4 bytes"),
+        "too long": Hostile(lambda label, payload: (label, payload + b"0000"), "its arrays end at byte 8"),
+        "no number": Hostile(
+            lambda label, payload: (label, np.array([1, np.nan], "<f4").tobytes()),
+            "its north holds a number that is not finite",
+        ),
+        "label out of range": Hostile(labelled(2.0), "label 2, but there are 2 classes", is_skipped=False),
+        "label is no number": Hostile(labelled(np.nan), "label nan", is_skipped=False),
+    },
+    predict=("{folder}/one.csv",),
+)
+
+SERIES = Case(
+    name="series",
+    write=readings.write_waves,
+    flags="--task arrays --model lstm:hidden=16 --loss huber --optimizer adam --lr 0.02",
+    learn="--batch-size 32 --epochs 10",
+    bar=Bar("val_r2", 0.85),
+    linear=waves_r2,
+    hostile={
+        "empty": Hostile(emptied, "too few for the lengths of its arrays"),
+        "cut short": Hostile(cut, "bytes, but its"),
+        "noise": Hostile(noise, "bytes, but its"),
+        "no number": Hostile(
+            lambda label, payload: (label, payload[:-4] + np.array(np.inf, "<f4").tobytes()),
+            "holds a number that is not finite",
+        ),
+        "nothing to predict": Hostile(labelled(np.nan), "is not finite", is_skipped=False),
+        "two to predict": Hostile(labelled((1.0, 2.0)), "labels of shape (2,)", is_skipped=False),
+    },
+    overfit="--max-steps 80",
+    has_narrow=False,  # its one product is of 4 x 17 x 1, and LSTMs stay float32
+    predict=("{folder}/one.npz",),
+)
+
+ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES)
 
 
 def parameters() -> list[Any]:

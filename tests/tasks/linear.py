@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
+from mxtrain.data import arrays
 from mxtrain.data.record_file import open_records
 from tests.support.majority import LONGEST
 
@@ -46,6 +47,34 @@ def majority_auc(folder: Path) -> float:
     model = logistic(*counted(_table(folder / "train.rec", words)))
     x, y = counted(_table(folder / "val.rec", words))
     return float(metrics.roc_auc_score(y, model.decision_function(x)))
+
+
+def dials_r2(folder: Path) -> float:
+    return _ridge_r2(*(_table(folder / f"{name}.rec", _pixels) for name in ("train", "val")))
+
+
+def spirals_accuracy(folder: Path) -> float:
+    def numbers(payload: bytes) -> Any:
+        return np.frombuffer(payload, "<f4")
+
+    model, (x, y) = logistic(*_table(folder / "train.rec", numbers)), _table(folder / "val.rec", numbers)
+    return float(model.score(x, y))
+
+
+def waves_r2(folder: Path) -> float:
+    """Of the samples of the wave, at their places, zeros behind the end, and the number beside it."""
+    inputs = arrays.read_sidecars([folder / "train.rec"]).inputs
+
+    def numbers(payload: bytes) -> Any:
+        found = arrays.decode(inputs, payload)
+        return np.concatenate([found["gain"], np.pad(found["wave"], (0, 64))[:64]])
+
+    return _ridge_r2(*(_table(folder / f"{name}.rec", numbers) for name in ("train", "val")))
+
+
+def _ridge_r2(train: tuple[Any, Any], val: tuple[Any, Any]) -> float:
+    model = pytest.importorskip("sklearn.linear_model").RidgeCV(np.logspace(-2, 4, 7)).fit(*train)
+    return float(model.score(*val))
 
 
 def _table(path: Path, features: Any) -> tuple[Any, Any]:
