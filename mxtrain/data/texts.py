@@ -7,14 +7,19 @@ while training is `text_augment.py`'s, ids are `tokens.py`'s.
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 from typing import Any, Callable, Mapping
 
 import numpy as np
 
+from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
+from mxtrain.data import words
 from mxtrain.data.fields import Arrays, BadSample, Field
 from mxtrain.data.recordio import Ints
 from mxtrain.data.records import Dataset, Record
+from mxtrain.data.tokenizers import Tokenizer
 from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, read_description, tokens_path
 from mxtrain.data.words import NO_LABEL
 
@@ -65,6 +70,42 @@ class TextReader:
                 f"a token has label {wrong[0]:g}; labels are classes from 0 to {self.num_classes - 1}, or {NO_LABEL}"
             )
         return labels
+
+
+def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) -> dict[str, Any]:
+    """Return the arrays of a text, a `str` or what a file holds; DataError where it is none.
+
+    With `of_tokens` there is a label too, 0 for the first token of each word, so that an answer can name the words.
+    """
+    text, where = _text_of(source)
+    try:
+        found = words.tokens_of_words(text.split(), tokenizer.encode) if of_tokens else None
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from None
+    ids = np.asarray(tokenizer.encode(text), np.int64) if found is None else found.ids
+    if not len(ids):
+        raise DataError(f"{where}: is empty")
+    end = [] if tokenizer.end_token is None else [tokenizer.end_token]
+    ids = np.append(ids, np.array(end, np.int64))[:window]
+    arrays = {"tokens": ids.astype(np.int32), "mask": np.ones(len(ids), np.float32)}
+    if found is None:
+        return arrays
+    starts = found.starts[found.starts < window]
+    return {**arrays, "label": words.token_labels(starts, [0] * len(starts), len(ids)).astype(np.float32)}
+
+
+def _text_of(source: Any) -> tuple[str, str]:
+    """Return the text, and what messages call it."""
+    if isinstance(source, str):
+        return source, "the text"
+    if not isinstance(source, os.PathLike):
+        raise DataError(f"a {type(source).__name__} is no text; give a str, or the path of a file")
+    try:
+        return regular_files.read(Path(source)).decode("utf-8"), os.fspath(source)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{source}: is not UTF-8 text") from None
 
 
 def refuse_other_labels(dataset: Dataset, wanted: str) -> None:

@@ -107,6 +107,7 @@ class Transformer(mx.gluon.HybridBlock):  # type: ignore[misc]
 
     def __init__(self, vocabulary: int, length: int, dropout: float, layers: int, heads: int, width: int):
         super().__init__(prefix="transformer_")
+        self._heads = heads
         with self.name_scope():
             self.tokens = nn.Embedding(vocabulary, width, weight_initializer=mx.init.Normal(SPREAD))
             self.positions = nn.Embedding(length, width, weight_initializer=mx.init.Normal(SPREAD))
@@ -117,7 +118,9 @@ class Transformer(mx.gluon.HybridBlock):  # type: ignore[misc]
             self.norm = nn.LayerNorm(in_channels=width)
 
     def hybrid_forward(self, F: Any, tokens: Any, mask: Any) -> Any:
-        hidden = ((1 - mask) * HIDDEN).reshape((0, 1, 1, -1))
+        # Of each text and head the same for all tokens, as `Layer` takes it.
+        hidden = F.broadcast_add(F.zeros_like(mask).expand_dims(2), ((mask - 1) * HIDDEN).expand_dims(1))
+        hidden = F.broadcast_axis(hidden.expand_dims(1), axis=1, size=self._heads).reshape((-3, 0, 0))
         places = F.cumsum(F.ones_like(tokens), axis=1) - 1
         x = self.dropout(self.tokens(tokens) + self.positions(places)).transpose((1, 0, 2))
         for layer in self.layers:

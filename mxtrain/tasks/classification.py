@@ -126,16 +126,26 @@ class Classification(Task):
 
     def shown(self, output: npt.NDArray[Any]) -> dict[str, Any]:
         """Return all classes with their probabilities, the likeliest first."""
-        order = np.argsort(-output, kind="stable")
-        return {"classes": [{"class": self.class_names[i], "probability": float(output[i])} for i in order]}
+        return likeliest_first(self.class_names, output)
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
-        return ", ".join(f"{each['class']} {each['probability']:.3f}" for each in shown["classes"])
+        return classes_in_words(shown)
 
     def _loss(self, smoothing: float) -> Any:
         from mxtrain.models import losses
 
         return losses.build(self.run.model.loss, smoothing, len(self.class_names))
+
+
+def likeliest_first(class_names: Sequence[str], output: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return all classes with their probabilities, the likeliest first."""
+    order = np.argsort(-output, kind="stable")
+    return {"classes": [{"class": class_names[i], "probability": float(output[i])} for i in order]}
+
+
+def classes_in_words(shown: Mapping[str, Any]) -> str:
+    """Return such classes in a line."""
+    return ", ".join(f"{each['class']} {each['probability']:.3f}" for each in shown["classes"])
 
 
 def described(class_names: list[str], weights: list[float] | None) -> Description:

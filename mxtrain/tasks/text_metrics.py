@@ -16,6 +16,8 @@ OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
 class Confusion:
     """Accuracy, and the mean of F1 over the classes that occur, as label or as answer; labels below 0 do not count."""
 
+    names = ("accuracy", "macro_f1")
+
     def __init__(self, num_classes: int):
         self._num_classes = num_classes
         self.width = 3 * num_classes
@@ -41,6 +43,7 @@ class Entities:
     """
 
     width = 3
+    names = ("entity_precision", "entity_recall", "entity_f1")
 
     def __init__(self, class_names: Sequence[str]):
         self._names = class_names

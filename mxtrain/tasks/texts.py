@@ -7,19 +7,22 @@ Owns what the two have in common and where they differ: labels, losses, metrics,
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar, Mapping, Sequence
+
+import numpy as np
 
 from mxtrain.config import Run, catalogue
 from mxtrain.core.errors import DataError
 from mxtrain.data import class_weights, labels, texts, tokenizers
-from mxtrain.data.fields import Field
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.data.texts import TextReader
 from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.classification import counted
+from mxtrain.tasks.classification import classes_in_words, counted, likeliest_first
 from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
-from mxtrain.tasks.text_metrics import Confusion, Entities, is_bio
+from mxtrain.tasks.text_metrics import Confusion, Entities, is_bio, spans
 
 _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
@@ -30,6 +33,7 @@ class TextTask(Task):
     losses = catalogue.LOSSES_OF_CLASSES
     nets = tuple(catalogue.TEXT_NETS)
     unit = "texts"
+    judged_as = "classes"
     step_means = ("accuracy",)
     what_has_labels: ClassVar[str]  # OF_DOCUMENTS or OF_TOKENS
 
@@ -124,6 +128,19 @@ class TextTask(Task):
     def plain_forward(self) -> TextForward:
         return self._forward(0.0, None)
 
+    def judged(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+        label = arrays["label"]
+        return output.asnumpy()[label >= 0], label[label >= 0]
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        """Return the arrays of a text: what a file holds, or a `str` itself. The label of a word's first token is 0."""
+        tokenizer = _tokenizer(self.description["tokenizer"])
+        return texts.input_of(source, tokenizer, self.window, self.what_has_labels == OF_TOKENS)
+
+    def _probabilities(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        output = net(arrays["tokens"].astype("float32"), arrays["mask"]).astype("float32", copy=False)
+        return output.softmax(axis=-1)
+
     def _answer(self) -> tuple[int, ...]:
         """Return the shape of the net's answer to one text."""
         raise NotImplementedError
@@ -155,6 +172,17 @@ class SequenceClassification(TextTask):
     def metrics(self) -> Sequence[Metric]:
         return (Confusion(len(self.class_names)),)
 
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return the probability of each class."""
+        return self._probabilities(net, arrays)
+
+    def shown(self, output: Array) -> dict[str, Any]:
+        """Return all classes with their probabilities, the likeliest first."""
+        return likeliest_first(self.class_names, output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return classes_in_words(shown)
+
     def _answer(self) -> tuple[int, ...]:
         return (len(self.class_names),)
 
@@ -184,8 +212,50 @@ class TokenClassification(TextTask):
         entities = [Entities(self.class_names)] if is_bio(self.class_names) else []
         return (Confusion(len(self.class_names)), *entities)
 
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return each token's id, -1 behind the end, whether it begins a word, and the probability of each class."""
+        from mxtrain.runtime import mx
+
+        ids = (arrays["tokens"].astype("float32") + 1) * arrays["mask"] - 1
+        begins = arrays["label"] >= 0
+        found = self._probabilities(net, arrays)
+        return mx.nd.concat(ids.expand_dims(2), begins.expand_dims(2), found, dim=2)
+
+    def shown(self, output: Array) -> dict[str, Any]:
+        """Return the words with the likeliest class of each; and entities, where classes are those of entities."""
+        starts = np.flatnonzero(output[:, 1])
+        of_words, likeliest = output[starts, 2:], output[starts, 2:].argmax(axis=1)
+        words = [
+            {"word": word, "class": self.class_names[number], "probability": float(row[number])}
+            for word, number, row in zip(self._words(output[:, 0], starts), likeliest.tolist(), of_words)
+        ]
+        if not is_bio(self.class_names):
+            return {"words": words}
+        found = [
+            {"text": " ".join(each["word"] for each in words[start:end]), "kind": kind}
+            for start, end, kind in spans([each["class"] for each in words])
+        ]
+        return {"words": words, "entities": found}
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return " ".join(f"{each['word']}/{each['class']}" for each in shown["words"])
+
+    def _words(self, ids: Array, starts: Array) -> list[str]:
+        """Return the words that begin at these tokens; their places, where the tokenizer makes no text of tokens."""
+        tokenizer = _tokenizer(self.description["tokenizer"])
+        if tokenizer.decode is None:
+            return [str(number) for number in range(len(starts))]
+        pieces = [piece.astype(np.int64).tolist() for piece in np.split(ids, starts)[1:]]
+        own = [[each for each in piece if each not in (-1, tokenizer.end_token)] for piece in pieces]
+        return [tokenizer.decode(each).strip() for each in own]
+
     def _answer(self) -> tuple[int, ...]:
         return (self.window, len(self.class_names))
+
+
+@functools.lru_cache(maxsize=4)
+def _tokenizer(portable: str) -> tokenizers.Tokenizer:
+    return tokenizers.of_portable(portable)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -184,6 +184,7 @@ SEQUENCES = Case(
     learn="--batch-size 32 --epochs 5",
     bar=Bar("val_accuracy", 0.97),
     linear=texts.bag_accuracy,
+    predict=("{folder}/one.txt",),
     has_narrow=False,  # an LSTM stays in float32, and the rest is small
     hostile={
         "ids out of range": Hostile(token(2, 300), "it has token 300, but the vocabulary ends at 256"),
@@ -204,6 +205,7 @@ TOKENS = Case(
     learn="--batch-size 32 --epochs 4",
     bar=Bar("val_entity_f1", 0.97),
     linear=texts.window_entity_f1,
+    predict=("{folder}/one.txt",),
     has_narrow=False,  # an LSTM stays in float32, and the rest is small
     hostile={
         "ids out of range": Hostile(token(2, 300), "it has token 300, but the vocabulary ends at 256"),

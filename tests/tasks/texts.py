@@ -52,6 +52,7 @@ def write_entities(folder: Path, num_train: int, num_val: int) -> None:
 
 
 def _write(folder: Path, num_train: int, num_val: int, make: Any, kind: str) -> None:
+    (folder / "one.txt").write_text("p x A y")
     for seed, (name, count) in enumerate((("train", num_train), ("val", num_val))):
         rng = np.random.default_rng(seed)
         lines = "".join(json.dumps(make(rng)) + "\n" for _ in range(count))
