@@ -40,7 +40,14 @@ def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
     """Return `run` with these in the place of its flags of the same names: names, or objects; None leaves a flag."""
     flat = {name: value for name, value in objects.items() if value is not None}
     named = {name: value if isinstance(value, str) else name_of(value) for name, value in flat.items()}
-    return schema.from_flat({**schema.to_flat(run), **named})
+    return schema.from_flat({**_without_defaults(run), **named})
+
+
+def _without_defaults(run: schema.Run) -> dict[str, Any]:
+    """Return the flags that are not what the run's task has for those left out, as another task has others."""
+    of_task = schema.to_flat(schema.Run(model=schema.Model(task=run.model.task)))
+    flat = schema.to_flat(run).items()
+    return {name: value for name, value in flat if name == "task" or value != of_task[name]}
 
 
 def _value(name: str, kind: str, value: Any) -> Any:

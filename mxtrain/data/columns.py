@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+import numpy as np
+
 from mxtrain.core.errors import UsageError
-from mxtrain.data.user_samples import in_numpy
+from mxtrain.data.user_samples import in_numpy, to_numpy
 
 
 class Columns:
@@ -26,6 +28,18 @@ class Columns:
         if isinstance(self._columns, Mapping):
             return {name: column[position] for name, column in self._columns.items()}
         return tuple(column[position] for column in self._columns)
+
+
+def holds_pictures(given: Any) -> bool:
+    """Return whether samples are pictures, as far as the first one can be seen: uint8 (height, width, channels)."""
+    dataset = dataset_of(given, "train")
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and len(dataset)):
+        return True
+    sample = dataset[0]
+    if isinstance(sample, Mapping) or not isinstance(sample, (tuple, list)):
+        return not isinstance(sample, Mapping)
+    first = to_numpy(sample[0]) if not isinstance(sample[0], Mapping) else None
+    return first is not None and first.dtype == np.uint8 and first.ndim == 3
 
 
 def dataset_of(given: Any, user: str) -> Any:

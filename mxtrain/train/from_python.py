@@ -15,8 +15,9 @@ from typing import Any, Callable, Optional
 from mxtrain import config, runtime
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import Optim, Run, bounds, from_python, names
+from mxtrain.config import Model, Optim, Run, bounds, from_python, names
 from mxtrain.core.errors import SIGINT, Stop, StopTraining, UsageError, in_user_code
+from mxtrain.data import columns
 from mxtrain.report.writers import Record
 from mxtrain.train import guest, result, serving, session, signals
 from mxtrain.train.result import Result
@@ -51,7 +52,8 @@ def fit(
         net: a Gluon block, or a function that returns one. It keeps the values and initialisers that it has (those of
             `net.initialize(...)`); other parameters are drawn as `init` and `seed` say. It is trained in place.
         loss: a Gluon Loss, or a function `(output, label) -> losses`, one for each sample.
-        task: a class that inherits `mxtrain.tasks.task.Task`.
+        task: a class that inherits `mxtrain.tasks.task.Task`. Left out, samples that were given and are no pictures
+            (uint8, height x width x channels) are learnt as "arrays".
         optimizer: an `mxnet.optimizer.Optimizer`, whose learning rate and weight decay become the run's `lr` and
             `weight_decay`. It is copied, and so left as it is.
         schedule: a function from the progress of the run, 0 to 1, to a factor of `lr`, or one of MXNet's LRSchedulers,
@@ -104,6 +106,8 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
                 raise UsageError("optimizer: has an lr_scheduler, and there is a schedule; give one of them")
             objects = {**objects, "schedule": optimizer.lr_scheduler}
         run = _with_numbers(run, lr=float(optimizer.lr), weight_decay=float(optimizer.wd))
+    if objects["task"] is None and run.model.task == Model.task and _is_of_arrays(objects["train"]):
+        objects = {**objects, "task": "arrays"}
     run = from_python.with_objects(run, objects)
     if hasattr(objects["schedule"], "base_lr"):
         for name in ("warmup_epochs", "lr_base_batch"):
@@ -111,6 +115,11 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
                 raise UsageError(f"{name}: an LRScheduler has its own rates; leave {name} out")
     bounds.check(run)
     return run
+
+
+def _is_of_arrays(train: Any) -> bool:
+    """Return whether a training set that was given holds something else than pictures."""
+    return train is not None and not isinstance(train, str) and not columns.holds_pictures(train)
 
 
 def _check_threads(run: Run) -> None:

@@ -329,3 +329,19 @@ def test_other_threads_than_mxnet_has_are_refused(tmp_path: Path) -> None:
         UsageError, match=rf"threads={has + 1}: mxnet computes with {has} since it was imported"
     ):
         fit(run, train=pictures(), net=new_net())
+
+
+def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((256, 4)).astype(np.float32)
+    product = (x[:, 0] * x[:, 1] > 0).astype(np.int64)  # which no linear model tells apart
+    flags = {"epochs": 30, "lr": 0.1, "log": "none", "out": tmp_path / "own"}
+    own = mx.gluon.nn.HybridSequential()
+    own.add(mx.gluon.nn.Dense(32, activation="relu"), mx.gluon.nn.Dense(2))
+    result = fit(Run.of(**flags), train=(x, product), val=(x, product), net=own)
+    assert result.run.model.task == "arrays" and result.best["val_accuracy"] > 0.9
+    assert evaluate(result)["val_accuracy"] == result.best["val_accuracy"]
+    samples = [(row.tolist(), float(row.sum())) for row in x]  # numbers, and a net by default
+    for out, given in (("list", samples), ("named", {"data": x, "label": x.sum(axis=1)})):
+        result = fit(Run.of(**{**flags, "epochs": 1, "out": tmp_path / out}), train=given)
+        assert result.run.model.model == "mlp" and "mae" in result.history[-1]
