@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from mxtrain.config import catalogue
-from mxtrain.core.errors import UsageError
 from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
 
@@ -23,15 +22,8 @@ Inputs = Mapping[str, Shape]
 def build(text: str, inputs: Inputs, outputs: int) -> Any:
     """Return the net that `--model` names, not initialised yet."""
     name, numbers = catalogue.model(text)
-    varying = [each for each in inputs if each + MASK in inputs]
     if name == "mlp":
-        if varying:
-            raise UsageError(
-                f"--model {text}: takes arrays of fixed shapes, and {varying[0]} varies in length; give conv1d or lstm"
-            )
         return Mlp(outputs, **numbers)
-    if numbers.get("kernel", 1) % 2 == 0:
-        raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
     dropout = numbers.pop("dropout")
     branch = {"conv1d": Convolutions, "lstm": Recurrences}[name]
     return OverSeries(inputs, outputs, lambda: branch(dropout=dropout, **numbers), dropout)

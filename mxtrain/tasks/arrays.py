@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue
-from mxtrain.core.errors import DataError
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
 from mxtrain.data.arrays import Input
 from mxtrain.data.assembly import SampleReader
@@ -43,6 +43,7 @@ class Arrays(Task):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         layout = array_sets.layout_of(train, val)
+        _check_net(run.model.model, layout.inputs)
         described = {"inputs": [each.as_json() for each in layout.inputs]}
         if _has_classes(run, train):
             names = labels.class_names(train, val, run.data.num_classes)
@@ -166,6 +167,18 @@ class Arrays(Task):
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
         return self.predicted.in_words(shown)
+
+
+def _check_net(text: str, inputs: Sequence[Input]) -> None:
+    """Refuse numbers of --model that do not go with the data, or with each other."""
+    name, given = catalogue.model(text)
+    varying = next((each for each in inputs if each.varies), None)
+    if name == "mlp" and varying:
+        raise UsageError(
+            f"--model {text}: takes arrays of fixed shapes, and {varying.name} varies in length; give conv1d or lstm"
+        )
+    if name == "conv1d" and given["kernel"] % 2 == 0:
+        raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
 
 
 def _has_classes(run: Run, train: Dataset) -> bool:
