@@ -27,6 +27,7 @@ def teacher_checksum(run: Run, description: Mapping[str, Any]) -> str | None:
         return None
     teacher = checkpoint_at("--teacher", run.model.teacher)
     _refuse_other_classes(teacher, description.get("class_names", []))
+    _refuse_other_numbers(teacher, description)
     return _checksum(weights_of(teacher))
 
 
@@ -76,6 +77,17 @@ def _refuse_other_classes(teacher: Checkpoint, class_names: list[str]) -> None:
             f"--teacher {teacher.path}: its class {other} is '{known[other]}', that of --train is "
             f"'{class_names[other]}'; it has to have learnt the same classes in the same order"
         )
+
+
+def _refuse_other_numbers(teacher: Checkpoint, description: Mapping[str, Any]) -> None:
+    """Refuse a teacher that has learnt from pictures normalised otherwise: it sees those of the run."""
+    known = teacher.state.get("description") or {}
+    for key in ("mean", "deviation"):
+        if known.get(key) != description.get(key):
+            raise UsageError(
+                f"--teacher {teacher.path}: its --{key} is {known.get(key) or 'imagenet'}, that of this run "
+                f"{description.get(key) or 'imagenet'}; give both the same"
+            )
 
 
 def _checksum(path: Path) -> str:

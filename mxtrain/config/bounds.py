@@ -28,6 +28,7 @@ BELOW_ONE = float("inf")  # 1 itself is refused by `checks.py`
 
 RANGES: dict[str, tuple[float, float]] = {
     "image_size": (1, 4096),
+    "channels": (1, 3),
     "val_resize": (0, 16384),
     "mixup": (0, FAR),
     "cutmix": (0, FAR),

@@ -49,6 +49,7 @@ CHANGES: Table = {
     },
 }
 AUGMENTATIONS: Table = {**CROPS, **CHANGES}
+OF_COLOURS = ("grayscale", "lighting")  # which do nothing sensible to grey pictures
 
 LOSSES: Table = {
     "cross_entropy": {},

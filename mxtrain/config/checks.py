@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from mxtrain.config import (
+    Data,
     Optim,
     Output,
     Run,
@@ -22,6 +23,7 @@ from mxtrain.config import (
     catalogue,
     import_path,
     names,
+    pixel_numbers,
     rate_scales,
     sizes,
     store_checks,
@@ -54,6 +56,7 @@ def check_description(run: Run) -> None:
     """
     _check_purpose(run)
     _check_numbers(run)
+    _check_channels(run.data)
     _check_step(run)
     _check_model(run)
     _check_names(run)
@@ -98,6 +101,24 @@ def _check_numbers(run: Run) -> None:
         raise UsageError(
             f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {least} or more"
         )
+
+
+def _check_channels(data: Data) -> None:
+    """Refuse what changes colours where there are none, and numbers that are not as many as there are channels."""
+    if data.channels == 2:
+        raise UsageError("--channels 2: give 3 (colours) or 1 (grey)")
+    pixel_numbers.check(data)
+    if data.channels == 3:
+        return
+    for name, numbers in catalogue.augmentations(data.augment):
+        colours = [key for key in ("saturation", "hue") if numbers.get(key)]
+        if name in catalogue.OF_COLOURS:
+            raise UsageError(f"--augment {name} changes colours, and --channels 1 has none; leave it out")
+        if colours:
+            raise UsageError(
+                f"--augment {name}: {' and '.join(colours)} change colours, and --channels 1 has none; give "
+                f"{name}:{','.join(f'{key}=0' for key in colours)}"
+            )
 
 
 def _check_step(run: Run) -> None:
@@ -163,11 +184,11 @@ def _check_batch(run: Run) -> None:
     if (
         run.model.task == "classification"
         and not import_path.is_import_path(str(run.data.train))
-        and micro_batch * 3 * num_pixels > bounds.LARGEST_ARRAY
+        and micro_batch * run.data.channels * num_pixels > bounds.LARGEST_ARRAY
     ):
         raise UsageError(
             f"--micro-batch {micro_batch}: so many pictures of --image-size {run.data.image_size} are more than MXNet "
-            f"takes in one array; give {bounds.LARGEST_ARRAY // (3 * num_pixels)} or less"
+            f"takes in one array; give {bounds.LARGEST_ARRAY // (run.data.channels * num_pixels)} or less"
         )
 
 

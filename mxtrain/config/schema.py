@@ -46,6 +46,7 @@ class Data:
         224, "height and width of the pictures that the net sees, or HEIGHTxWIDTH, as in 224x320"
     )
     val_resize: int = flag(0, "short side before the centre crop in evaluation; 0: image_size / 0.875")
+    channels: int = flag(3, "of the pictures that the net sees: 3 (colours) or 1 (grey)")
     augment: str = flag(
         "",
         "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable; left out: "
@@ -55,6 +56,11 @@ class Data:
     cutmix: float = flag(
         0.0, "put a box of another picture into each, its area from Beta(ALPHA, ALPHA); 0: off"
     )
+    mean: str = flag(
+        "imagenet",
+        "what is subtracted from pixels of 0 to 1: imagenet | auto (the training set's) | numbers, as in 0.5,0.5,0.5",
+    )
+    deviation: str = flag("imagenet", "what they are divided by then: as --mean")
     normalize: str = flag(
         "auto",
         "where pixels are normalised: host (the loader) | device | auto (on a GPU, not on a CPU)",

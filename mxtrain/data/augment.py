@@ -10,6 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Callable
 
 from mxtrain.config import catalogue, import_path, sizes
+from mxtrain.config.pixel_numbers import Numbers
 from mxtrain.config.sizes import ImageSize
 from mxtrain.config.spec import Spec
 from mxtrain.core.errors import UsageError, as_user_code
@@ -24,10 +25,13 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 def train_transform(
     spec: str,
     image_size: ImageSize,
-    mean: tuple[float, float, float] = IMAGENET_MEAN,
-    std: tuple[float, float, float] = IMAGENET_STD,
+    mean: Numbers = IMAGENET_MEAN,
+    std: Numbers = IMAGENET_STD,
 ) -> Transform:
-    """Build what --augment `spec` describes, followed by normalisation by `mean` and `std` of pixels from 0 to 1."""
+    """Build what --augment `spec` describes, followed by normalisation by `mean` and `std` of pixels from 0 to 1.
+
+    As many numbers as there are, so many channels do pictures have: three, or one of grey.
+    """
     from mxtrain.data import changes as known_changes
     from mxtrain.data import pixels
 
@@ -44,8 +48,8 @@ def train_transform(
 def eval_transform(
     image_size: ImageSize,
     resize: int,
-    mean: tuple[float, float, float] = IMAGENET_MEAN,
-    std: tuple[float, float, float] = IMAGENET_STD,
+    mean: Numbers = IMAGENET_MEAN,
+    std: Numbers = IMAGENET_STD,
 ) -> Transform:
     """Build the transform of an evaluation: short side to `resize`, centre crop of `image_size`, nothing random."""
     from mxtrain.data import pixels

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import math
 import os
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 import numpy as np
 
@@ -18,18 +18,20 @@ from mxtrain.config import Data, Run, sizes
 from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import tiff
+from mxtrain.data import normalisation, tiff
 from mxtrain.data.assembly import SampleAssembly
-from mxtrain.data.augment import eval_transform
+from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Label
 from mxtrain.data.records import Record, Records
 from mxtrain.data.user_samples import pair, to_numpy
 
+if TYPE_CHECKING:
+    from mxtrain.data.pixels import Transform
+
 logger = logging.getLogger(__name__)
 
-CHANNELS = 3
 TransformPicture = Callable[[Any, np.random.Generator, Array], None]  # writes a payload's pixels into a row
 
 
@@ -46,9 +48,29 @@ def resize_of(data: Data) -> int:
     return data.val_resize or round(min(sizes.of(data.image_size)) / 0.875)
 
 
-def fields(image_size: ImageSize, dtype: str = "float32", label: tuple[int, ...] = ()) -> tuple[Field, ...]:
+def shape_of(data: Data) -> tuple[int, int, int]:
+    """Return channels, height and width of the pictures that the net sees."""
+    return (data.channels, *sizes.of(data.image_size))
+
+
+def fields_of(run: Run, label: tuple[int, ...] = ()) -> tuple[Field, ...]:
+    """Return the fields of a run's samples, with labels of the shape `label`."""
+    return fields(run.data.image_size, dtype_of(run), label, run.data.channels)
+
+
+def fields(
+    image_size: ImageSize, dtype: str = "float32", label: tuple[int, ...] = (), channels: int = 3
+) -> tuple[Field, ...]:
     """Return the fields, with labels of the shape `label`; planes of uint8 are still to be normalised."""
-    return Field("data", (CHANNELS, *sizes.of(image_size)), dtype), Field("label", label)
+    return Field("data", (channels, *sizes.of(image_size)), dtype), Field("label", label)
+
+
+def transform_of(run: Run, description: Mapping[str, Any], is_training: bool) -> Transform:
+    """Return what is done to the pictures of a run; those of --overfit are judged as they are learnt."""
+    data, numbers = run.data, normalisation.of_description(run.data, description)
+    if is_training and not run.optim.overfit:
+        return train_transform(data.augment, data.image_size, *numbers)
+    return eval_transform(data.image_size, resize_of(data), *numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +79,7 @@ class PictureReader:
 
     transform: TransformPicture
     num_classes: int = (
-        0  # of single labels that nobody has checked before, as those of a stream; 0: they are checked
+        0  # of labels that nobody has checked before, as those of a stream; 0: they are checked
     )
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
@@ -67,6 +89,8 @@ class PictureReader:
             raise BadSample(
                 f"its label is {label:g}, but there are {self.num_classes} classes, numbered from 0"
             )
+        if self.num_classes and label.ndim and not np.isin(label, (-1, 0, 1)).all():
+            raise BadSample("its labels are not all 1 (yes), 0 (no) or -1 (unknown)")
         try:
             self.transform(record.payload, rng, row["data"])
         except BadPicture as bad:
@@ -101,6 +125,7 @@ def of_batch(
     image_size: ImageSize,
     num_classes: int,
     labels: tuple[int, ...] = (),
+    channels: int = 3,
 ) -> Arrays:
     """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit.
 
@@ -119,7 +144,7 @@ def of_batch(
             f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many{row} as "
             f"--batch-size {batch_size}, with last_batch='discard'"
         )
-    shape = (batch_size, CHANNELS, *sizes.of(image_size))
+    shape = (batch_size, channels, *sizes.of(image_size))
     if data.shape != shape:
         raise UsageError(
             f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"
@@ -133,9 +158,9 @@ def of_batch(
     return {"data": data, "label": label}
 
 
-def input_of(source: Any, run: Run) -> Array:
+def input_of(source: Any, run: Run, description: Mapping[str, Any]) -> Array:
     """Return a picture, a file's path or uint8 (height, width, 3), as a net of `run` takes it; DataError if none."""
-    size, name = run.data.image_size, "this picture"
+    name = "this picture"
     payload: Any
     if isinstance(source, (str, os.PathLike)):
         name = str(source)
@@ -147,9 +172,9 @@ def input_of(source: Any, run: Run) -> Array:
             logger.warning("%s: has %d pages; page 1 is taken", name, tiff.num_pages(payload))
     else:
         payload = record_of(0, (source, 0.0), "predict").payload
-    picture = np.empty((CHANNELS, *sizes.of(size)), np.float32)
+    picture = np.empty(shape_of(run.data), np.float32)
     try:
-        eval_transform(size, resize_of(run.data))(payload, None, picture)
+        transform_of(run, description, is_training=False)(payload, None, picture)
     except ValueError as error:
         raise DataError(f"{name}: {error}") from None
     return picture

@@ -14,10 +14,11 @@ from typing import Any, Callable
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.config.pixel_numbers import Numbers
 from mxtrain.config.sizes import Size
 from mxtrain.core.errors import UsageError
 from mxtrain.core.opencv import cv2
-from mxtrain.data import images, native
+from mxtrain.data import colours, images, native
 from mxtrain.data.images import Payload
 from mxtrain.data.jpeg import Box, Pixels
 
@@ -26,7 +27,9 @@ Rng = Any  # np.random.Generator; None where nothing is drawn
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """A crop, then changes, then normalisation: from a picture's bytes to planes (3, *size).
+    """A crop, then changes, then normalisation: from a picture's bytes to planes (channels, *size).
+
+    There are as many channels as means. Where it is one, changes see a grey picture, of three equal colours.
 
     `out`, into which the planes are written, decides about normalisation: float32 is normalised by `mean` and `std` of
     pixels from 0 to 1; uint8 is not, for a device to do so.
@@ -35,11 +38,13 @@ class Transform:
     crop: Callable[..., Pixels]
     changes: tuple[Callable[..., Pixels], ...]
     size: Size
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: Numbers
+    std: Numbers
 
     def __call__(self, payload: Payload, rng: Rng, out: npt.NDArray[Any]) -> None:
-        image = self.crop(payload, rng, self.size)
+        image, is_grey = self.crop(payload, rng, self.size), len(self.mean) == 1
+        if is_grey:
+            image = colours.gray(image)
         for change in self.changes:
             image = change(image, rng)
         # A user's own augmentation may return anything.
@@ -50,7 +55,15 @@ class Transform:
             )
         scale = tuple(1 / (255 * std) for std in self.std)
         offset = tuple(mean / std for mean, std in zip(self.mean, self.std))
-        write_planes(image, out, scale, offset)
+        write = _write_grey if is_grey else write_planes
+        write(image, out, scale, offset)
+
+
+def _write_grey(
+    image: Pixels, out: npt.NDArray[Any], scale: tuple[float, ...], offset: tuple[float, ...]
+) -> None:
+    """Write the plane of grey, as `write_planes` does those of colours."""
+    _write_plane(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), out[0], scale[0], offset[0])
 
 
 def write_planes(
@@ -61,11 +74,15 @@ def write_planes(
         native.planes(image, out, scale, offset)
         return
     for plane, factor, less, to in zip(cv2.split(image), scale, offset, out):
-        if out.dtype == np.uint8:
-            to[:] = plane
-            continue
-        np.multiply(plane, np.float32(factor), out=to)
-        np.subtract(to, np.float32(less), out=to)
+        _write_plane(plane, to, factor, less)
+
+
+def _write_plane(plane: npt.NDArray[Any], to: npt.NDArray[Any], factor: float, less: float) -> None:
+    if to.dtype == np.uint8:
+        to[:] = plane
+        return
+    np.multiply(plane, np.float32(factor), out=to)
+    np.subtract(to, np.float32(less), out=to)
 
 
 def centre_crop(payload: Payload, rng: Rng, size: Size, resize: int = 0) -> Pixels:

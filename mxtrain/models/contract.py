@@ -20,12 +20,17 @@ class Contract(NamedTuple):
     expects: str  # the sentence about an answer of another shape
 
 
-def of_pictures(image_size: ImageSize, num_classes: int) -> Contract:
-    """Return the contract of a classifier of colour pictures."""
+def of_pictures(image_size: ImageSize, num_classes: int, channels: int = 3) -> Contract:
+    """Return the contract of a classifier of pictures."""
     return Contract(
-        inputs=((3, *sizes.of(image_size)),),
+        inputs=((channels, *sizes.of(image_size)),),
         answer=(num_classes,),
         noun="picture",
-        takes=f"pictures of --image-size {image_size}",
+        takes=pictures_in_words(image_size, channels),
         expects=f"there are {num_classes} classes; it has to give one array of shape (pictures, {num_classes})",
     )
+
+
+def pictures_in_words(image_size: ImageSize, channels: int) -> str:
+    """Return what a net of pictures has to take."""
+    return f"pictures of --image-size {image_size}{' and --channels 1' if channels == 1 else ''}"

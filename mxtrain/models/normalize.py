@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.data.augment import IMAGENET_MEAN, IMAGENET_STD
+from mxtrain.data.normalisation import OF_COLOURS, Normalisation
 from mxtrain.runtime import mx
 
 
-def normalized(data: Any) -> Any:
+def normalized(data: Any, normalisation: Normalisation = OF_COLOURS) -> Any:
     """Return pictures as the net takes them; no gradient goes through."""
     if data.dtype != np.uint8:
         return data
-    factor, offset = _numbers(data.context)
+    factor, offset = _numbers(data.context, normalisation)
     with mx.autograd.pause():
         return mx.nd.broadcast_sub(mx.nd.broadcast_mul(data.astype("float32"), factor), offset)
 
 
 @functools.lru_cache(maxsize=None)
-def _numbers(context: Any) -> tuple[Any, Any]:
-    mean, std = np.array(IMAGENET_MEAN), np.array(IMAGENET_STD)
+def _numbers(context: Any, normalisation: Normalisation) -> tuple[Any, Any]:
+    mean, std = map(np.array, normalisation)
     return tuple(
-        mx.nd.array(numbers.reshape(1, 3, 1, 1), ctx=context, dtype="float32")
+        mx.nd.array(numbers.reshape(1, -1, 1, 1), ctx=context, dtype="float32")
         for numbers in (1 / (255 * std), mean / std)
     )

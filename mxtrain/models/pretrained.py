@@ -1,8 +1,9 @@
 """Initial weights from a file: `--pretrained`, and the report of what was loaded.
 
 Owns the matching of names. Reads what Gluon's save_parameters writes (GluonCV's files too), what net.export writes
-(`arg:` and `aux:`), files with the long names of collect_params().save(), and checkpoints of ours. What does not fit is
-left out and reported. Finding the file is `checkpoint/initial_weights.py`'s.
+(`arg:` and `aux:`), files with the long names of collect_params().save(), and checkpoints of ours. A convolution of
+colours is summed over them for a net of grey pictures; what else does not fit is left out and reported. Finding the
+file is `checkpoint/initial_weights.py`'s.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def load(net: Any, path: Path) -> Collection[str]:
             raise DataError(
                 f"--pretrained {path}: '{theirs}' holds numbers that are not finite; give another file"
             )
+        if array.shape != named[name].shape:
+            array = array.sum(axis=1, keepdims=True)
+            logger.info("--pretrained %s: '%s' is summed over its three colours", path, theirs)
         named[name].set_data(array)
     for line in found.report():
         logger.info("--pretrained %s: %s", path, line)
@@ -88,6 +92,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_IN_LINE]) + more
 
 
+def _fits(theirs: Shape, ours: Shape) -> bool:
+    """Return whether an array is a parameter's, or that of a convolution of colours where ours is of grey."""
+    is_grey = len(ours) == 4 and theirs == (ours[0], 3, *ours[2:]) and ours[1] == 1
+    return theirs == ours or is_grey
+
+
 def match_names(
     theirs: Mapping[str, Shape], ours: Mapping[str, Shape], long_names: Mapping[str, str]
 ) -> NameMatch:
@@ -104,7 +114,7 @@ def match_names(
         for known in _with_and_without_prefix(ours_by_name)
     ]
     best = max(pairings, key=len)
-    fitting = {name: place for name, place in best.items() if theirs[place] == ours[name]}
+    fitting = {name: place for name, place in best.items() if _fits(theirs[place], ours[name])}
     mismatched = {name: (theirs[place], ours[name]) for name, place in best.items() if name not in fitting}
     missing = [name for name in ours if name not in best]
     return NameMatch(fitting, missing, sorted(set(theirs) - set(best.values())), mismatched)

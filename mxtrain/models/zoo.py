@@ -28,6 +28,7 @@ from mxtrain.models import (
     shapes,
     small,
     volumes,
+    weights,
 )
 from mxtrain.models.contract import Contract
 from mxtrain.models.graph_rewrites import Rewrite, Shape
@@ -44,6 +45,7 @@ AFTER_NARROWING = (
     plain_arrays.with_plain_arrays,
     rnn_weights.with_weights_by_rows,
 )
+COLOURS = 3
 REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
@@ -53,14 +55,29 @@ def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
     return (*BEFORE_NARROWING, *([narrowing] if narrowing else []), *AFTER_NARROWING)
 
 
-def build(name: str, num_classes: int) -> Any:
-    """Return the net called `name` with `num_classes` outputs, not initialised yet."""
+def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
+    """Return the net called `name` for pictures, with `num_classes` outputs, not initialised yet.
+
+    A user's function hears of the channels of pictures where these are not the three colours.
+    """
     prelu.patch()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS:
-        return _gluoncv_net(name, num_classes)
-    return user_net(name, num_classes=num_classes)
+        net = _gluoncv_net(name, num_classes)
+        if channels != COLOURS:
+            _take_channels(net, channels)
+        return net
+    return user_net(name, num_classes=num_classes, **({} if channels == COLOURS else {"channels": channels}))
+
+
+def _take_channels(net: Any, channels: int) -> None:
+    """Let the convolutions that were made for colours take so many channels; others find out by themselves."""
+    for layer in weights.layers(net, mx.gluon.nn.Conv2D):
+        outputs, inputs, *kernel = layer.weight.shape
+        if inputs == COLOURS:
+            layer._in_channels = channels
+            layer.weight._shape = (outputs, channels, *kernel)
 
 
 def user_net(name: str, **sizes: Any) -> Any:

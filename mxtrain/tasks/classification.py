@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names
-from mxtrain.data import class_weights, labels, mix, pictures
-from mxtrain.data.augment import eval_transform, train_transform
+from mxtrain.data import class_weights, labels, mix, normalisation, pictures
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.mix import MixedIn
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, of_pictures
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.metrics import Accuracy
-from mxtrain.tasks.net_inputs import NetInputs
-from mxtrain.tasks.net_inputs import of_pictures as normalized_pictures
+from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs, Pictures
 from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 
 
@@ -40,7 +38,8 @@ class Classification(Task):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         names = labels.class_names(train, val, run.data.num_classes)
-        return described(names, class_weights.of_classes(run.model.class_weights, train, names))
+        weights = class_weights.of_classes(run.model.class_weights, train, names)
+        return {**described(names, weights), **normalisation.described(run, train)}
 
     @classmethod
     def numbered(cls, run: Run, num_classes: int) -> Classification:
@@ -54,7 +53,7 @@ class Classification(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        return pictures.fields(self.run.data.image_size, pictures.dtype_of(self.run))
+        return pictures.fields_of(self.run)
 
     def check(self, dataset: Dataset) -> None:
         labels.check(dataset, self.class_names)
@@ -63,13 +62,10 @@ class Classification(Task):
         return f"{len(self.class_names)} classes"
 
     def reader(self, is_training: bool) -> pictures.PictureReader:
-        size = self.run.data.image_size
-        if is_training and not self.run.optim.overfit:
-            num_classes = (
-                len(self.class_names) if self.run.optim.epoch_steps else 0
-            )  # `describe` has seen no labels
-            return pictures.PictureReader(train_transform(self.run.data.augment, size), num_classes)
-        return pictures.PictureReader(eval_transform(size, pictures.resize_of(self.run.data)))
+        is_stream = is_training and self.run.optim.epoch_steps  # `describe` has seen no labels
+        num_classes = len(self.class_names) if is_stream else 0
+        transform = pictures.transform_of(self.run, self.description, is_training)
+        return pictures.PictureReader(transform, num_classes)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
@@ -77,7 +73,7 @@ class Classification(Task):
 
     def of_batch(self, batch: Any, user: str) -> Arrays:
         sizes = self.run.optim.batch_size, self.run.data.image_size, len(self.class_names)
-        return pictures.of_batch(batch, user, *sizes)
+        return pictures.of_batch(batch, user, *sizes, channels=self.run.data.channels)
 
     def mix(self, data: Any, label: Any, step: int, position: int) -> MixedIn | None:
         """Mix the pictures of a micro-batch as --mixup and --cutmix say; see `data/mix.py`."""
@@ -91,13 +87,14 @@ class Classification(Task):
         return {**arrays, "other_label": mixed_in.label, "other_fraction": mixed_in.fraction}
 
     def contract(self) -> Contract:
-        return of_pictures(self.run.data.image_size, len(self.class_names))
+        data = self.run.data
+        return of_pictures(data.image_size, len(self.class_names), data.channels)
 
     def build_net(self) -> Any:
         from mxtrain.models import zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
-        net = zoo.build(name, num_classes)
+        net = zoo.build(name, num_classes, self.run.data.channels)
         zoo.check_sizes(net, name, num_classes)
         return net
 
@@ -109,16 +106,22 @@ class Classification(Task):
             optim.distill_weight,
             optim.distill_temperature,
             self.description.get("class_weights"),
+            self.net_inputs,
         )
 
     def plain_forward(self) -> ClassificationForward:
-        return ClassificationForward(self._loss(0.0))
+        return ClassificationForward(self._loss(0.0), inputs=self.net_inputs)
+
+    @property
+    def net_inputs(self) -> NetInputs:
+        """The function from the arrays of a micro-batch to what the net takes."""
+        return Pictures(normalisation.of_description(self.run.data, self.description))
 
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
-        return {"data": pictures.input_of(source, self.run)}
+        return {"data": pictures.input_of(source, self.run, self.description)}
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return the probability of each class."""
@@ -166,7 +169,7 @@ class ClassificationForward:
     teacher_weight: float = 0.0
     temperature: float = 1.0
     class_weights: Sequence[float] | None = None
-    inputs: NetInputs = normalized_pictures
+    inputs: NetInputs = OF_COLOURED_PICTURES
 
     def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
         from mxtrain.runtime import mx

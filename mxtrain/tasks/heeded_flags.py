@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from mxtrain.tasks.task import Task
 
 # By their names in `config/schema.py`.
-OF_PICTURES = frozenset(("image_size", "val_resize", "augment", "mixup", "cutmix", "normalize", "cache"))
+OF_PICTURES = frozenset(
+    (
+        *("image_size", "channels", "val_resize", "augment", "mixup", "cutmix"),
+        *("mean", "deviation", "normalize", "cache"),
+    )
+)
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_TEXT = frozenset(("window",))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.data import class_weights, labels, pictures
+from mxtrain.data import class_weights, labels, normalisation, pictures
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.tasks.classification import Classification, ClassificationForward, described
@@ -32,12 +32,12 @@ class Multilabel(Classification):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         names = labels.several_names(train, val, run.data.num_classes)
-        return described(names, class_weights.of_labels(run.model.class_weights, train, names))
+        weights = class_weights.of_labels(run.model.class_weights, train, names)
+        return {**described(names, weights), **normalisation.described(run, train)}
 
     @property
     def fields(self) -> Sequence[Field]:
-        shape = (len(self.class_names),)
-        return pictures.fields(self.run.data.image_size, pictures.dtype_of(self.run), shape)
+        return pictures.fields_of(self.run, (len(self.class_names),))
 
     def check(self, dataset: Dataset) -> None:
         labels.check_several(dataset, self.class_names)
@@ -48,13 +48,13 @@ class Multilabel(Classification):
     def of_batch(self, batch: Any, user: str) -> Arrays:
         count = len(self.class_names)
         sizes = self.run.optim.batch_size, self.run.data.image_size, count
-        return pictures.of_batch(batch, user, *sizes, labels=(count,))
+        return pictures.of_batch(batch, user, *sizes, labels=(count,), channels=self.run.data.channels)
 
     def training_forward(self, teacher: Any) -> MultilabelForward:
         return MultilabelForward(**vars(super().training_forward(teacher)))
 
     def plain_forward(self) -> MultilabelForward:
-        return MultilabelForward(self._loss(0.0))
+        return MultilabelForward(self._loss(0.0), inputs=self.net_inputs)
 
     def metrics(self) -> Sequence[Metric]:
         count = len(self.class_names)

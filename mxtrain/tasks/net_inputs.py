@@ -5,14 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, Mapping, Sequence
 
+from mxtrain.data.normalisation import OF_COLOURS, Normalisation
+
 NetInputs = Callable[[Mapping[str, Any]], Sequence[Any]]
 
 
-def of_pictures(arrays: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the pictures, normalised on their device where the loader has not done it."""
-    from mxtrain.models.normalize import normalized
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """The pictures, normalised on their device where the loader has not done it."""
 
-    return (normalized(arrays["data"]),)
+    normalisation: Normalisation = OF_COLOURS
+
+    def __call__(self, arrays: Mapping[str, Any]) -> Sequence[Any]:
+        from mxtrain.models.normalize import normalized
+
+        return (normalized(arrays["data"], self.normalisation),)
+
+
+OF_COLOURED_PICTURES = Pictures()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,12 +10,11 @@ from typing import Any, Mapping, Sequence
 
 import numpy.typing as npt
 
-from mxtrain.config import Run, catalogue, names, sizes
-from mxtrain.data import pictures, targets
-from mxtrain.data.augment import eval_transform, train_transform
+from mxtrain.config import Run, catalogue, names
+from mxtrain.data import normalisation, pictures, targets
 from mxtrain.data.fields import Field
 from mxtrain.data.records import Dataset, Record
-from mxtrain.models.contract import Contract
+from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import heeded_flags, net_inputs
 from mxtrain.tasks.numbers import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Task
@@ -36,7 +35,7 @@ class Regression(Task):
         found = targets.numbers(train)
         if val is not None:
             targets.check(val, found)
-        return {"targets": found.as_json()}
+        return {"targets": found.as_json(), **normalisation.described(run, train)}
 
     @property
     def predicted(self) -> PredictedNumbers:
@@ -50,42 +49,39 @@ class Regression(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        dtype = pictures.dtype_of(self.run)
-        return pictures.fields(self.run.data.image_size, dtype, self.predicted.field.shape)
+        return pictures.fields_of(self.run, self.predicted.field.shape)
 
     def reader(self, is_training: bool) -> pictures.PictureReader:
-        size = self.run.data.image_size
-        if is_training and not self.run.optim.overfit:
-            return pictures.PictureReader(train_transform(self.run.data.augment, size))
-        return pictures.PictureReader(eval_transform(size, pictures.resize_of(self.run.data)))
+        return pictures.PictureReader(pictures.transform_of(self.run, self.description, is_training))
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
         return pictures.record_of(key, item, user)
 
     def contract(self) -> Contract:
-        size, predicted = self.run.data.image_size, self.predicted
+        data, predicted = self.run.data, self.predicted
         return Contract(
-            inputs=((pictures.CHANNELS, *sizes.of(size)),),
+            inputs=(pictures.shape_of(data),),
             answer=(predicted.num_outputs,),
             noun="picture",
-            takes=f"pictures of --image-size {size}",
+            takes=pictures_in_words(data.image_size, data.channels),
             expects=predicted.expects,
         )
 
     def build_net(self) -> Any:
         from mxtrain.models import zoo
 
-        return zoo.build(self.run.model.model, self.predicted.num_outputs)
+        return zoo.build(self.run.model.model, self.predicted.num_outputs, self.run.data.channels)
 
     def training_forward(self, teacher: Any) -> Forward:
-        return self.predicted.forward(net_inputs.of_pictures, is_training=True)
+        numbers = normalisation.of_description(self.run.data, self.description)
+        return self.predicted.forward(net_inputs.Pictures(numbers), is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
-        return {"data": pictures.input_of(source, self.run)}
+        return {"data": pictures.input_of(source, self.run, self.description)}
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         return net(arrays["data"]).astype("float32", copy=False)

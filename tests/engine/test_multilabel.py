@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.data.fields import BadSample
+from mxtrain.data.records import Record
 from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification, ClassificationForward
@@ -178,3 +180,15 @@ def test_predictions_name_what_is_rather_there_than_not() -> None:
     assert shown["present"] == ["c", "a"] and list(shown["probabilities"]) == ["a", "b", "c"]
     assert task.in_words(shown) == "c 1.000, a 0.731"
     assert task.in_words(task.shown(np.zeros(3))) == "none of the classes"
+
+
+def test_rows_of_a_stream_are_checked_as_they_come() -> None:
+    run = run_of("--task", "multilabel", "--epoch-steps", "3", "--augment", "none")
+    task = Multilabel(run, {"class_names": ["a", "b", "c"]})
+    rows = {"data": np.zeros((3, 4, 4), np.float32), "label": np.zeros(3, np.float32)}
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    task.reader(True)(Record(0, np.array([1.0, 0, -1]), pixels), np.random.default_rng(0), rows)
+    assert rows["label"].tolist() == [1, 0, -1]
+    for wrong in ([1.0, 0, 2], [1.0, np.nan, 0], [1.0, 0]):
+        with pytest.raises(BadSample):
+            task.reader(True)(Record(0, np.array(wrong), pixels), np.random.default_rng(0), rows)

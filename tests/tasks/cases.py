@@ -128,6 +128,7 @@ MULTILABEL = Case(
     name="multilabel",
     write=several_shapes.write_sets,
     flags="--task multilabel --model small_cnn --image-size 24x32 --val-resize 24 --augment flip --mixup 0.2 "
+    "--channels 1 --mean auto --deviation auto "
     "--class-weights auto --layer-decay 0.9 --lr-scale *.bias=2 --optimizer adam --lr 0.004 --weight-decay 0",
     learn="--batch-size 32 --epochs 6",
     bar=Bar("val_mean_average_precision", 0.95),
