@@ -28,6 +28,7 @@ def evaluate(
     net: Any = None,
     loss: Any = None,
     task: Any = None,
+    metric: Any = None,
 ) -> dict[str, Any]:
     """Return the scores of a trained net on a data set, by name: `val_loss`, those of the task, and `num_samples`.
 
@@ -40,6 +41,7 @@ def evaluate(
             weights, and afterwards its own again if it has some.
         loss: the same for the loss.
         task: the same for the task.
+        metric: the same for the metrics.
 
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
@@ -48,7 +50,9 @@ def evaluate(
 
     with guest.as_guest():
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
-        run = trained_run.run_of(found, trained, {"val": val, "model": net, "loss": loss, "task": task})
+        run = trained_run.run_of(
+            found, trained, {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
+        )
         return _scores(found, run, devices, is_own=val is None)
 
 

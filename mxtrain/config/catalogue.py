@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Dict
 
-from mxtrain.config import Optim, names, spec
+from mxtrain.config import Optim, given, names, spec
 from mxtrain.config.spec import Number, Spec
 from mxtrain.core.errors import UsageError
 
@@ -225,9 +225,9 @@ def metrics(text: str) -> list[Spec]:
     """Parse --metric: names joined by commas."""
     if not text:
         return []
-    if not all(part.strip() for part in text.split(",")):
+    if not all(given.parts_of(text)):
         raise UsageError(f"--metric {text}: a name is missing; give names joined by commas")
-    return [spec.parse("--metric", part.strip(), METRICS) for part in text.split(",")]
+    return [spec.parse("--metric", part, METRICS) for part in given.parts_of(text)]
 
 
 def augmentations(text: str) -> list[Spec]:

@@ -11,7 +11,7 @@ import os
 from typing import Any, Mapping
 
 from mxtrain.config import schema
-from mxtrain.config.given import Given, name_of
+from mxtrain.config.given import Given, Joined, name_of
 from mxtrain.config.yaml_file import JOINED
 from mxtrain.core.errors import UsageError, nearest
 
@@ -37,9 +37,15 @@ def run_of(flat: Mapping[str, Any]) -> schema.Run:
 
 
 def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
-    """Return `run` with these in the place of its flags of the same names: names, or objects; None leaves a flag."""
+    """Return `run` with these in the place of its flags of the same names: names, or objects; None leaves a flag.
+
+    Metrics may be several.
+    """
     flat = {name: value for name, value in objects.items() if value is not None}
-    named = {name: value if isinstance(value, str) else name_of(value) for name, value in flat.items()}
+    several = flat.get("metric")
+    if isinstance(several, (list, tuple)):
+        flat["metric"] = Joined.of([name_of(each) for each in several])
+    named = {name: name_of(value) for name, value in flat.items()}
     return schema.from_flat({**_without_defaults(run), **named})
 
 

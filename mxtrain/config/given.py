@@ -8,7 +8,7 @@ told to give the object again. Functions and classes that can be imported stay w
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Sequence
 
 from mxtrain.core.errors import UsageError
 
@@ -36,8 +36,39 @@ class Given(str):
         return str, (str(self),)
 
 
+class Joined(str):
+    """Several names joined by commas, some of which may stand for objects."""
+
+    parts: list[str]
+
+    @classmethod
+    def of(cls, parts: Sequence[str]) -> Joined:
+        """Return the text for these names."""
+        made = cls(",".join(parts))
+        made.parts = list(parts)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Joined:
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the names that a text joins by commas."""
+    if isinstance(text, Joined):
+        return text.parts
+    return [text] if isinstance(text, Given) else [part.strip() for part in text.split(",")]
+
+
 def name_of(given: Any) -> str:
-    """Return `module:name` for a function or class that can be imported again by it, the text of any other object."""
+    """Return `module:name` for a function or class that can be imported again by it, the text of any other object.
+
+    Text is a name already.
+    """
+    if isinstance(given, str):
+        return given
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if _has_name(given) and module and module != "__main__":
         found: Any = sys.modules.get(module)

@@ -17,6 +17,7 @@ JOINED = {
     "freeze": "patterns joined by commas",
     "lr_scale": "patterns with factors, joined by commas",
     "log": "sinks joined by commas",
+    "metric": "names joined by commas",
     "augment": "names joined by +",
 }
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import catalogue, import_path
+from mxtrain.config import catalogue, given, import_path
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks.formulas import FORMULAS, Formula
@@ -145,11 +145,14 @@ def _users(task: Task, path: str) -> Metric:
     """Return the metric of `module:callable`: a class with state and finish, or a function of what the task judges."""
     runtime.set_shares(environment.workers_on_host(os.environ, task.run), task.run.layout.threads or None)
     flag = f"--metric {path}"
-    found: Any = import_path.load_callable("--metric", path)
+    is_object = given.is_object(path)
+    found: Any = given.require("--metric", path) if is_object else import_path.load_callable("--metric", path)
     if isinstance(found, type):
         with in_user_code(flag):
             found = found()
     if not (hasattr(found, "state") and hasattr(found, "finish")):
+        if not callable(found):
+            raise UsageError(f"{flag}: has no state and finish, and is no function; give one of these")
         return OfFunction(flag, found, task.judged)
     return OfObject(flag, found)
 

@@ -34,6 +34,7 @@ def fit(
     net: Any = None,
     loss: Any = None,
     task: Any = None,
+    metric: Any = None,
     optimizer: Any = None,
     schedule: Any = None,
     on_step: Hook = None,
@@ -54,6 +55,8 @@ def fit(
         loss: a Gluon Loss, or a function `(output, label) -> losses`, one for each sample.
         task: a class that inherits `mxtrain.tasks.task.Task`. Left out, samples that were given and are no pictures
             (uint8, height x width x channels) are learnt as "arrays".
+        metric: what evaluations tell besides: a function of all predictions and targets, an object with `state` and
+            `finish` (`mxtrain.tasks.task.Metric`), a name, or a list of these.
         optimizer: an `mxnet.optimizer.Optimizer`, whose learning rate and weight decay become the run's `lr` and
             `weight_decay`. It is copied, and so left as it is.
         schedule: a function from the progress of the run, 0 to 1, to a factor of `lr`, or one of MXNet's LRSchedulers,
@@ -68,7 +71,7 @@ def fit(
             one signals stay the caller's.
     """
     objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
-    objects.update(optimizer=optimizer, schedule=schedule)
+    objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
     run = _as_given(run, objects)
     _check_threads(run)
     node = _node(run)

@@ -26,11 +26,13 @@ def as_guest() -> Iterator[None]:
     """
     if not _running.acquire(blocking=False):
         raise UsageError("another run is at work in this process; wait for its end, or start another process")
+    path = list(sys.path)  # on which the user's modules are looked for
     try:
         gc.collect()  # nets of earlier runs: Gluon's blocks are in circles, which Python may leave for gigabytes
         with run_folder.log_of_caller(), _mxnet_left_as_found():
             yield
     finally:
+        sys.path[:] = path
         _running.release()
 
 

@@ -48,10 +48,12 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
     known = config.to_flat(trained.run) if hasattr(trained, "run") else {}
     at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
     run = from_python.with_objects(config.from_flat({**flat, **at_hand}), instead)
-    names = ("task", "model", "loss", "val")
-    locations.make_importable(
-        found, *(str(flat.get(name) or "") for name in names if instead.get(name) is None)
-    )
+    own = {
+        name: str(flat.get(name) or "")
+        for name in ("task", "model", "loss", "val", "metric")
+        if instead.get(name) is None
+    }
+    locations.make_importable(found, *(part for text in own.values() for part in given.parts_of(text)))
     return run
 
 

@@ -345,3 +345,39 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
     for out, given in (("list", samples), ("named", {"data": x, "label": x.sum(axis=1)})):
         result = fit(Run.of(**{**flags, "epochs": 1, "out": tmp_path / out}), train=given)
         assert result.run.model.model == "mlp" and "mae" in result.history[-1]
+
+
+def share_of_bright(predicted: Any, targets: Any) -> float:
+    """Say how many are taken for bright; `predicted` are the answers of the net."""
+    assert len(predicted) == len(targets)
+    return float((predicted.argmax(axis=1) == 1).mean())
+
+
+class Count:
+    """A metric with a state."""
+
+    width = 1
+
+    def state(self, output: Any, arrays: Any) -> Any:
+        return [len(arrays["label"])]
+
+    def finish(self, states: Any) -> dict[str, float]:
+        return {"count": float(np.sum(states))}
+
+
+def test_metrics_are_names_functions_and_objects(tmp_path: Path) -> None:
+    result = trained(
+        tmp_path / "run", metric=["macro_f1", share_of_bright, Count(), lambda predicted, targets: 0.5]
+    )
+    assert result.best["val_share_of_bright"] in (0.0, 0.5, 1.0) and result.best["val_count"] == 16
+    assert "val_macro_f1" in result.best and result.best["val_<lambda>"] == 0.5
+    scores = evaluate(result)
+    assert {name: result.best[name] for name in scores} == scores
+    named = {"net": new_net(), "val": pictures(16)}
+    with pytest.raises(
+        UsageError, match=r"--metric <object of type .*Count>: was an object .* as metric=..., to"
+    ):
+        evaluate(tmp_path / "run", **named)
+    assert evaluate(tmp_path / "run", **named, metric=Count())["val_count"] == 16
+    with pytest.raises(UsageError, match=r"--metric <object of type int>: has no state and finish"):
+        trained(tmp_path / "other", metric=7)
