@@ -52,7 +52,7 @@ class Input(NamedTuple):
 
     @property
     def multiple(self) -> int:
-        """What lengths are rounded up to a multiple of; 0 where they do not vary."""
+        """The number that lengths are rounded up to a multiple of; 0 where they do not vary."""
         return -(-self.shape[0] // MOST_LENGTHS) if self.varies else 0
 
     def fields(self) -> tuple[Field, ...]:

@@ -1,8 +1,8 @@
 """Nets of named arrays: `mlp`, `conv1d` and `lstm`, with numbers as in `mlp:hidden=128/64`.
 
 A net is made from `inputs`, the shapes of the arrays of a sample by their names in the order in which it is called with
-them, and from the number of its outputs. An array that varies in length is followed by its mask, called `NAME_mask`: 1
-for each step that a sample has, 0 behind its end. What is behind the end changes no answer.
+them, and from the number of its outputs. An array that varies in length is followed by its mask, of the
+same name with _mask behind: 1 for each step that a sample has, 0 behind its end. What is behind changes no answer.
 """
 
 from __future__ import annotations

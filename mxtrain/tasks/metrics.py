@@ -28,7 +28,7 @@ class Accuracy:
 
 
 class Errors:
-    """How far numbers are from those they should be, in the units of the data: MAE, RMSE and R2.
+    """The distance of numbers from those they should be, in the units of the data: MAE, RMSE and R2.
 
     Over several targets these are means, of squares before the root; each target has its own besides, by its name.
     Differences from `centres` are added up for R2, as squares of far numbers would hide their spread.
