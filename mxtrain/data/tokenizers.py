@@ -20,8 +20,10 @@ from mxtrain.config.import_path import load_callable
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, as_user_code
 from mxtrain.data.recordio import Ints
+from mxtrain.data.tokens import TokenFormat
 
 BYTES, BYTES_END = "bytes", 256
+BYTE_FORMAT = TokenFormat(BYTES, 257, BYTES_END, "uint16")
 FILE_NAME = "tokenizer.json"  # beside the records
 PACKED = "json:"  # begins the portable form of a tokenizer.json
 # Of tokens that end a document in files that are in use; the first is the one of those trained here.

@@ -6,6 +6,7 @@ look at is the net's business: an end token shows where the next document begins
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -23,6 +24,36 @@ class Documents(Records, Protocol):
 
     def payload_sizes(self) -> Ints:
         """Return the number of bytes in each payload."""
+
+
+class KeptDocuments:
+    """`Documents` of any records, kept in memory."""
+
+    def __init__(self, records: Records):
+        self.path, self.keys, self.files = records.path, records.keys, records.files
+        self.class_names: list[str] | None = None
+        self.descriptors: tuple[int, ...] = ()
+        self._names = [records.where(position) for position in range(len(records))]
+        self._records = [records.read(position) for position in range(len(records))]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def read(self, position: int, verify: bool = True) -> Record:
+        return self._records[position]
+
+    def where(self, position: int) -> str:
+        return self._names[position]
+
+    def will_need(self, positions: Ints) -> None:
+        """Do nothing: all is there."""
+
+    def labels(self) -> Floats:
+        """Return a number of each payload, by which other texts are told apart."""
+        return np.array([zlib.crc32(record.payload) for record in self._records], np.float32)
+
+    def payload_sizes(self) -> Ints:
+        return np.array([len(record.payload) for record in self._records], np.int64)
 
 
 class Windows:
@@ -50,6 +81,11 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the documents, and of their tokenizer if that is a file."""
+        return self.documents.files[0].parent if self.documents.files else Path()
 
     def read(self, position: int, verify: bool = True) -> Record:
         start, end = self._span(position)

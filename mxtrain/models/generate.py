@@ -20,7 +20,7 @@ Scores = npt.NDArray[np.float64]  # of the token that comes next
 
 
 class Sampling(NamedTuple):
-    """How a token is drawn by its probability."""
+    """Numbers by which a token is drawn."""
 
     temperature: float = 1.0  # 0: always the likeliest
     top_k: int = 0  # only of so many; 0: of all

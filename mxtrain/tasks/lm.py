@@ -19,9 +19,9 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tokenizers
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record
+from mxtrain.data.records import Dataset, Record, Records
 from mxtrain.data.tokens import format_of, refuse_other
-from mxtrain.data.windows import Documents, Windows
+from mxtrain.data.windows import Documents, KeptDocuments, Windows
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.task import Description, Metric, Outcome, State, Task
 
@@ -49,7 +49,20 @@ class LanguageModel(Task):
 
     @classmethod
     def samples_of(cls, run: Run, dataset: Dataset) -> Dataset:
+        if not dataset.files:
+            return Windows(KeptDocuments(cast(Records, dataset)), tokenizers.BYTE_FORMAT, run.data.window)
         return Windows(cast(Documents, dataset), format_of(dataset), run.data.window)
+
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        """Return the record of a text, whose tokens are its bytes."""
+        if not isinstance(item, str):
+            raise UsageError(
+                f"{user}: gives a {type(item).__name__} for document {key}; give texts, or pack them with a "
+                "tokenizer of yours"
+            )
+        ids = [*tokenizers.of_bytes().encode(item), tokenizers.BYTES_END]
+        return Record(key, 0.0, np.array(ids, tokenizers.BYTE_FORMAT.dtype).tobytes())
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -64,7 +77,7 @@ class LanguageModel(Task):
                 "--micro-batch or --window"
             )
         return {
-            "tokenizer": tokenizers.portable(train.tokens.tokenizer, train.documents.files[0].parent),
+            "tokenizer": tokenizers.portable(train.tokens.tokenizer, train.folder),
             "vocab_size": train.tokens.vocab_size,
             "end_token": train.tokens.end_token,
             "window": train.length,

@@ -21,7 +21,7 @@ UNFINISHED = "\ufffd"  # what a decoder writes for a letter whose last bytes are
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """How much is to be written, and how tokens are drawn; see `models/generate.py`."""
+    """The length of what is to be written, and the numbers by which tokens are drawn; see `models/generate.py`."""
 
     max_tokens: int = 200
     temperature: float = 1.0

@@ -66,7 +66,8 @@ def _checked(flag: str, path: str, user_data: Any, make: Callable[[], Any], run:
         raise DataError(f"{flag} {path}: returned a Dataset of no samples; there is nothing to learn from")
     if run.data.cache == "disk":
         raise UsageError(f"{flag} {path}: cannot tell when its pictures change; give --cache ram or none")
-    return UserDataset(path, user_data, flag, tasks.class_of(run).record_of)
+    task = tasks.class_of(run)
+    return task.samples_of(run, UserDataset(path, user_data, flag, task.record_of))
 
 
 def _batches(flag: str, path: str, user_data: Any, run: Run) -> UserBatches:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mxtrain.core.errors import USAGE
+from mxtrain.config import Run
+from mxtrain.core.errors import USAGE, UsageError
+from mxtrain.fit import fit
 from mxtrain.predict import Wish, predict
 from tests.support.commands import Command
 from tests.tasks import steps
@@ -40,6 +43,24 @@ def test_the_command_and_the_function_write_the_same(trained: Path, command: Com
     shown = command("mxtrain.predict", "--run", trained, *flags)
     assert shown.stdout == "\n".join(f"{each['prompt']}{each['text']}\n" for each in lines)
     assert lines[0]["text"] != lines[1]["text"] and all(each["num_tokens"] <= 20 for each in lines)
+
+
+def test_texts_of_a_program_are_learnt(trained: Path, tmp_path: Path) -> None:
+    texts = [bytes(steps.document(np.random.default_rng(seed))).decode() for seed in range(40)]
+    given = {
+        "task": "lm",
+        "model": "gpt:layers=1,heads=2,width=32",
+        "window": 16,
+        "batch_size": 8,
+        "epochs": 1,
+    }
+    ended = fit(Run.of(**given, out=str(tmp_path / "run"), log="none", threads=1), train=texts, val=texts[:9])
+    *_, judged = ended.history
+    assert {"val_perplexity", "val_bits_per_byte"} <= set(judged)
+    (told,) = predict(ended, prompts=["3a"], wish=Wish(max_tokens=4))
+    assert told["num_tokens"] <= 4
+    with pytest.raises(UsageError, match="gives a int for document 0; give texts"):
+        fit(Run.of(**given, out=str(tmp_path / "other"), log="none"), train=[1, 2])
 
 
 def test_what_cannot_be_written_is_refused(trained: Path, command: Command) -> None:
