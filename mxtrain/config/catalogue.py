@@ -50,6 +50,12 @@ CHANGES: Table = {
 }
 AUGMENTATIONS: Table = {**CROPS, **CHANGES}
 OF_COLOURS = ("grayscale", "lighting")  # which do nothing sensible to grey pictures
+# Of texts, in the order given; spans are masked last.
+TEXT_CHANGES: Table = {
+    "synonyms": {"file": Number("", 0, 0), "p": Number(0.1, 0.0, 1.0)},
+    "drop_words": {"p": Number(0.1, 0.0, 0.9)},
+    "mask_spans": {"p": Number(0.15, 0.0, 0.9), "mean": Number(3.0, 1.0, 1000.0)},
+}
 
 LOSSES: Table = {
     "cross_entropy": {},
@@ -242,6 +248,17 @@ def augmentations(text: str) -> list[Spec]:
             raise UsageError(
                 f"--augment {text}: {augmentation.name} has to come first; at most one of {', '.join(CROPS)}"
             )
+    return found
+
+
+def text_augmentations(text: str) -> list[Spec]:
+    """Parse --augment of texts: names joined by `+`, or none."""
+    if text == "none":
+        return []
+    found = [spec.parse("--augment", part.strip(), TEXT_CHANGES) for part in text.split("+")]
+    for each in found:
+        if each.name not in TEXT_CHANGES:
+            raise UsageError(f"--augment {text}: texts take names alone ({', '.join(TEXT_CHANGES)})")
     return found
 
 

@@ -49,8 +49,9 @@ class Data:
     channels: int = flag(3, "of the pictures that the net sees: 3 (colours) or 1 (grey)")
     augment: str = flag(
         "",
-        "augmentations joined by +, as in pad_crop:pad=2+flip; or none; or module:callable; left out: "
-        "resized_crop+flip of classes, none of numbers, which may not stay true",
+        "augmentations joined by +, as in pad_crop:pad=2+flip or, of text, mask_spans:p=0.1; or none; or "
+        "module:callable; left out: resized_crop+flip of pictures' classes, none of numbers, which may not stay true, "
+        "and of text",
     )
     mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
     cutmix: float = flag(

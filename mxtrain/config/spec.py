@@ -14,7 +14,7 @@ from mxtrain.core.errors import UsageError, nearest
 
 class Number(NamedTuple):
     """A number that a name takes: an int when its default is; a tuple, written 30/60/80, when its default is one: of
-    what that holds, or of floats."""
+    what that holds, or of floats. Or a text, without a comma or a plus sign, when its default is one."""
 
     default: Any
     low: float
@@ -68,6 +68,8 @@ def _parse_numbers(described: str, text: str, known: Mapping[str, Number]) -> di
 
 
 def _parse_value(described: str, text: str, number: Number) -> Any:
+    if isinstance(number.default, str):
+        return text
     if isinstance(number.default, tuple):
         kind = type(number.default[0]) if number.default else float
         return tuple(_parse_one(described, part, kind, number) for part in text.split("/"))

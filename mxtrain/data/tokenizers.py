@@ -8,6 +8,7 @@ checkpoint keeps a tokenizer as one text, its *portable* form, so that nothing e
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import zlib
@@ -126,6 +127,12 @@ def of_portable(text: str) -> Tokenizer:
     if not text.startswith(PACKED):
         return of_user(text)
     return of_json(_content(text), "the run's tokenizer")
+
+
+@functools.lru_cache(maxsize=4)
+def cached(portable: str) -> Tokenizer:
+    """Return a tokenizer from its portable form, the same object again in this process."""
+    return of_portable(portable)
 
 
 def bytes_of_tokens(text: str) -> Ints | None:

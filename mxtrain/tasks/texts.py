@@ -7,14 +7,13 @@ Owns what the two have in common and where they differ: labels, losses, metrics,
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, ClassVar, Mapping, Sequence
 
 import numpy as np
 
 from mxtrain.config import Run, catalogue
 from mxtrain.core.errors import DataError
-from mxtrain.data import class_weights, labels, texts, tokenizers
+from mxtrain.data import class_weights, labels, text_augment, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.data.texts import TextReader
@@ -50,12 +49,14 @@ class TextTask(Task):
             texts.refuse_other_labels(dataset, cls.what_has_labels)
         names = cls.class_names_of(run, train, val)
         weights = class_weights.of_classes(run.model.class_weights, train, names)
+        tokenizer = tokenizers.portable(tokens.tokenizer, train.files[0].parent)
         return {
             "class_names": names,
             **({} if weights is None else {"class_weights": weights}),
-            "tokenizer": tokenizers.portable(tokens.tokenizer, train.files[0].parent),
+            "tokenizer": tokenizer,
             **{name: getattr(tokens, name) for name in _OF_FORMAT},
             "window": run.data.window,
+            **text_augment.check(run.data.augment, tokenizer, cls.what_has_labels == OF_TOKENS),
         }
 
     def check(self, dataset: Dataset) -> None:
@@ -92,8 +93,15 @@ class TextTask(Task):
         return texts.fields(self.window, self.what_has_labels == OF_TOKENS)
 
     def reader(self, is_training: bool) -> TextReader:
-        tokens = TokenFormat(self.description["tokenizer"], *(self.description[name] for name in _OF_FORMAT))
-        return TextReader(tokens, self.window, len(self.class_names), self.what_has_labels == OF_TOKENS)
+        known = self.description
+        tokens = TokenFormat(known["tokenizer"], *(known[name] for name in _OF_FORMAT))
+        change = None
+        if is_training and not self.run.optim.overfit:
+            augment, mask_token = self.run.data.augment, known["vocab_size"]
+            change = text_augment.of(augment, known["tokenizer"], known["end_token"], mask_token)
+        return TextReader(
+            tokens, self.window, len(self.class_names), self.what_has_labels == OF_TOKENS, change
+        )
 
     def contract(self) -> Contract:
         shape, answer = (self.window,), self._answer()
@@ -134,7 +142,7 @@ class TextTask(Task):
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         """Return the arrays of a text: what a file holds, or a `str` itself. The label of a word's first token is 0."""
-        tokenizer = _tokenizer(self.description["tokenizer"])
+        tokenizer = tokenizers.cached(self.description["tokenizer"])
         return texts.input_of(source, tokenizer, self.window, self.what_has_labels == OF_TOKENS)
 
     def _probabilities(self, net: Any, arrays: Mapping[str, Any]) -> Any:
@@ -156,7 +164,7 @@ class SequenceClassification(TextTask):
     """One of several classes for each text."""
 
     flags = frozenset(
-        ("model", "loss", "window", "num_classes", "sampling", "label_smoothing", "class_weights")
+        ("model", "loss", "window", "augment", "num_classes", "sampling", "label_smoothing", "class_weights")
     )
     what_has_labels = OF_DOCUMENTS
     score = Score("accuracy")
@@ -190,7 +198,7 @@ class SequenceClassification(TextTask):
 class TokenClassification(TextTask):
     """One of several classes for each token that has a label: the first of each word."""
 
-    flags = frozenset(("model", "loss", "window", "label_smoothing"))
+    flags = frozenset(("model", "loss", "window", "augment", "label_smoothing"))
     what_has_labels = OF_TOKENS
 
     @classmethod
@@ -242,7 +250,7 @@ class TokenClassification(TextTask):
 
     def _words(self, ids: Array, starts: Array) -> list[str]:
         """Return the words that begin at these tokens; their places, where the tokenizer makes no text of tokens."""
-        tokenizer = _tokenizer(self.description["tokenizer"])
+        tokenizer = tokenizers.cached(self.description["tokenizer"])
         if tokenizer.decode is None:
             return [str(number) for number in range(len(starts))]
         pieces = [piece.astype(np.int64).tolist() for piece in np.split(ids, starts)[1:]]
@@ -251,11 +259,6 @@ class TokenClassification(TextTask):
 
     def _answer(self) -> tuple[int, ...]:
         return (self.window, len(self.class_names))
-
-
-@functools.lru_cache(maxsize=4)
-def _tokenizer(portable: str) -> tokenizers.Tokenizer:
-    return tokenizers.of_portable(portable)
 
 
 @dataclasses.dataclass(frozen=True)

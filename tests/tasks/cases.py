@@ -181,7 +181,8 @@ _TEXT_NET = "--model bilstm:width=16,hidden=16 --window 32 --optimizer adam --lr
 SEQUENCES = Case(
     name="sequence_classification",
     write=texts.write_orders,
-    flags=f"--task sequence_classification --class-weights auto --label-smoothing 0.01 {_TEXT_NET}",
+    flags=f"--task sequence_classification --class-weights auto --label-smoothing 0.01 "
+    f"--augment mask_spans:p=0.03,mean=1+drop_words:p=0.02 {_TEXT_NET}",
     learn="--batch-size 32 --epochs 5",
     bar=Bar("val_accuracy", 0.97),
     linear=texts.bag_accuracy,

@@ -38,12 +38,12 @@ def write_changed(folder: Path, name: str, change: Change) -> Path:
 
 
 def read_all(given: Given, path: Path, out: Path, skip_bad: int = 0) -> tuple[list[Any], Any]:
-    """Open the data as a run does and make all its samples; return what was skipped, and the arrays."""
+    """Open the data as a run does and make all its samples, unaugmented; return what was skipped, and the arrays."""
     run = config.parse(given.line(out, f"--skip-bad {skip_bad}", path.name))
     inputs = session.open_inputs(run)
     task: Any = inputs.task
     train: Any = inputs.train
-    assembly = SampleAssembly(train, task.reader(is_training=True), task.fields, 0, skip_bad)
+    assembly = SampleAssembly(train, task.reader(is_training=False), task.fields, 0, skip_bad)
     memory = np.zeros(fields.num_bytes(task.fields, len(train)), np.uint8)
     rows = fields.rows(task.fields, len(train), memory)
     skipped = assembly(BatchSlice(np.arange(len(train)), 0, 0, verify=True), rows)

@@ -1,0 +1,172 @@
+"""Augmentation of texts: words replaced by synonyms or left out, spans of tokens masked.
+
+A text is its words, each with the spaces before it. Words are changed as text and made into tokens again, one by one;
+spans are masked last. What is drawn follows from the sample's generator alone. The names are `config/catalogue.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+from typing import Dict, Sequence, Tuple
+
+import numpy as np
+
+from mxtrain.config import catalogue
+from mxtrain.config.spec import Spec
+from mxtrain.core import plain_text, regular_files
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import tokenizers
+from mxtrain.data.recordio import Ints
+from mxtrain.data.words import NO_LABEL, token_labels
+
+Synonyms = Dict[str, Tuple[str, ...]]
+_BEFORE_A_WORD = re.compile(r"(?<=\S)(?=\s)")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextAugmentation:
+    """A `texts.Change` as --augment says it. A picklable value; worker processes read the tokenizer themselves."""
+
+    specs: Sequence[Spec]
+    tables: Sequence[Synonyms]  # one for each spec, empty for those that have none
+    tokenizer: str  # portable
+    end_token: int | None
+    mask_token: int
+
+    def __call__(self, ids: Ints, labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        of_words = [pair for pair in zip(self.specs, self.tables) if pair[0].name != "mask_spans"]
+        if of_words:
+            ids, labels = self._with_other_words(ids, labels, of_words, rng)
+        for spec in self.specs:
+            if spec.name == "mask_spans":
+                masked = spans(len(ids), rng, **spec.numbers) & (ids != self.end_token)
+                ids = np.where(masked, self.mask_token, ids)
+        return ids, labels
+
+    def _with_other_words(
+        self, ids: Ints, labels: Ints, of_words: Sequence[tuple[Spec, Synonyms]], rng: np.random.Generator
+    ) -> tuple[Ints, Ints]:
+        tokenizer = tokenizers.cached(self.tokenizer)
+        assert tokenizer.decode is not None  # as `check` has seen
+        own = ids[ids != self.end_token]
+        starts = np.flatnonzero(labels != NO_LABEL)
+        if len(starts):
+            before = [tokenizer.decode(piece.tolist()) for piece in np.split(own, starts)[1:]]
+        else:
+            before = _BEFORE_A_WORD.split(tokenizer.decode(own.tolist()))
+        after = before
+        for spec, table in of_words:
+            after = (
+                replaced(after, table, rng, spec.numbers["p"])
+                if table
+                else left_out(after, rng, **spec.numbers)
+            )
+        if after == before:
+            return ids, labels
+        pieces = [np.asarray(tokenizer.encode(word), np.int64) for word in after]
+        if len(starts) and not all(map(len, pieces)):
+            return ids, labels  # a word without a token would lose its label
+        end = ids[len(own) :]
+        changed = np.concatenate([*pieces, end])
+        if not len(starts):
+            return changed, np.full(len(changed), NO_LABEL)
+        places = np.cumsum([0, *map(len, pieces[:-1])])
+        return changed, token_labels(places, labels[starts].tolist(), len(changed))
+
+
+def of(text: str, tokenizer: str, end_token: int | None, mask_token: int) -> TextAugmentation | None:
+    """Return the augmentation of --augment; None for none."""
+    specs = catalogue.text_augmentations(text)
+    if not specs:
+        return None
+    tables = [read_synonyms(spec.numbers["file"]) if spec.name == "synonyms" else {} for spec in specs]
+    return TextAugmentation(specs, tables, tokenizer, end_token, mask_token)
+
+
+def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:
+    """Refuse an augmentation that does not fit a data set, and return digests of the tables that it reads."""
+    found = {}
+    for spec in catalogue.text_augmentations(text):
+        if spec.name == "drop_words" and of_tokens:
+            raise UsageError("--augment drop_words: would tear entities apart; give synonyms or mask_spans")
+        if spec.name != "mask_spans" and tokenizers.cached(tokenizer).decode is None:
+            raise UsageError(
+                f"--augment {spec.name}: the tokenizer {tokenizer} makes no text of its ids; give it `decode`, or "
+                "leave that out"
+            )
+        if spec.name == "synonyms":
+            table = sorted(read_synonyms(spec.numbers["file"]).items())
+            found["synonyms"] = hashlib.sha256(repr(table).encode()).hexdigest()[:16]
+    return found
+
+
+def read_synonyms(path: str) -> Synonyms:
+    """Return the synonyms of each word, from lines of words with tabs between them, the first of which they replace."""
+    if not path:
+        raise UsageError("--augment synonyms: give its table, as in synonyms:file=words.tsv,p=0.1")
+    try:
+        lines = plain_text.split_lines(regular_files.read(Path(path)).decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--augment synonyms: {path} cannot be read ({error})") from None
+    table: Synonyms = {}
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        word, *others = (cell.strip() for cell in line.split("\t"))
+        if not word or not others or not all(others) or any(map(str.isspace, word)):
+            raise DataError(
+                f"{path}: line {number}: has to be a word, a tab, and a synonym or several with tabs between"
+            )
+        if word in table:
+            raise DataError(f"{path}: line {number}: names '{word}' again; give each word once")
+        table[word] = tuple(others)
+    if not table:
+        raise DataError(f"{path}: holds no synonyms")
+    return table
+
+
+def replaced(words: Sequence[str], table: Synonyms, rng: np.random.Generator, p: float) -> list[str]:
+    """Return the words, each of the table's with probability `p` as one of its synonyms.
+
+    A word with a capital that is not in the table is looked up without it, and its synonym gets one.
+    """
+    return [
+        _synonym(word, table, rng) if chosen else word
+        for word, chosen in zip(words, rng.random(len(words)) < p)
+    ]
+
+
+def _synonym(word: str, table: Synonyms, rng: np.random.Generator) -> str:
+    own = word.strip()
+    spaces = word[: len(word) - len(word.lstrip())]
+    if own in table:
+        return spaces + table[own][rng.integers(len(table[own]))]
+    others = table.get(own[:1].lower() + own[1:], ())
+    return spaces + _capital(others[rng.integers(len(others))]) if others else word
+
+
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+def left_out(words: Sequence[str], rng: np.random.Generator, p: float) -> list[str]:
+    """Return the words without some, each left out with probability `p`; one at least stays."""
+    stays = rng.random(len(words)) >= p
+    stays[rng.integers(len(words))] |= not stays.any()
+    return [word for word, does in zip(words, stays) if does]
+
+
+def spans(
+    length: int, rng: np.random.Generator, p: float, mean: float
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which tokens are masked: a share of `p` on average, in spans of geometric lengths with this mean."""
+    masked = np.zeros(length, bool)
+    wanted = int(p * length + rng.random())
+    while masked.sum() < wanted:
+        span = min(int(rng.geometric(1 / mean)), wanted - int(masked.sum()))
+        start = int(rng.integers(length - span + 1))
+        masked[start : start + span] = True
+    return masked
