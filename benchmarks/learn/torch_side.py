@@ -32,7 +32,7 @@ def main() -> None:
     theirs, weights, out = map(Path, sys.argv[1:])
     found = directory.newest(theirs / "checkpoints")
     assert found is not None
-    run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["class_names"])
+    run, num_classes = config.from_flat(found[1]["config"]), len(found[1]["description"]["class_names"])
     net = NETS[run.model.model](num_classes)
     load(net, dict(np.load(weights)))
     rates = [record["lr"] for record in curves.records(theirs, "train")]
