@@ -98,9 +98,12 @@ def _scores(found: Checkpoint, run: Run, devices: str, is_own: bool) -> dict[str
     task = trained_run.task_of(found, run)
     task.check(records)
     with trained_run.net_of(found, run, devices) as (net, contexts):
+        from mxtrain.tasks import find as tasks
         from mxtrain.train import evaluate
 
-        scores = evaluate.evaluate(run, task, task.plain_forward(), net, records, contexts)
+        scores = evaluate.evaluate(
+            run, task, tasks.function_of(task, task.plain_forward), net, records, contexts
+        )
     assert scores is not None, "nobody asks this evaluation to stop"
     return scores
 

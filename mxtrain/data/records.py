@@ -1,7 +1,9 @@
 """The interfaces of data sets: what the loader, the loop and an evaluation may ask of one, whatever it is made of.
 
-Owns the types alone. Implementations: a .rec file (`record_file.py`), several (`record_sets.py`), decoded pictures
-(`cache.py`), the samples of `--overfit` (`sample_requests.py`), and the user's Gluon data sets (`user_datasets.py`).
+Owns the types alone. Implementations: a .rec file (`record_file.py`), several (`record_sets.py`), arrays in files
+(`array_sets.py`), windows of documents (`windows.py`), decoded pictures (`cache.py`), the samples of `--overfit`
+(`sample_requests.py`); and the user's own data sets (`user_datasets.py`), arrays (`columns.py` makes a data set of
+them) and streams (`streams.py`).
 """
 
 from __future__ import annotations

@@ -115,7 +115,12 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
     """Return the compiled net computed in segments; UsageError, which names the model `name`, if it cannot be cut."""
     if not getattr(net, "_active", False):
         raise UsageError(f"--remat: {name} is no graph, so it cannot be cut; leave it out")
-    (data,), output = net._cached_graph
+    inputs, output = net._cached_graph
+    if len(inputs) > 1:
+        raise UsageError(
+            f"--remat: {name} takes {len(inputs)} arrays, and can be cut if it takes one; leave it out"
+        )
+    (data,) = inputs
     # What the graph computes, and in which types, was chosen for the whole net; its segments compute the same.
     graph, shapes = graph_rewrites.nodes_and_shapes(output, {data.name: picture_shape})
     graphs = segments.split(graph, shapes, data.name)

@@ -141,8 +141,9 @@ def compile(
     contract: Contract,
     narrowing: Narrowing | None = None,
     micro_batch: int = 1,
+    flag: str = "--model",
 ) -> None:
-    """Fix all shapes, and turn the net into a symbolic graph if it can be one.
+    """Fix all shapes, and turn the net, which `flag` calls `name`, into a symbolic graph if it can be one.
 
     A sample is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
     Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. UsageError
@@ -152,10 +153,10 @@ def compile(
     answer = None if contract.answer is None else (1, *contract.answer)
     found = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
     if found is None or answer not in (None, found):
-        _check_output(name, _computed(net, name, sample, contract), contract)
-    _refuse_unused(name, net)
+        _check_output(f"{flag} {name}", _computed(net, f"{flag} {name}", sample, contract), contract)
+    _refuse_unused(f"{flag} {name}", net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
-        raise UsageError(f"--model {name}: has no parameters to train")
+        raise UsageError(f"{flag} {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
         logger.warning(
             "%s runs imperatively%s: it is a Block, not a HybridBlock", name, _in_float32(narrowing)
@@ -189,13 +190,13 @@ def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, narrowing: Na
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
 
-def _computed(net: Any, name: str, sample: Sequence[Any], contract: Contract) -> Any:
+def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -> Any:
     """Return what the net makes of one sample, which gives its parameters their shapes and values."""
     try:
         output = net(*sample)
         mx.nd.waitall()
     except (mx.base.MXNetError, ValueError) as error:
-        raise UsageError(f"--model {name} does not take {contract.takes}: {_reason(error)}") from None
+        raise UsageError(f"{named} does not take {contract.takes}: {_reason(error)}") from None
     return output
 
 
@@ -213,19 +214,19 @@ def _in_float32(narrowing: Narrowing | None) -> str:
     return " and in float32, whatever --amp says" if narrowing else ""
 
 
-def _check_output(name: str, output: Any, contract: Contract) -> None:
+def _check_output(named: str, output: Any, contract: Contract) -> None:
     """Refuse a wrong number of outputs: MXNet clips labels to the outputs there are, so too few train silently."""
     shape = getattr(output, "shape", f"a {type(output).__name__}")
     if contract.answer is not None and shape != (1, *contract.answer):
-        raise UsageError(f"--model {name}: gives {shape} for one {contract.noun}, but {contract.expects}")
+        raise UsageError(f"{named}: gives {shape} for one {contract.noun}, but {contract.expects}")
 
 
-def _refuse_unused(name: str, net: Any) -> None:
+def _refuse_unused(named: str, net: Any) -> None:
     """Refuse a layer that was not called: the shape of its parameters is unknown."""
     unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
     if unknown:
         raise UsageError(
-            f"--model {name}: has a layer that it never calls ({', '.join(unknown)}); take it out, or give it the "
+            f"{named}: has a layer that it never calls ({', '.join(unknown)}); take it out, or give it the "
             "numbers that it takes (in_units, in_channels)"
         )
 

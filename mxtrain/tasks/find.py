@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from typing import Any, Callable, ContextManager
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Run, import_path
-from mxtrain.core.errors import UsageError, in_user_code
+from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.records import Dataset
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.arrays import Arrays
@@ -43,7 +45,9 @@ def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
 
 def of_description(run: Run, description: Description) -> Task:
     """Return the task of a run whose data is described already, in a checkpoint for instance."""
-    return class_of(run)(run, description)
+    found = class_of(run)
+    with in_user_code(f"--task {run.model.task}"):
+        return found(run, description)
 
 
 def class_of(run: Run) -> type[Task]:
@@ -56,3 +60,23 @@ def class_of(run: Run) -> type[Task]:
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
     return found
+
+
+def is_own(task: Task) -> bool:
+    """Return whether a task is mxtrain's, and not the user's."""
+    return task.run.model.task in BY_NAME
+
+
+def in_code_of(task: Task) -> ContextManager[None]:
+    """Return a block that calls a task: failures in a user's own are reported with its flag."""
+    return contextlib.nullcontext() if is_own(task) else in_user_code(f"--task {task.run.model.task}")
+
+
+def named(task: Task, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the task's whose calls are in such blocks; it pickles if `function` does."""
+    return function if is_own(task) else as_user_code(f"--task {task.run.model.task}", function)
+
+
+def function_of(task: Task, method: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """Return the function that a method of the task gives, so named, as the method is itself."""
+    return named(task, named(task, method)(*given))

@@ -20,6 +20,7 @@ from mxtrain.cluster import environment
 from mxtrain.config import catalogue, given, import_path
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
+from mxtrain.tasks import find as tasks
 from mxtrain.tasks.formulas import FORMULAS, Formula
 from mxtrain.tasks.task import Metric, Score, State, Task
 
@@ -39,7 +40,7 @@ def of_task(task: Task) -> Judgement:
 
     UsageError for a metric that does not fit the task, and for a score that no metric gives.
     """
-    own = list(task.metrics())
+    own = _own(task)
     has = {name for metric in own for name in names_of(metric) or ()}
     asked = [_asked(task, name, numbers) for name, numbers in catalogue.metrics(task.run.output.metric)]
     metrics = own + [
@@ -70,6 +71,15 @@ def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
             f"--score {score.name}: is no number over the samples of --val, as where they lack a class; give another"
         )
     return value
+
+
+def _own(task: Task) -> list[Metric]:
+    """Return the metrics that the task has anyway; failures in those of a user's task name its flag."""
+    if tasks.is_own(task):
+        return list(task.metrics())
+    flag = f"--task {task.run.model.task}"
+    with in_user_code(flag):
+        return [OfObject(flag, metric) for metric in task.metrics()]
 
 
 def _score(task: Task, metrics: Sequence[Metric]) -> Score:

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import description_of
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import Run, batch_plan, given
 from mxtrain.models import draws, graph_rewrites, initializers, pretrained, remat, weights, zoo
 from mxtrain.models.narrow import Forecast
 from mxtrain.optim import freeze, precision
@@ -36,21 +36,24 @@ def build_to_train(run: Run, task: Task, places: Sequence[Any], is_fresh: bool =
     precision.enable_amp(model.amp)
     kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
     narrowing = precision.narrowing(model, kind)
-    given_net, contract = zoo.given_net(model.model), task.contract()
-    net = task.build_net() if given_net is None else given_net
+    is_named = "model" in task.flags or given.is_object(model.model)
+    flag, name = ("--model", model.model) if is_named else ("--task", model.task)  # for messages
+    with tasks.in_code_of(task):
+        given_net, contract = zoo.given_net(model.model), task.contract()
+        net = task.build_net() if given_net is None else given_net
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
     named = weights.named_parameters(net)
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
     if model.zero_gamma:
-        initializers.zero_gamma(net, model.model)
+        initializers.zero_gamma(net, name)
     init, seed = model.init if is_fresh else initializers.ZEROS, run.optim.seed
     with draws.in_less_time(net, init, seed):
         initializers.initialize(net, init, places, seed)
-        zoo.compile(net, model.model, places, contract, narrowing, micro_batch)
+        zoo.compile(net, name, places, contract, narrowing, micro_batch, flag)
     if is_fresh:
         _load_pretrained(net, model, untrained)
     if model.remat:
-        net = remat.recompute(net, model.model, (micro_batch, *contract.inputs[0]))
+        net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, kind, narrowing))
     net.forecast = narrowing.forecast if narrowing else Forecast()

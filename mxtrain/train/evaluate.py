@@ -19,6 +19,7 @@ from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, loader_options
 from mxtrain.data.records import Records
+from mxtrain.tasks import find as tasks
 from mxtrain.tasks import judgement
 from mxtrain.tasks.task import Forward, Metric, Outcome, Task
 from mxtrain.train.step import number
@@ -68,9 +69,8 @@ def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SIN
     requests = sample_requests.evaluation_requests(
         len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
     )
-    assembly = SampleAssembly(
-        records, task.reader(is_training=False), task.fields, seed=0, skip_bad=run.data.skip_bad
-    )
+    reader = tasks.function_of(task, task.reader, False)
+    assembly = SampleAssembly(records, reader, task.fields, seed=0, skip_bad=run.data.skip_bad)
     return Loader(assembly, requests, loader_options(run.data))
 
 

@@ -17,6 +17,7 @@ from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
 from mxtrain.data.records import Dataset, Records
 from mxtrain.data.user_datasets import UserBatches
+from mxtrain.tasks import find as tasks
 from mxtrain.tasks.task import Task
 
 
@@ -101,7 +102,7 @@ def _open_loader(
     run: Run, records: Dataset, requests: Iterator[Request], task: Task
 ) -> ContextManager[BatchSource]:
     if isinstance(records, UserBatches):
-        return records.loader(requests, task.of_batch)
-    reader = task.reader(is_training=True)
+        return records.loader(requests, tasks.named(task, task.of_batch))
+    reader = tasks.function_of(task, task.reader, True)
     assembly = SampleAssembly(cast(Records, records), reader, task.fields, run.optim.seed, run.data.skip_bad)
     return Loader(assembly, requests, loader_options(run.data))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, catalogue, exact_sums, names, store_checks
+from mxtrain.data.fields import Arrays
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models import running_statistics, sparse_rows, weights
 from mxtrain.optim import layer_rates, optimizers
@@ -21,6 +22,7 @@ from mxtrain.optim.ema import Ema
 from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.tasks import find as tasks
 from mxtrain.tasks import judgement
 from mxtrain.tasks.judgement import Judgement
 from mxtrain.tasks.task import Forward, Task
@@ -35,6 +37,7 @@ class TrainingParts:
 
     net: Any
     task: Task
+    prepare: Callable[[Arrays, int, int], Arrays]  # the task's
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
     judgement: Judgement
@@ -94,8 +97,9 @@ def build_parts(
     return TrainingParts(
         net=net,
         task=task,
-        forward=task.training_forward(distillation.teacher_net(run, places)),
-        plain_forward=task.plain_forward(),
+        prepare=tasks.named(task, task.prepare),
+        forward=tasks.function_of(task, task.training_forward, distillation.teacher_net(run, places)),
+        plain_forward=tasks.function_of(task, task.plain_forward),
         judgement=judgement.of_task(task),
         trainer=trainer,
         optimizer=optimizer,

@@ -179,7 +179,7 @@ def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: fl
     """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
     position = batch.request.position
     mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
-    prepared = parts.task.prepare(batch.arrays, step, position)
+    prepared = parts.prepare(batch.arrays, step, position)
     arrays = {name: to_context(array, context) for name, array in prepared.items()}
     net = with_input_gradients(parts.net) if parts.needs_input_grad else parts.net
     with mx.autograd.record():
