@@ -52,8 +52,8 @@ def _depths(net: Any, named: dict[str, Any]) -> dict[str, int]:
 def layers(net: Any) -> list[list[Any]]:
     """Return the parameters of each layer of a net, in the order in which it registers them.
 
-    A layer is a child of the net, or of a sequence in it, with all that is inside, such as a residual block. What holds
-    vectors alone, such as a norm, belongs to the layer before it.
+    A layer is a child of the net, of a sequence in it or of the body that it has, with all that is inside, such as a
+    residual block. What holds vectors alone, such as a norm, belongs to the layer before it.
     """
     found: list[list[Any]] = []
     for block in _blocks(net):
@@ -67,7 +67,13 @@ def layers(net: Any) -> list[list[Any]]:
 
 def _blocks(net: Any) -> Iterator[Any]:
     for child in net._children.values():
-        if type(child) in SEQUENCES:
+        if type(child) in SEQUENCES or (type(net) not in SEQUENCES and _is_body(child)):
             yield from _blocks(child)
         else:
             yield child
+
+
+def _is_body(block: Any) -> bool:
+    """Return whether a block has a sequence of blocks that have blocks: a net inside a net, and no residual block."""
+    sequences = [child for child in block._children.values() if type(child) in SEQUENCES]
+    return any(layer._children for sequence in sequences for layer in sequence._children.values())

@@ -8,7 +8,7 @@ import pytest
 from mxtrain import config
 from mxtrain.config import checks
 from mxtrain.core.errors import UsageError
-from mxtrain.models import weights, zoo
+from mxtrain.models import text_nets, weights, zoo
 from mxtrain.optim import layer_rates, optimizers
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import dry_run
@@ -97,6 +97,15 @@ def test_the_layers_of_known_nets(name: str, count: int | None) -> None:
     assert sum(map(len, found)) == len(named) and len(found) == (count or len(found))
     first, *_, last = named.values()
     assert any(first is each for each in found[0]) and any(last is each for each in found[-1])
+
+
+def test_the_layers_of_a_body_with_a_head_are_its_own() -> None:
+    net = text_nets.build("transformer:layers=3,heads=2,width=8", 20, 2, 12, of_tokens=False)
+    names = {id(each): name for name, each in weights.named_parameters(net).items()}
+    firsts = [names[id(layer[0])] for layer in layer_rates.layers(net)]
+    assert firsts[:2] == ["body.tokens.weight", "body.positions.weight"]
+    assert [name.split(".")[:3] for name in firsts[2:5]] == [["body", "layers", str(k)] for k in range(3)]
+    assert firsts[5:] == ["scores.weight"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ class Class(NamedTuple):
 def count_classes(table: RecordTable) -> tuple[list[Class], list[Finding]]:
     """Return the classes, none where labels are no class numbers, and the findings about labels and class list.
 
-    With several labels a record, each label is a class's: other than 0 where the class is in the picture.
+    With several labels a record, each label is a class's: above 0 where the class is in the picture, below 0 where that
+    is unknown.
     """
     names, counts_listed, findings = _read_list(table)
     findings += _check_labels(table, len(names) if names else None)
@@ -66,7 +67,7 @@ def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
                 return None
             counts[int(label)] += 1
         elif len(label) == num_names:
-            counts.update(np.flatnonzero(label).tolist())
+            counts.update(np.flatnonzero(label > 0).tolist())
         else:
             return None
     return counts

@@ -40,7 +40,7 @@ class OutputFile:
         """Count an item that is in the file."""
         self.num_records += 1
         if isinstance(item.label, tuple):
-            self.num_of_class.update(number for number, given in enumerate(item.label) if given)
+            self.num_of_class.update(number for number, given in enumerate(item.label) if given > 0)
         elif isinstance(item.label, int):
             self.num_of_class[item.label] += 1
 

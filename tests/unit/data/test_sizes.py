@@ -132,6 +132,17 @@ def test_a_cache_gives_the_pixels_that_decoding_gives(tmp_path: Path) -> None:
             np.testing.assert_array_equal(*both)
 
 
+def test_a_cache_keeps_rows_of_labels(tmp_path: Path) -> None:
+    rows = np.array([[0, 1, -1], [1, 1, 0]], np.float32)
+    with RecordWriter(tmp_path / "a.rec") as writer:
+        for key, row in enumerate(rows):
+            writer.write(key, row, jpeg(picture(key)))
+    for kind in ("ram", "disk"):
+        cached = cache.with_cache(config.Data(cache=kind), open_records(tmp_path / "a.rec"), tmp_path)
+        np.testing.assert_array_equal([cached.read(k).label for k in range(2)], rows)
+        np.testing.assert_array_equal(cached.labels(), rows)
+
+
 def test_a_box_of_another_picture_covers_the_share_it_says() -> None:
     data = np.zeros((2, 3, 20, 60), np.float32)
     data[1] = 1

@@ -222,6 +222,9 @@ def test_of_several_labels_each_has_its_class(tmp_path):
     assert kinds(path) == []
     classes_path(path).write_text("ape\t2\nbee\t0\ncat\t2\n")
     assert [a_class.num_images for a_class in check([path]).files[0].classes] == [2, 0, 2]
+    unknown = write(tmp_path / "b.rec", payloads, [np.array((1, -1, -1), np.float32), *labels[1:]])
+    classes_path(unknown).write_text("ape\t2\nbee\t0\ncat\t1\n")
+    assert [a_class.num_images for a_class in check([unknown]).files[0].classes] == [2, 0, 1]
     assert kinds(path) == ["imbalance"]
     classes_path(path).write_text("ape\nbee\n")
     assert kinds(path) == ["label"] * 3

@@ -137,6 +137,21 @@ def test_several_labels(tmp_path):
     names = write(tmp_path / "w.csv", "1.jpg,dog\n2.jpg,cat,dog\n3.jpg,\n")
     found = open_source(names, multi_label=True)
     assert named(found) == [("1.jpg", (0.0, 1.0)), ("2.jpg", (1.0, 1.0)), ("3.jpg", (0.0, 0.0))]
+    joined = write(tmp_path / "j.csv", "1.jpg,dog; cat\n2.jpg,cat\n3.jpg,\n")
+    found = open_source(joined, multi_label=True)
+    assert named(found) == [("1.jpg", (1.0, 1.0)), ("2.jpg", (1.0, 0.0)), ("3.jpg", (0.0, 0.0))]
+    assert found.class_names == ["cat", "dog"]
+    listed = write(tmp_path / "k.csv", "1.jpg,2;0\n2.jpg,1\n3.jpg,\n")
+    found = open_source(listed, multi_label=True)
+    assert named(found) == [
+        ("1.jpg", (1.0, 0.0, 1.0)),
+        ("2.jpg", (0.0, 1.0, 0.0)),
+        ("3.jpg", (0.0, 0.0, 0.0)),
+    ]
+    assert found.class_names == ["0", "1", "2"]
+    for wrong in ("1.jpg,1;-2\n", "1.jpg,1;0.5\n", "1.jpg,1;1e9\n"):
+        with pytest.raises(DataError, match="among classes, which are whole numbers from 0 to 65535"):
+            open_source(write(tmp_path / "l.csv", wrong), multi_label=True)
     lst = write(tmp_path / "a.lst", "0\t0.5\t-1\t1.jpg\n1\t2\t3\t2.jpg\n")
     assert named(open_source(lst, multi_label=True)) == [("1.jpg", (0.5, -1.0)), ("2.jpg", (2.0, 3.0))]
 

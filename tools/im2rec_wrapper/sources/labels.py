@@ -1,7 +1,8 @@
 """The labels of records and the class list, from labels as sources hold them: words or numbers.
 
 One label an item: words are classes by name, whole numbers are classes by number, other numbers stay what they are.
-Several labels (--multi-label): words become a 0 or 1 for each class; numbers, the same count for each item, stay.
+Several labels (--multi-label): words become a 0 or 1 for each class; numbers, the same count for each item, stay,
+unless they are lists of classes, which become a 0 or 1 too.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ _MAX_NUMBERED_CLASSES = 1 << 16
 
 
 def resolve_labels(
-    raw_labels: Sequence[RawLabels], where: Path, multi_label: bool, class_names: Sequence[str] | None = None
+    raw_labels: Sequence[RawLabels],
+    where: Path,
+    multi_label: bool,
+    class_names: Sequence[str] | None = None,
+    are_lists: bool = False,
 ) -> ResolvedLabels:
     """Return the label of each item, and the class names: `class_names` if they fit, else made from the labels.
 
-    `where` is the source's name in messages. DataError for labels that no record can hold, UsageError for several
-    labels an item without `multi_label`.
+    With `are_lists` the source says that labels are classes, as many as an item has. `where` is the source's name in
+    messages. DataError for labels that no record can hold, UsageError for several labels an item without `multi_label`.
     """
     if not raw_labels:
         raise DataError(f"{where} holds nothing to pack")
     lengths = sorted({len(labels) for labels in raw_labels})
     numbers = _as_numbers(raw_labels)
-    if not lengths[0] and (numbers is not None or not multi_label):
+    if not lengths[0] and not are_lists and (numbers is not None or not multi_label):
         raise DataError(f"{where}: {sum(not labels for labels in raw_labels)} items have no label")
     _refuse_not_finite(numbers or (), where)
     if not multi_label:
@@ -46,6 +51,8 @@ def resolve_labels(
         )
     if numbers is None:
         return _one_or_zero(raw_labels, where)
+    if are_lists:
+        return _one_or_zero_by_number(numbers, where)
     if len(lengths) > 1:
         raise DataError(
             f"{where} has items with {lengths[0]} and with {lengths[-1]} labels: make them as many"
@@ -112,6 +119,22 @@ def _one_or_zero(raw_labels: Sequence[RawLabels], where: Path) -> ResolvedLabels
     return [
         tuple(float(name in {str(label) for label in labels}) for name in names) for labels in raw_labels
     ], names
+
+
+def _one_or_zero_by_number(numbers: Sequence[Sequence[float]], where: Path) -> ResolvedLabels:
+    given = {number for of_item in numbers for number in of_item}
+    wrong = [
+        number for number in given if not (0 <= number < _MAX_NUMBERED_CLASSES and number == int(number))
+    ]
+    if not given:
+        raise DataError(f"{where}: lists no class at all: give some")
+    if wrong:
+        raise DataError(
+            f"{where} lists {wrong[0]:g} among classes, which are whole numbers from 0 to {_MAX_NUMBERED_CLASSES - 1}"
+        )
+    count = int(max(given)) + 1
+    rows = [tuple(float(number in of_item) for number in range(count)) for of_item in map(set, numbers)]
+    return list(rows), [str(number) for number in range(count)]
 
 
 def _sorted_names(names: set[str], where: Path) -> list[str]:

@@ -21,6 +21,7 @@ from .item import IMAGE_SUFFIXES, Item, Source
 from .labels import RawLabels, resolve_labels
 
 _LONGEST_CELL = (1 << 31) - 1  # instead of 131,072 characters; a C long on every system
+JOINT = ";"  # between the classes that a cell lists
 _END = "end"  # a row after the last, which becomes part of a quote that is not closed
 Rows = List[Tuple[str, RawLabels]]
 
@@ -55,8 +56,15 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     for number, cells in enumerate(lines, 2 if header else 1):
         if len(cells) < 2 or not cells[0]:
             raise DataError(f"{path}: row {number} is not `path{separator}label`: mend it")
+    are_lists = (
+        multi_label and separator != JOINT and any(JOINT in cell for cells in lines for cell in cells[1:])
+    )
+    if are_lists:
+        lines = [
+            [cells[0], *(part.strip() for cell in cells[1:] for part in cell.split(JOINT))] for cells in lines
+        ]
     rows: Rows = [(cells[0], tuple(cell for cell in cells[1:] if cell)) for cells in lines]
-    return _source(path, rows, root, multi_label, header)
+    return _source(path, rows, root, multi_label, header, are_lists)
 
 
 def _rows(path: Path, text: str, separator: str) -> list[list[str]]:
@@ -72,11 +80,18 @@ def _rows(path: Path, text: str, separator: str) -> list[list[str]]:
     return [cells for cells in rows if cells]
 
 
-def _source(path: Path, rows: Rows, root: Path | None, multi_label: bool, header: list[str] | None) -> Source:
+def _source(
+    path: Path,
+    rows: Rows,
+    root: Path | None,
+    multi_label: bool,
+    header: list[str] | None,
+    are_lists: bool = False,
+) -> Source:
     if any("\0" in name for name, _ in rows):
         raise DataError(f"{path}: a path in it has a NUL character, which no file's name can have: mend it")
     outputs = header[1:] if header and multi_label else None
-    labels, class_names = resolve_labels([given for _, given in rows], path, multi_label, outputs)
+    labels, class_names = resolve_labels([given for _, given in rows], path, multi_label, outputs, are_lists)
     items = [Item(name, label) for (name, _), label in zip(rows, labels)]
     return from_files(root or path.parent, items, class_names, [], listed_in=path)
 
