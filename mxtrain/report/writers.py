@@ -100,7 +100,8 @@ class Console:
         shown: Shown = OF_PICTURES,
     ):
         self._of_step = ("loss", *shown.step_means, "lr", f"{shown.unit}_per_second")
-        self._of_evaluation = ("val_loss", f"val_{shown.score}")
+        # Where the loss is the score the others say what it means, as perplexity does.
+        self._of_evaluation = ("val_loss", f"val_{shown.score}") if shown.score != "loss" else ()
         self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
         self.epoch: int | None = None
         # The stream is None where it was closed.
@@ -110,7 +111,9 @@ class Console:
 
     def write(self, record: Record) -> None:
         if record["kind"] == "eval":
-            shown = _shown(record, self._of_evaluation)
+            shown = _shown(
+                record, self._of_evaluation or [name for name in record if name.startswith("val_")]
+            )
             self.progress.print_line(f"epoch {record['epoch']}: " + ", ".join(shown))
             return
         shown = _shown(record, self._of_step)

@@ -7,6 +7,7 @@ Owns what windows of tokens mean to training: their loss, its weight, perplexity
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Mapping, Sequence, cast
 
@@ -16,7 +17,7 @@ from mxtrain.cluster.worker_group import in_order
 from mxtrain.config import Run, batch_plan, catalogue
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import tokenizers
+from mxtrain.data import text_augment, tokenizers
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record, Records
@@ -31,7 +32,7 @@ NOT_COUNTED = -1  # a target: behind the end of the last window
 class LanguageModel(Task):
     """The task; its description has `tokenizer`, `vocab_size`, `end_token` and `window`."""
 
-    flags = frozenset(("model", "window"))
+    flags = frozenset(("model", "window", "augment"))
     nets = tuple(catalogue.GPTS)
     unit = "tokens"
 
@@ -70,6 +71,12 @@ class LanguageModel(Task):
         if val is not None:
             assert isinstance(val, Windows)
             refuse_other(train.path, train.tokens, val.path, val.tokens)
+        for augmentation in catalogue.text_augmentations(run.data.augment):
+            if augmentation.name != "mask_spans":
+                raise UsageError(
+                    f"--augment {augmentation.name}: changes the length of a text, and a window has one; give "
+                    "mask_spans or none"
+                )
         scores = batch_plan.of_run(run).micro_batch * run.data.window * train.tokens.vocab_size
         if scores > LARGEST_ARRAY:
             raise UsageError(
@@ -102,7 +109,11 @@ class LanguageModel(Task):
         return Field("tokens", (self.window,), "int32"), Field("targets", (self.window,), "int32")
 
     def reader(self, is_training: bool) -> SampleReader:
-        return read_window
+        spans = catalogue.text_augmentations(self.run.data.augment)
+        if not spans or not is_training or self.run.optim.overfit:
+            return read_window
+        sizes = {"vocab_size": self.vocab_size, "end_token": self.description["end_token"]}
+        return functools.partial(read_changed_window, spans=[each.numbers for each in spans], **sizes)
 
     def contract(self) -> Contract:
         window, vocab_size = self.window, self.vocab_size
@@ -143,6 +154,24 @@ def read_window(record: Record, rng: np.random.Generator, row: Arrays) -> Arrays
     length = len(ids) - 1
     row["tokens"][:length], row["tokens"][length:] = ids[:-1], 0
     row["targets"][:length], row["targets"][length:] = ids[1:], NOT_COUNTED
+    return row
+
+
+def read_changed_window(
+    record: Record,
+    rng: np.random.Generator,
+    row: Arrays,
+    spans: Sequence[Mapping[str, Any]],
+    vocab_size: int,
+    end_token: int,
+) -> Arrays:
+    """Write a window of which spans are random tokens; what is to be predicted stays, and so do ends of documents."""
+    read_window(record, rng, row)
+    tokens = row["tokens"][: len(record.payload) - 1]
+    for numbers in spans:
+        places = np.flatnonzero(text_augment.spans(len(tokens), rng, **numbers) & (tokens != end_token))
+        drawn = rng.integers(vocab_size - 1, size=len(places))
+        tokens[places] = drawn + (drawn >= end_token)
     return row
 
 

@@ -80,3 +80,24 @@ def test_what_does_not_go_with_text_is_refused(tmp_path):
         find.check_flags(config.parse(["--train", "a.rec", "--window", "3"]))
     with pytest.raises(UsageError, match="give a lower --micro-batch or --window"):
         task_of(path, "--window 1000000 --batch-size 32")
+
+
+def test_spans_become_other_tokens_and_targets_stay(tmp_path):
+    path = write_tokens(tmp_path / "a.rec", [list(range(40)), list(range(40))])
+    run = config.parse(f"--task lm --train {path} --window 82 --augment mask_spans:p=0.4,mean=4".split())
+    train = open_source("--train", str(path), run)
+    reader = find.of_data(run, train, None).reader(is_training=True)
+    plain = {name: np.zeros(82, np.int32) for name in ("tokens", "targets")}
+    lm.read_window(train.read(0), None, plain)
+    changed = []
+    for seed in (1, 1, 2):
+        row = {name: np.zeros(82, np.int32) for name in ("tokens", "targets")}
+        reader(train.read(0), np.random.default_rng(seed), row)
+        np.testing.assert_array_equal(row["targets"], plain["targets"])
+        np.testing.assert_array_equal(row["tokens"] == END, plain["tokens"] == END)
+        assert 20 <= (row["tokens"] != plain["tokens"]).sum() <= 33 and row["tokens"].max() <= END
+        changed.append(row["tokens"].tolist())
+    assert changed[0] == changed[1] != changed[2]
+    assert find.of_data(run, train, None).reader(is_training=False) is lm.read_window
+    with pytest.raises(UsageError, match="--augment drop_words: changes the length of a text"):
+        task_of(path, "--augment drop_words")
