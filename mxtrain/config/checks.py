@@ -211,7 +211,7 @@ def _check_names(run: Run) -> None:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
-    if run.model.task in (*names.TEXT_CLASSIFICATIONS, "lm"):
+    if run.model.task in ("lm", *names.TEXT_CLASSIFICATIONS):
         catalogue.text_augmentations(run.data.augment)
     else:
         catalogue.augmentations(run.data.augment)

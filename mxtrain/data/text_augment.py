@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import re
 from pathlib import Path
-from typing import Dict, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -34,17 +34,46 @@ class TextAugmentation:
     tables: Sequence[Synonyms]  # one for each spec, empty for those that have none
     tokenizer: str  # portable
     end_token: int | None
-    mask_token: int
+    vocab_size: int
+    has_mask: bool  # an id of its own, behind all others; else a masked token is any other one
 
     def __call__(self, ids: Ints, labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        of_words = [pair for pair in zip(self.specs, self.tables) if pair[0].name != "mask_spans"]
-        if of_words:
-            ids, labels = self._with_other_words(ids, labels, of_words, rng)
+        """Return what a text and its labels become."""
+        ids, labels = self.with_other_words(ids, labels, rng)
+        return self.masked(ids, rng), labels
+
+    def of_window(self, ids: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Return the tokens of a window with other words, as they are seen and as they are.
+
+        Documents stay apart. More tokens than before are cut off.
+        """
+        ends = np.flatnonzero(ids == self.end_token) + 1
+        parts = [part for part in np.split(ids, ends) if len(part)]
+        none = [np.full(len(part), NO_LABEL) for part in parts]
+        changed = [self.with_other_words(part, labels, rng)[0] for part, labels in zip(parts, none)]
+        own = np.concatenate(changed)[: len(ids)]
+        return self.masked(own, rng), own
+
+    def masked(self, ids: Ints, rng: np.random.Generator) -> Ints:
+        """Return the tokens with spans of them masked, but for ends of documents."""
         for spec in self.specs:
             if spec.name == "mask_spans":
-                masked = spans(len(ids), rng, **spec.numbers) & (ids != self.end_token)
-                ids = np.where(masked, self.mask_token, ids)
-        return ids, labels
+                is_masked = spans(len(ids), rng, **spec.numbers) & (ids != self.end_token)
+                ids = np.where(is_masked, self._masks(len(ids), rng), ids)
+        return ids
+
+    def _masks(self, count: int, rng: np.random.Generator) -> Ints:
+        if self.has_mask:
+            return np.full(count, self.vocab_size)
+        if self.end_token is None:
+            return rng.integers(self.vocab_size, size=count)
+        drawn = rng.integers(self.vocab_size - 1, size=count)
+        return drawn + (drawn >= self.end_token)
+
+    def with_other_words(self, ids: Ints, labels: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Return the tokens, with some of their words replaced or left out, and their labels."""
+        of_words = [pair for pair in zip(self.specs, self.tables) if pair[0].name != "mask_spans"]
+        return self._with_other_words(ids, labels, of_words, rng) if of_words else (ids, labels)
 
     def _with_other_words(
         self, ids: Ints, labels: Ints, of_words: Sequence[tuple[Spec, Synonyms]], rng: np.random.Generator
@@ -53,10 +82,15 @@ class TextAugmentation:
         assert tokenizer.decode is not None  # as `check` has seen
         own = ids[ids != self.end_token]
         starts = np.flatnonzero(labels != NO_LABEL)
+        if len(starts) and (starts[0] > 0 or starts[-1] >= len(own)):
+            return ids, labels  # these are no labels of words
         if len(starts):
             before = [tokenizer.decode(piece.tolist()) for piece in np.split(own, starts)[1:]]
         else:
-            before = _BEFORE_A_WORD.split(tokenizer.decode(own.tolist()))
+            text = tokenizer.decode(own.tolist())
+            if not np.array_equal(tokenizer.encode(text), own):  # a window may begin within a letter
+                return ids, labels
+            before = _BEFORE_A_WORD.split(text)
         after = before
         for spec, table in of_words:
             after = (
@@ -77,13 +111,14 @@ class TextAugmentation:
         return changed, token_labels(places, labels[starts].tolist(), len(changed))
 
 
-def of(text: str, tokenizer: str, end_token: int | None, mask_token: int) -> TextAugmentation | None:
-    """Return the augmentation of --augment; None for none."""
+def of(text: str, description: Mapping[str, Any], has_mask: bool = True) -> TextAugmentation | None:
+    """Return the augmentation of --augment, for a task with this description; None for none."""
     specs = catalogue.text_augmentations(text)
     if not specs:
         return None
     tables = [read_synonyms(spec.numbers["file"]) if spec.name == "synonyms" else {} for spec in specs]
-    return TextAugmentation(specs, tables, tokenizer, end_token, mask_token)
+    tokenizer, end_token, size = (description[name] for name in ("tokenizer", "end_token", "vocab_size"))
+    return TextAugmentation(specs, tables, tokenizer, end_token, size, has_mask)
 
 
 def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:

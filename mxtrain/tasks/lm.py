@@ -7,7 +7,6 @@ Owns what windows of tokens mean to training: their loss, its weight, perplexity
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any, Mapping, Sequence, cast
 
@@ -21,6 +20,7 @@ from mxtrain.data import text_augment, tokenizers
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record, Records
+from mxtrain.data.text_augment import TextAugmentation
 from mxtrain.data.tokens import format_of, refuse_other
 from mxtrain.data.windows import Documents, KeptDocuments, Windows
 from mxtrain.models.contract import Contract
@@ -71,23 +71,19 @@ class LanguageModel(Task):
         if val is not None:
             assert isinstance(val, Windows)
             refuse_other(train.path, train.tokens, val.path, val.tokens)
-        for augmentation in catalogue.text_augmentations(run.data.augment):
-            if augmentation.name != "mask_spans":
-                raise UsageError(
-                    f"--augment {augmentation.name}: changes the length of a text, and a window has one; give "
-                    "mask_spans or none"
-                )
         scores = batch_plan.of_run(run).micro_batch * run.data.window * train.tokens.vocab_size
         if scores > LARGEST_ARRAY:
             raise UsageError(
                 f"--micro-batch: {scores:.1e} scores for one are more than MXNet takes in one array; give a lower "
                 "--micro-batch or --window"
             )
+        tokenizer = tokenizers.portable(train.tokens.tokenizer, train.folder)
         return {
-            "tokenizer": tokenizers.portable(train.tokens.tokenizer, train.folder),
+            "tokenizer": tokenizer,
             "vocab_size": train.tokens.vocab_size,
             "end_token": train.tokens.end_token,
             "window": train.length,
+            **text_augment.check(run.data.augment, tokenizer, of_tokens=False),
         }
 
     def check(self, dataset: Dataset) -> None:
@@ -109,11 +105,10 @@ class LanguageModel(Task):
         return Field("tokens", (self.window,), "int32"), Field("targets", (self.window,), "int32")
 
     def reader(self, is_training: bool) -> SampleReader:
-        spans = catalogue.text_augmentations(self.run.data.augment)
-        if not spans or not is_training or self.run.optim.overfit:
-            return read_window
-        sizes = {"vocab_size": self.vocab_size, "end_token": self.description["end_token"]}
-        return functools.partial(read_changed_window, spans=[each.numbers for each in spans], **sizes)
+        change = None
+        if is_training and not self.run.optim.overfit:
+            change = text_augment.of(self.run.data.augment, self.description, has_mask=False)
+        return WindowReader(change)
 
     def contract(self) -> Contract:
         window, vocab_size = self.window, self.vocab_size
@@ -148,31 +143,20 @@ class LanguageModel(Task):
         raise UsageError(f"{source}: a language model names nothing; give it a --prompt to write on")
 
 
-def read_window(record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
-    """Write a window's tokens, and for each of them the one that follows; behind its end nothing counts."""
-    ids = record.payload
-    length = len(ids) - 1
-    row["tokens"][:length], row["tokens"][length:] = ids[:-1], 0
-    row["targets"][:length], row["targets"][length:] = ids[1:], NOT_COUNTED
-    return row
+@dataclasses.dataclass(frozen=True)
+class WindowReader:
+    """A `SampleReader` of windows: their tokens, and for each the one that follows; behind the end nothing counts."""
 
+    change: TextAugmentation | None = None
 
-def read_changed_window(
-    record: Record,
-    rng: np.random.Generator,
-    row: Arrays,
-    spans: Sequence[Mapping[str, Any]],
-    vocab_size: int,
-    end_token: int,
-) -> Arrays:
-    """Write a window of which spans are random tokens; what is to be predicted stays, and so do ends of documents."""
-    read_window(record, rng, row)
-    tokens = row["tokens"][: len(record.payload) - 1]
-    for numbers in spans:
-        places = np.flatnonzero(text_augment.spans(len(tokens), rng, **numbers) & (tokens != end_token))
-        drawn = rng.integers(vocab_size - 1, size=len(places))
-        tokens[places] = drawn + (drawn >= end_token)
-    return row
+    def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
+        seen = ids = record.payload
+        if self.change is not None:
+            seen, ids = self.change.of_window(ids, rng)
+        length = len(ids) - 1
+        row["tokens"][:length], row["tokens"][length:] = seen[:-1], 0
+        row["targets"][:length], row["targets"][length:] = ids[1:], NOT_COUNTED
+        return row
 
 
 def forward(net: Any, arrays: Mapping[str, Any]) -> Outcome:

@@ -97,8 +97,7 @@ class TextTask(Task):
         tokens = TokenFormat(known["tokenizer"], *(known[name] for name in _OF_FORMAT))
         change = None
         if is_training and not self.run.optim.overfit:
-            augment, mask_token = self.run.data.augment, known["vocab_size"]
-            change = text_augment.of(augment, known["tokenizer"], known["end_token"], mask_token)
+            change = text_augment.of(self.run.data.augment, known)
         return TextReader(
             tokens, self.window, len(self.class_names), self.what_has_labels == OF_TOKENS, change
         )

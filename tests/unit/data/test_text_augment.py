@@ -12,6 +12,7 @@ from mxtrain.data import text_augment, tokenizers
 from mxtrain.data.words import token_labels, tokens_of_words
 
 MASK = 257
+BYTES = {"tokenizer": "bytes", "end_token": 256, "vocab_size": 257}
 
 
 def rng(seed=0):
@@ -26,7 +27,7 @@ def table(tmp_path):
 
 
 def changed(augment, text, seed=0):
-    found = text_augment.of(augment, "bytes", 256, MASK)
+    found = text_augment.of(augment, BYTES)
     found = pickle.loads(pickle.dumps(found))  # as worker processes get it
     ids = np.array([*text.encode(), 256])
     return found(ids, np.full(len(ids), -1), rng(seed))
@@ -51,7 +52,7 @@ def test_words_become_synonyms(table):
 def test_labels_stay_with_their_words(table):
     found = tokens_of_words(["good", "film", "x"], tokenizers.of_bytes().encode)
     ids = np.append(found.ids, 256)
-    augmentation = text_augment.of(f"synonyms:file={table},p=1", "bytes", 256, MASK)
+    augmentation = text_augment.of(f"synonyms:file={table},p=1", BYTES)
     ids, labels = augmentation(ids, token_labels(found.starts, [2, 0, 1], len(ids)), rng())
     words = text_of(ids).split(" ", 1)
     assert words[0] in ("fine", "nice") and words[1] == "motion picture x"
@@ -83,7 +84,7 @@ def test_all_of_them_together(table):
         f"synonyms:file={table},p=1+drop_words:p=0.2+mask_spans:p=0.3", "a good film is a good film"
     )
     assert (ids == MASK).any() and len(ids) == len(labels)
-    assert text_augment.of("none", "bytes", 256, MASK) is None
+    assert text_augment.of("none", BYTES) is None
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,20 @@ def test_what_does_not_fit_is_refused(tmp_path, table):
     told = text_augment.check(f"synonyms:file={table}", "bytes", of_tokens=True)
     table.write_text("good\tother\n")
     assert told != text_augment.check(f"synonyms:file={table}", "bytes", of_tokens=True)
+
+
+def test_windows_of_a_language_model(table):
+    """Targets are what is, and inputs what is seen; documents stay apart, whole words or not."""
+    augmentation = text_augment.of(
+        f"synonyms:file={table},p=1+mask_spans:p=0.3,mean=2", BYTES, has_mask=False
+    )
+    part_of_a_letter = "\u00e9".encode()[1:]
+    ids = np.array([256, *b"good", 256, *b"good one", 256, *part_of_a_letter, *b" a good film", 256])
+    seen, own = augmentation.of_window(ids, rng())
+    assert len(seen) == len(own) <= len(ids) and seen.max() <= 256
+    assert (seen == 256).tolist() == (own == 256).tolist() and (own == 256).sum() == 4
+    assert 0 < (seen != own).sum() <= 0.4 * len(own)
+    documents = bytes(np.where(own == 256, 0, own).astype(np.uint8)).split(b"\0")
+    assert documents[1] in (b"fine", b"nice") and documents[2][4:] == b" one"
+    assert documents[3] == part_of_a_letter + b" a good film"
+    assert augmentation.of_window(ids[:2], rng())[1].tolist() == ids[:2].tolist()
