@@ -121,7 +121,6 @@ MAJORITY = Case(
     },
     num_learnt=(480, 160),
     has_narrow=False,  # its one product is of 4 x 8 x 2
-    is_in_ci=True,
 )
 
 MULTILABEL = Case(

@@ -46,6 +46,7 @@ def test_activations_computed_again_are_the_same_on_every_device(
     assert_same_end(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.slow  # tests/e2e/test_remat.py has pictures'
 def test_activations_computed_again_are_those_that_were(words: Given, tmp_path: Path) -> None:
     """Without dropout, whose numbers are drawn in another order."""
     for name, flags in (("plain", ""), ("again", "--remat")):

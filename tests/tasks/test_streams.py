@@ -15,6 +15,9 @@ from tests.tasks.given import Given
 
 STREAMS = "tests.support.user_streams"
 FLAGS = "--epoch-steps 6 --checkpoint-steps 4"
+IN_SMALL = (
+    pytest.mark.slow
+)  # tests/unit/data/test_streams.py and tests/unit/tasks/test_task.py hold it without a run
 CLUSTER = "--kvstore dist_sync --start-timeout 60 --num-workers 2"
 
 
@@ -83,6 +86,7 @@ def test_a_killed_job_goes_on_to_the_bit(words: Given, undisturbed: Path, tmp_pa
     assert_same_end(tmp_path, undisturbed)
 
 
+@pytest.mark.slow  # tests/unit/data/test_streams.py holds it without a run
 def test_what_does_not_come_again_goes_on_and_says_so(words: Given, tmp_path: Path) -> None:
     kill_after(words, tmp_path, "socket", 9)
     before = curve(tmp_path)
@@ -102,14 +106,12 @@ def test_workers_that_get_other_samples_are_refused(words: Given, tmp_path: Path
 @pytest.mark.parametrize(
     ("stream", "code", "said"),
     [
-        ("short", DATA, f"--train {STREAMS}:short: ended after 40 samples; make it endless, or give fewer"),
         ("damaged", DATA, f"{STREAMS}:damaged: sample 40 of the stream: its words are not numbers below 10"),
-        (
-            "pairs_no_more",
-            USAGE,
-            f"--train {STREAMS}:pairs_no_more: gives a str for sample 40; give a pair (x, y)",
-        ),
         ("failing", BUG, f"--train {STREAMS}:failing: ZeroDivisionError: the source broke"),
+        pytest.param(
+            "short", DATA, "short: ended after 40 samples; make it endless, or give fewer", marks=IN_SMALL
+        ),
+        pytest.param("pairs_no_more", USAGE, "gives a str for sample 40; give a pair (x, y)", marks=IN_SMALL),
     ],
 )
 def test_what_goes_wrong_in_a_stream_is_named(
