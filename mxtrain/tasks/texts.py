@@ -118,7 +118,8 @@ class TextTask(Task):
 
         text, num_classes = self.run.model.model, len(self.class_names)
         sizes = {
-            "vocabulary": self.description["vocab_size"],
+            # One more than there are, for what --augment mask_spans masks: MXNet would take the last one for it.
+            "vocabulary": self.description["vocab_size"] + 1,
             "num_classes": num_classes,
             "length": self.window,
         }

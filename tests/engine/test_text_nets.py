@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import text_nets
 from mxtrain.runtime import mx
+from mxtrain.tasks.texts import SequenceClassification, TokenClassification
 
 NETS = ("text_cnn:width=6", "bilstm:width=6,hidden=5,layers=2", "transformer:layers=2,heads=2,width=8")
 
@@ -39,3 +41,41 @@ def test_what_lies_behind_the_end_changes_nothing(name, of_tokens):
 def test_heads_have_to_divide_the_width():
     with pytest.raises(UsageError, match="width is no multiple of heads"):
         text_nets.build("transformer:heads=3,width=8", vocabulary=9, num_classes=2, length=4, of_tokens=True)
+
+
+class Own(mx.gluon.HybridBlock):
+    def __init__(self, vocabulary, num_classes, length):
+        super().__init__()
+        self.sizes = vocabulary, num_classes, length
+        self.tokens = mx.gluon.nn.Embedding(vocabulary, num_classes)
+
+    def hybrid_forward(self, F, tokens, mask):
+        return F.broadcast_mul(self.tokens(tokens), mask.expand_dims(2))
+
+
+@pytest.mark.parametrize("task", [SequenceClassification, TokenClassification])
+def test_nets_have_a_token_for_what_is_masked(task):
+    """MXNet would take the last token for one that the net does not have."""
+    description = {"class_names": ["a", "b"], "vocab_size": 9, "window": 16}
+    for model in ("bilstm", f"{__name__}:Own"):
+        net = task(config.parse(["--model", model]), description).build_net()
+        (embedding,) = [each for name, each in net.collect_params().items() if "embedding" in name]
+        assert embedding.shape[0] == 10
+    assert net.sizes == (10, 2, 16)
+
+
+def test_losses_count_labels_and_nothing_else():
+    run = config.parse(["--task", "token_classification"])
+    task = TokenClassification(run, {"class_names": ["a", "b", "c"], "vocab_size": 9, "window": 4})
+    net = Own(10, 3, 4)
+    net.initialize(mx.init.Normal(1))
+    tokens, label = np.array([[1, 2, 3, 0], [4, 5, 0, 0]]), np.array([[2, -1, 0, -1], [-1, -1, -1, -1]])
+    arrays = {"tokens": mx.nd.array(tokens), "mask": mx.nd.array(tokens > 0), "label": mx.nd.array(label)}
+    outcome = task.plain_forward()(net, arrays)
+    scores = net(arrays["tokens"], arrays["mask"]).log_softmax(axis=-1).asnumpy()
+    assert float(outcome.weight.asscalar()) == 2
+    assert float(outcome.losses.sum().asscalar()) == pytest.approx(
+        -scores[0, 0, 2] - scores[0, 2, 0], rel=1e-5
+    )
+    nothing = task.plain_forward()(net, {**arrays, "label": mx.nd.array(np.full((2, 4), -1))})
+    assert float(nothing.weight.asscalar()) == 0 and not nothing.losses.asnumpy().any()
