@@ -19,9 +19,10 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import text_augment, tokenizers
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record, Records
+from mxtrain.data.records import Dataset, Record
 from mxtrain.data.text_augment import TextAugmentation
 from mxtrain.data.tokens import format_of, refuse_other
+from mxtrain.data.user_datasets import UserDataset
 from mxtrain.data.windows import Documents, KeptDocuments, Windows
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.task import Description, Metric, Outcome, State, Task
@@ -50,8 +51,8 @@ class LanguageModel(Task):
 
     @classmethod
     def samples_of(cls, run: Run, dataset: Dataset) -> Dataset:
-        if not dataset.files:
-            return Windows(KeptDocuments(cast(Records, dataset)), tokenizers.BYTE_FORMAT, run.data.window)
+        if isinstance(dataset, UserDataset):
+            return Windows(KeptDocuments(dataset), tokenizers.BYTE_FORMAT, run.data.window)
         return Windows(cast(Documents, dataset), format_of(dataset), run.data.window)
 
     @classmethod
@@ -67,7 +68,10 @@ class LanguageModel(Task):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        assert isinstance(train, Windows)
+        if not isinstance(train, Windows):
+            raise UsageError(
+                f"{train.path}: gives batches; a language model cuts its windows itself: give texts, or token records"
+            )
         if val is not None:
             assert isinstance(val, Windows)
             refuse_other(train.path, train.tokens, val.path, val.tokens)
@@ -77,20 +81,17 @@ class LanguageModel(Task):
                 f"--micro-batch: {scores:.1e} scores for one are more than MXNet takes in one array; give a lower "
                 "--micro-batch or --window"
             )
-        tokenizer = tokenizers.portable(train.tokens.tokenizer, train.folder)
+        known = _known(train)
         return {
-            "tokenizer": tokenizer,
-            "vocab_size": train.tokens.vocab_size,
-            "end_token": train.tokens.end_token,
+            **known,
             "window": train.length,
-            **text_augment.check(run.data.augment, tokenizer, of_tokens=False),
+            **text_augment.check(run.data.augment, known["tokenizer"], of_tokens=False),
         }
 
     def check(self, dataset: Dataset) -> None:
         assert isinstance(dataset, Windows)
-        found = self.describe(self.run, dataset, None)
-        for key in ("tokenizer", "vocab_size", "end_token"):
-            if found[key] != self.description[key]:
+        for key, value in _known(dataset).items():
+            if value != self.description[key]:
                 raise DataError(
                     f"{dataset.path}: has another {key.replace('_', ' ')} than the net was trained with; pack the same "
                     "text with that one"
@@ -141,6 +142,13 @@ class LanguageModel(Task):
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         raise UsageError(f"{source}: a language model names nothing; give it a --prompt to write on")
+
+
+def _known(windows: Windows) -> Description:
+    """Return what a net has to know of the tokens that it learns from."""
+    tokens = windows.tokens
+    portable = tokenizers.portable(tokens.tokenizer, windows.folder)
+    return {"tokenizer": portable, "vocab_size": tokens.vocab_size, "end_token": tokens.end_token}
 
 
 @dataclasses.dataclass(frozen=True)

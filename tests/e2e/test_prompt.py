@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,43 @@ def test_texts_of_a_program_are_learnt(trained: Path, tmp_path: Path) -> None:
     assert told["num_tokens"] <= 4
     with pytest.raises(UsageError, match="gives a int for document 0; give texts"):
         fit(Run.of(**given, out=str(tmp_path / "other"), log="none"), train=[1, 2])
+    with pytest.raises(UsageError, match="gives batches; a language model cuts its windows itself"):
+        fit(Run.of(**given, out=str(tmp_path / "other"), log="none"), train=Batches())
+
+
+class Batches:
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self):
+        return iter([(np.zeros((8, 16)), np.zeros((8, 16)))] * 2)
+
+
+@pytest.mark.slow  # tests/unit/data/test_tokenizers.py and test_pack_text.py hold its parts
+def test_a_learnt_tokenizer_travels_with_the_checkpoint(tmp_path: Path, command: Command) -> None:
+    pytest.importorskip("tokenizers")
+    texts = [f"def function_{number}(x):\n    return x + {number} * x  # Ω\n" for number in range(80)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    data, out = tmp_path / "data", tmp_path / "run"
+    packing = ["pack", tmp_path / "texts.jsonl", data, "--split", "0.9", "--tokenizer", "bpe:vocabulary=300"]
+    assert command("tools.im2rec_wrapper", *packing).returncode == 0
+    sets = ["--train", data / "train.rec", "--val", data / "val.rec", "--out", out]
+    flags = "--model gpt:layers=1,heads=2,width=64 --window 16 --optimizer adamw --lr 0.01 --epochs 12 --batch-size 8"
+    done = command("mxtrain.fit", "--task", "lm", *sets, *flags.split())
+    assert done.returncode == 0 and "bits_per_byte" in done.stderr, done.stderr
+    shutil.rmtree(data)
+    told = command(
+        "mxtrain.predict",
+        "--run",
+        out,
+        "--prompt",
+        "def function_",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "40",
+    )
+    assert "return x + " in told.stdout and told.stdout.endswith("# Ω\n\n"), told.stdout
 
 
 def test_what_cannot_be_written_is_refused(trained: Path, command: Command) -> None:
