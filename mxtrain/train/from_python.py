@@ -7,6 +7,7 @@ Owns the objects that stand in for names, hooks, and Ctrl-C. What a run puts bac
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ from mxtrain.data import columns
 from mxtrain.report.writers import Record
 from mxtrain.train import guest, result, serving, session, signals
 from mxtrain.train.result import Result
+
+logger = logging.getLogger(__name__)
 
 _clusters: list[NodeSpec] = []  # one, from the first run over a cluster on
 Hook = Optional[Callable[[Record], object]]
@@ -90,6 +93,12 @@ def fit(
                     "stopped by Ctrl-C; the same call goes on from the newest checkpoint"
                 ) from None
             raise
+    if not ended.has_happened:
+        logger.warning(
+            "%s: this run had ended before, and nothing was trained; a net or loss that was given is taken for the one "
+            "of that time. resume='never' begins anew, another out keeps both",
+            ended.out,
+        )
     return result.of(ended)
 
 

@@ -24,10 +24,17 @@ from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
-from mxtrain.train import signals
+from mxtrain.train import guest, signals
 from tests.support import amp, user_data
 
 FLAGS = {"image_size": 16, "batch_size": 16, "micro_batch": 8, "lr": 0.05, "epochs": 2, "log": "none"}
+
+
+@pytest.fixture(autouse=True)
+def without_collections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save the time of Python's collector, which has all of pytest to go through; the test of memory needs it."""
+    if "memory" not in request.node.name:
+        monkeypatch.setattr(guest.gc, "collect", lambda: None)
 
 
 def pictures(num_samples: int = 32) -> tuple[Any, Any]:
@@ -80,7 +87,7 @@ def test_it_learns_and_returns_what_came(tmp_path: Path) -> None:
     )
 
 
-def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Path) -> None:
+def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Path, caplog: Any) -> None:
     whole = trained(tmp_path / "whole")
 
     def stop_after_one(record: dict[str, Any]) -> None:
@@ -91,7 +98,9 @@ def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Pa
     assert [each["step"] for each in part.history] == [1]
     rest = trained(tmp_path / "parts")
     assert curve(rest) == curve(whole) and bits(rest) == bits(whole)
-    done = trained(tmp_path / "parts")  # nothing is left to do
+    assert not [record for record in caplog.records if "had ended before" in record.message]
+    done = trained(tmp_path / "parts")
+    assert "this run had ended before, and nothing was trained" in caplog.records[-1].message
     assert curve(done) == curve(whole) and bits(done) == bits(whole) and done.best == whole.best
 
 
@@ -335,7 +344,7 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
     rng = np.random.default_rng(0)
     x = rng.standard_normal((256, 4)).astype(np.float32)
     product = (x[:, 0] * x[:, 1] > 0).astype(np.int64)  # which no linear model tells apart
-    flags = {"epochs": 30, "lr": 0.1, "log": "none", "out": tmp_path / "own"}
+    flags = {"epochs": 6, "batch_size": 8, "lr": 0.05, "log": "none", "out": tmp_path / "own"}
     own = mx.gluon.nn.HybridSequential()
     own.add(mx.gluon.nn.Dense(32, activation="relu"), mx.gluon.nn.Dense(2))
     result = fit(Run.of(**flags), train=(x, product), val=(x, product), net=own)
@@ -343,7 +352,7 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
     assert evaluate(result)["val_accuracy"] == result.best["val_accuracy"]
     samples = [(row.tolist(), float(row.sum())) for row in x]  # numbers, and a net by default
     for out, given in (("list", samples), ("named", {"data": x, "label": x.sum(axis=1)})):
-        result = fit(Run.of(**{**flags, "epochs": 1, "out": tmp_path / out}), train=given)
+        result = fit(Run.of(**{**flags, "epochs": 1, "batch_size": 64, "out": tmp_path / out}), train=given)
         assert result.run.model.model == "mlp" and "mae" in result.history[-1]
 
 

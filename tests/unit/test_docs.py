@@ -20,6 +20,11 @@ def test_flags_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "flags.md").read_text() == render(), "run python docs/make_flags.py"
 
 
+def test_the_api_page_is_that_of_the_docstrings() -> None:
+    render = runpy.run_path(str(ROOT / "docs" / "make_api.py"))["render"]
+    assert (ROOT / "docs" / "api.md").read_text() == render(), "run python docs/make_api.py"
+
+
 @pytest.mark.parametrize("flag", config.flag_names())
 def test_every_flag_is_in_the_docs(flag: str) -> None:
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "flags.md").read_text()
