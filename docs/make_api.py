@@ -51,7 +51,7 @@ def _described(member: Any, module: str) -> Iterator[str]:
     if inspect.isfunction(member) or inspect.ismethod(member):
         yield f"\n```python\n{_signature(member)}\n```\n"
     elif hasattr(member, "_fields"):
-        defaults = {own: f"={value!r}" for own, value in member._field_defaults.items()}
+        defaults = {own: f"={_in_quotes(value)}" for own, value in member._field_defaults.items()}
         yield f"\n```python\n{name}({', '.join(own + defaults.get(own, '') for own in member._fields)})\n```\n"
     yield f"\n{_as_markdown(inspect.getdoc(member) or '')}\n"
     for own, value in vars(member).items() if inspect.isclass(member) else ():
@@ -73,6 +73,11 @@ def _signature(function: Any) -> str:
     found = re.search(r"^def (.*?):\n +\"\"\"", source, re.DOTALL | re.MULTILINE)
     assert found, function
     return found[1]
+
+
+def _in_quotes(value: Any) -> str:
+    """Return a default as the formatter of this project writes it."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _as_markdown(doc: str) -> str:
