@@ -6,11 +6,15 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from mxtrain.config import Run, batch_plan
+from mxtrain.config import Run, batch_plan, catalogue
+from mxtrain.core import machine
 from mxtrain.models import graph_rewrites, remat, running_statistics, segments, weights
 from mxtrain.models.contract import Shape
-from mxtrain.optim import optimizer_state, schedules
+from mxtrain.optim import freeze, layer_rates, optimizer_state, optimizers, schedules
+from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
+from mxtrain.train import build_net
 from mxtrain.train.parts import build_parts
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
@@ -19,18 +23,43 @@ HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
     """Build all that a step of `run` needs, and return a line for each parameter of its net and two with the sums.
 
-    `is_fresh` is False where the weights would come from a checkpoint.
+    A GPT that is too large for this machine is described and not built, which a third line says. `is_fresh` is False
+    where the weights would come from a checkpoint.
     """
+    num_devices = len(build_net.contexts(run.layout.devices))
+    if catalogue.model(run.model.model).name in catalogue.GPTS:
+        net, left = task.build_net(), machine.available_memory()
+        if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
+            optimizer, computed = _prepare(run, task, net)
+            table = _table(run, net, optimizer, num_devices, computed)
+            return f"{table}\nthis machine has {_mb(left)} left, which is too little: nothing was built"
     parts = build_parts(run, task, is_fresh=is_fresh, is_trial=True)
-    named = weights.named_parameters(parts.net)
-    running = {parameter.name for parameter in running_statistics.parameters(parts.net)}
+    computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
+    return _table(run, parts.net, parts.optimizer, num_devices, computed)
+
+
+def _prepare(run: Run, task: Task, net: Any) -> tuple[Any, int]:
+    """Mark what trains and decays; return the optimizer, and about how much memory a micro-batch takes."""
+    if run.model.freeze:
+        freeze.freeze(net, run.model.freeze)
+    if not run.optim.decay_all:
+        exempt_from_decay(net.collect_params().values())
+    layer_rates.scale_rates(net, run.optim)
+    shape = (batch_plan.of_run(run).micro_batch, *task.contract().inputs[0])
+    graph, shapes = graph_rewrites.nodes_and_shapes(net(mx.sym.var("data")), {"data": shape})
+    computed = (
+        segments.lowest_peak(graph, shapes, "data") if run.model.remat else segments.num_bytes(graph, shapes)
+    )
+    return optimizers.build(run.optim), computed
+
+
+def _table(run: Run, net: Any, optimizer: Any, num_devices: int, computed: int) -> str:
+    named = weights.named_parameters(net)
+    running = {parameter.name for parameter in running_statistics.parameters(net)}
     rows = [HEAD, *(_row(run, name, parameter, running) for name, parameter in named.items())]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
-    return "\n".join(
-        [*lines, *_sums(run, parts.optimizer, list(named.values()), len(parts.contexts), computed)]
-    )
+    return "\n".join([*lines, *_sums(run, optimizer, list(named.values()), num_devices, computed)])
 
 
 def _row(run: Run, name: str, parameter: Any, running: set[str]) -> tuple[str, ...]:
@@ -77,7 +106,9 @@ def _state_bytes(optimizer: Any, trained: list[Any]) -> int:
     """Return the size of the optimizer's state, which is made for one parameter at a time and dropped again."""
     total = 0
     for index, parameter in enumerate(trained):
-        made = optimizer.create_state_multi_precision(index, parameter.list_data()[0])
+        is_made = parameter._data is not None
+        data = parameter.list_data()[0] if is_made else mx.nd.empty(parameter.shape, dtype=parameter.dtype)
+        made = optimizer.create_state_multi_precision(index, data)
         total += sum(
             array.size * np.dtype(array.dtype).itemsize for array in optimizer_state.state_arrays(made)
         )

@@ -138,3 +138,15 @@ def test_a_dry_run_tells_about_how_much_memory_is_computed_in() -> None:
     attention = 4 * 8 * 64 * 64 * 4 / 1e6
     assert 8 * attention < told[""] < 20 * attention
     assert told["--remat"] < 0.5 * told[""]
+
+
+def test_a_net_too_large_for_the_machine_is_described_and_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "--task lm --model gpt:layers=2,heads=2,width=16 --window 8 --batch-size 4 --optimizer adamw"
+    run = config.parse([*line.split(), "--freeze", "tokens.*", "--lr-scale", "scores.*=0.5"])
+    task = lm.LanguageModel(run, {"tokenizer": "bytes", "vocab_size": 50, "end_token": END, "window": 8})
+    built_table = dry_run.parameter_table(run, task).splitlines()
+    monkeypatch.setattr(dry_run.machine, "available_memory", lambda: 1000)
+    *described, last = dry_run.parameter_table(run, task).splitlines()
+    assert described[:-1] == built_table[:-1]
+    assert described[-1].split("(about")[0] == built_table[-1].split("(about")[0]
+    assert last == "this machine has 0.0 MB left, which is too little: nothing was built"
