@@ -7,11 +7,9 @@ checkpoint keeps a tokenizer as one text, its *portable* form, so that nothing e
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 import json
-import zlib
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Sequence
 
@@ -26,7 +24,7 @@ from mxtrain.data.tokens import TokenFormat
 BYTES, BYTES_END = "bytes", 256
 BYTE_FORMAT = TokenFormat(BYTES, 257, BYTES_END, "uint16")
 FILE_NAME = "tokenizer.json"  # beside the records
-PACKED = "json:"  # begins the portable form of a tokenizer.json
+WHOLE = "json:"  # begins the portable form of a tokenizer.json, whose content follows
 # Of tokens that end a document in files that are in use; the first is the one of those trained here.
 END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]")
 
@@ -94,7 +92,7 @@ def of_json(content: str, source: str) -> Tokenizer:
 
 def name_of(portable: str) -> str:
     """Return a portable tokenizer's name for messages."""
-    return FILE_NAME if portable.startswith(PACKED) else portable
+    return FILE_NAME if portable.startswith(WHOLE) else portable
 
 
 def portable(name: str, folder: Path) -> str:
@@ -112,7 +110,7 @@ def portable(name: str, folder: Path) -> str:
         raise DataError(
             f"{path}: is not the one that the records beside it were packed with; copy that one here"
         )
-    return PACKED + base64.b64encode(zlib.compress(content.encode(), 9)).decode()
+    return WHOLE + content  # not compressed: other builds of zlib make other bytes, and resumes compare these
 
 
 def is_file(name: str) -> bool:
@@ -124,7 +122,7 @@ def of_portable(text: str) -> Tokenizer:
     """Return a tokenizer from its portable form."""
     if text == BYTES:
         return of_bytes()
-    if not text.startswith(PACKED):
+    if not text.startswith(WHOLE):
         return of_user(text)
     return of_json(_content(text), "the run's tokenizer")
 
@@ -142,16 +140,14 @@ def bytes_of_tokens(text: str) -> Ints | None:
     """
     if text == BYTES:
         return np.array([1] * 256 + [0])
-    if not text.startswith(PACKED):
+    if not text.startswith(WHOLE):
         return None
     described = json.loads(_content(text))
     if not _is_of_bytes(described):
         return None
-    special = {token["id"] for token in described.get("added_tokens", []) if token.get("special")}
-    ids = {
-        **described["model"]["vocab"],
-        **{each["content"]: each["id"] for each in described["added_tokens"]},
-    }
+    added = described.get("added_tokens") or []
+    special = {token["id"] for token in added if token.get("special")}
+    ids = {**described["model"]["vocab"], **{token["content"]: token["id"] for token in added}}
     sizes = np.zeros(max(ids.values()) + 1, np.int64)
     for token, number in ids.items():
         sizes[number] = 0 if number in special else len(token)  # a letter a byte
@@ -163,11 +159,12 @@ def _is_of_bytes(described: Any) -> bool:
     steps = described.get("pre_tokenizer") or {}
     kinds = [steps.get("type"), *(each.get("type") for each in steps.get("pretokenizers", []))]
     adds_space = any(each.get("add_prefix_space") for each in (steps, *steps.get("pretokenizers", [])))
-    return "ByteLevel" in kinds and not adds_space and not described.get("normalizer")
+    is_table = isinstance(described["model"].get("vocab"), dict)
+    return is_table and "ByteLevel" in kinds and not adds_space and not described.get("normalizer")
 
 
 def _content(text: str) -> str:
-    return zlib.decompress(base64.b64decode(text[len(PACKED) :])).decode()
+    return text[len(WHOLE) :]
 
 
 def _text_of_bytes(ids: Sequence[int]) -> str:
