@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -186,12 +187,16 @@ def test_the_callers_log_signals_and_generators_are_as_before(tmp_path: Path, ca
             *((list(each.handlers), each.level, each.propagate) for each in loggers),
             *(signal.getsignal(number) for number in signals.STOPS),
             np.random.get_state()[1].tolist(),
+            (dict(os.environ), list(sys.path), threading.active_count(), os.getcwd()),
             mx.gluon.HybridBlock._get_graph,
         ]
 
     trained(tmp_path / "first")  # mxnet is loaded
     drawn = []
     for out in ("run", "other"):
+        mx.random.seed(5)
+        with pytest.raises(ZeroDivisionError):
+            trained(tmp_path / f"{out} fails", on_step=lambda record: 1 / 0)
         mx.random.seed(5)
         before = found()
         with caplog.at_level(logging.INFO, "mxtrain"):
