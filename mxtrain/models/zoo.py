@@ -181,12 +181,7 @@ def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, narrowing: Na
         _lay_out_plainly(net)
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
-    # The graph is made once, for these shapes.
-    _, graph = net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))
-    if '"op": "RNN"' in graph.tojson():
-        # In inference an LSTM that writes into a static graph's memory has other last bits by where that lies, which is
-        # somewhere else in each process.
-        net._flags = [("static_alloc", True)]
+    net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
 
