@@ -17,6 +17,7 @@ from tests.support.runs import has_step, wait_until, warm_started
 
 ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "4"]
 TWO_WORKERS = ["--num-workers", "2"]
+FAST = ["--optimizer", "adamw", "--lr", "0.004", "--max-steps", "12", "--threads", "1", "--log", "none"]
 MOMENTUM_STEPS = 20  # between checkpoints
 
 
@@ -77,3 +78,26 @@ def test_unsupported_flags_are_refused(
     line = ["--train", digits / "train.rec", "--out", tmp_path, *FLAGS, *ASYNC, *TWO_WORKERS, *more]
     done = command("mxtrain.fit", *line)
     assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow  # test_async.py holds it in small: one of its parameters has a rate of its own
+@pytest.mark.timeout(150)
+def test_rates_of_layers_are_the_servers_too(shapes: Path, tmp_path: Path, command: Command) -> None:
+    sets = ["--train", shapes / "train.rec", "--val", shapes / "val.rec"]
+    flags = [
+        *("--model", "small_cnn", "--image-size", "24", "--val-resize", "24", "--batch-size", "16"),
+        *FAST,
+    ]
+    rates = ["--layer-decay", "0.5", "--lr-scale", "0.*=3"]
+    runs = {
+        "own": rates,
+        "servers": [*rates, "--kvstore", "dist_async", "--num-workers", "1", "--sums", "fast"],
+        "alike": [],
+    }
+    losses = {}
+    for name, more in runs.items():
+        done = command("mxtrain.fit", *sets, "--out", tmp_path / name, *flags, *more, timeout=100)
+        assert done.returncode == 0, done.stderr
+        losses[name] = [each["loss"] for each in records(tmp_path / name, "train")]
+    np.testing.assert_allclose(losses["servers"], losses["own"], rtol=1e-4)
+    assert not np.allclose(losses["alike"], losses["own"], rtol=1e-2)
