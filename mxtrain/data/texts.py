@@ -14,8 +14,8 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from mxtrain.core import regular_files
-from mxtrain.core.errors import DataError
-from mxtrain.data import words
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import tokenizers, words
 from mxtrain.data.fields import Arrays, BadSample, Field
 from mxtrain.data.recordio import Ints
 from mxtrain.data.records import Dataset, Record
@@ -70,6 +70,17 @@ class TextReader:
                 f"a token has label {wrong[0]:g}; labels are classes from 0 to {self.num_classes - 1}, or {NO_LABEL}"
             )
         return labels
+
+
+def payload_of(text: Any, key: int, user: str) -> bytes:
+    """Return the payload of a user's text, whose tokens are bytes; UsageError where it is none."""
+    if not isinstance(text, str):
+        raise UsageError(
+            f"{user}: gives a {type(text).__name__} as the text of sample {key}; give a str, or pack texts with a "
+            "tokenizer of yours"
+        )
+    ids = [*tokenizers.of_bytes().encode(text), tokenizers.BYTES_END]
+    return np.array(ids, np.dtype(tokenizers.BYTE_FORMAT.dtype).newbyteorder("<")).tobytes()
 
 
 def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) -> dict[str, Any]:

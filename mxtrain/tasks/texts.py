@@ -7,15 +7,16 @@ Owns what the two have in common and where they differ: labels, losses, metrics,
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
 import numpy as np
 
 from mxtrain.config import Run, catalogue
-from mxtrain.core.errors import DataError
-from mxtrain.data import class_weights, labels, text_augment, texts, tokenizers
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import class_weights, labels, text_augment, texts, tokenizers, user_samples
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset
+from mxtrain.data.records import Dataset, Record
 from mxtrain.data.texts import TextReader
 from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
@@ -43,13 +44,13 @@ class TextTask(Task):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        tokens = format_of(train)
+        tokens = _format_of(train)
         for dataset in filter(None, (train, val)):
-            refuse_other(train.path, tokens, dataset.path, format_of(dataset))
+            refuse_other(train.path, tokens, dataset.path, _format_of(dataset))
             texts.refuse_other_labels(dataset, cls.what_has_labels)
         names = cls.class_names_of(run, train, val)
         weights = class_weights.of_classes(run.model.class_weights, train, names)
-        tokenizer = tokenizers.portable(tokens.tokenizer, train.files[0].parent)
+        tokenizer = _portable(tokens, train)
         return {
             "class_names": names,
             **({} if weights is None else {"class_weights": weights}),
@@ -61,10 +62,9 @@ class TextTask(Task):
 
     def check(self, dataset: Dataset) -> None:
         texts.refuse_other_labels(dataset, self.what_has_labels)
-        found = format_of(dataset)
+        found = _format_of(dataset)
         same = {name: getattr(found, name) == self.description[name] for name in _OF_FORMAT}
-        portable = tokenizers.portable(found.tokenizer, dataset.files[0].parent)
-        same["tokenizer"] = portable == self.description["tokenizer"]
+        same["tokenizer"] = _portable(found, dataset) == self.description["tokenizer"]
         for name, is_same in same.items():
             if not is_same:
                 raise DataError(
@@ -170,6 +170,12 @@ class SequenceClassification(TextTask):
     score = Score("accuracy")
 
     @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        """Return the record of a pair (text, class), whose tokens are the text's bytes."""
+        text, label = user_samples.pair(key, item, user)
+        return user_samples.record_of_pair(key, (texts.payload_of(text, key, user), label), user)
+
+    @classmethod
     def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
         return labels.class_names(train, val, run.data.num_classes, of_text=True)
 
@@ -200,6 +206,12 @@ class TokenClassification(TextTask):
 
     flags = frozenset(("model", "loss", "window", "augment", "label_smoothing"))
     what_has_labels = OF_TOKENS
+
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        raise UsageError(
+            f"{user}: classes of words are read from .rec files; pack them with --from tagged_text"
+        )
 
     @classmethod
     def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
@@ -259,6 +271,15 @@ class TokenClassification(TextTask):
 
     def _answer(self) -> tuple[int, ...]:
         return (self.window, len(self.class_names))
+
+
+def _format_of(dataset: Dataset) -> TokenFormat:
+    """Return the format of a data set's tokens: of a user's texts these are bytes."""
+    return format_of(dataset) if dataset.files else tokenizers.BYTE_FORMAT
+
+
+def _portable(tokens: TokenFormat, dataset: Dataset) -> str:
+    return tokenizers.portable(tokens.tokenizer, dataset.files[0].parent if dataset.files else Path())
 
 
 @dataclasses.dataclass(frozen=True)
