@@ -1,0 +1,111 @@
+"""A language model of the standard library's own sources, beside PyTorch's same net.
+
+    python -m benchmarks.learn --setup    an environment with PyTorch; once
+    python -m benchmarks.learn.lm         some minutes on two quiet cores
+
+Both begin with the same weights and see the same windows in the same order, with several seeds. Their bits per byte of
+files that were held out have to be as near as mxtrain's are to each other. Exit code 1 when they are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Iterator
+
+import numpy as np
+
+from benchmarks import commands, curves
+from benchmarks.curves import Panel
+from benchmarks.loader import environments
+from mxtrain.config.arguments import png_path
+
+OURS, TORCH = "mxtrain", "torch"
+TOKENIZER = "bpe:vocabulary=2048"
+RECIPE = (
+    *("--task", "lm", "--model", "gpt:layers=4,heads=4,width=128", "--window", 128, "--max-steps", 250),
+    *("--batch-size", 16, "--micro-batch", 16, "--optimizer", "adamw", "--lr", 0.003),
+    *("--weight-decay", 0.1, "--warmup-epochs", 0.02),
+)
+SMOOTH = 10  # steps
+
+
+def main() -> int:
+    options = _parse()
+    torch = environments.pytorch(options.envs, "learn", "benchmarks.learn")
+    with contextlib.ExitStack() as stack:
+        folder = options.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        data = _packed(folder)
+        found: dict[str, list[float]] = {OURS: [], TORCH: []}
+        for seed in range(options.seeds):
+            for side, out in _trained(data, folder, seed, torch):
+                found[side].append(float(curves.records(out, "eval")[-1]["val_bits_per_byte"]))
+                print(f"seed {seed}, {side}: {found[side][-1]:.4f}", file=sys.stderr, flush=True)
+        curves.draw(options.png, [_panel(folder, seed) for seed in range(options.seeds)])
+    apart, spread = abs(np.mean(found[OURS]) - np.mean(found[TORCH])), np.ptp(found[OURS])
+    for side, values in found.items():
+        print(f"{side}: {np.mean(values):.4f} bits per byte ({', '.join(f'{each:.4f}' for each in values)})")
+    print(f"apart by {apart:.4f}, where seeds are by {spread:.4f}; {options.png}: the curves")
+    return 0 if apart <= spread else 1
+
+
+def _panel(folder: Path, seed: int) -> Panel:
+    found = {side: curves.losses(folder / f"lm-{seed}-{side}") for side in (OURS, TORCH)}
+    return Panel(f"seed {seed}", found, smooth=SMOOTH)
+
+
+def _packed(folder: Path) -> Path:
+    """Pack the standard library, without its tests; return the folder of train.rec and val.rec."""
+    data = folder / "data"
+    if not (data / "val.rec").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = folder / "stdlib.jsonl"
+        root = Path(sysconfig.get_paths()["stdlib"])
+        skipped = {"test", "tests", "site-packages", "idlelib", "lib2to3", "__pycache__"}
+        paths = sorted(path for path in root.rglob("*.py") if not skipped & {*path.relative_to(root).parts})
+        with texts.open("w", encoding="utf-8") as file:
+            for path in paths:
+                text = path.read_text(encoding="utf-8", errors="replace")
+                file.write(json.dumps({"text": text}) + "\n")
+        packer = (sys.executable, "-m", "tools.im2rec_wrapper", "pack", "--skip-bad")
+        commands.run(*packer, texts, data, "--split", 0.95, "--tokenizer", TOKENIZER)
+    return data
+
+
+def _trained(data: Path, folder: Path, seed: int, torch: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each side and the folder of its run, after it has ended; runs that are there are kept."""
+    ours, theirs = (folder / f"lm-{seed}-{side}" for side in (OURS, TORCH))
+    sets = ("--train", data / "train.rec", "--val", data / "val.rec")
+    if not (ours / "ended").exists():
+        commands.fit(ours, *RECIPE, *sets, "--seed", seed)
+        (ours / "ended").touch()
+    yield OURS, ours
+    if not (theirs / "ended").exists():
+        weights = folder / f"lm-{seed}.npz"
+        commands.run(sys.executable, "-m", "benchmarks.learn.start_again", ours, weights)
+        commands.run(torch, "-m", "benchmarks.learn.torch_lm", ours, weights, theirs)
+        (theirs / "ended").touch()
+    yield TORCH, theirs
+
+
+def _parse() -> argparse.Namespace:
+    parser = commands.parser("learn.lm", __doc__)
+    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where PyTorch is")
+    parser.add_argument(
+        "--runs", type=Path, help="keep the runs there, and do not make those again that it holds"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="how many (default: 3)")
+    parser.add_argument("--png", type=png_path, default=Path("runs/benchmarks/lm.png"))
+    options = parser.parse_args()
+    options.envs, options.png = options.envs.resolve(), options.png.resolve()
+    options.runs = options.runs and options.runs.resolve()
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
