@@ -33,6 +33,7 @@ def predict(
     prompts: Sequence[str] | None = None,
     wish: Wish | None = None,
     top: int | None = None,
+    threshold: float = 0.5,
     checkpoint: str = "best",
     devices: str = "cpu",
     net: Any = None,
@@ -48,6 +49,7 @@ def predict(
             `text`, `num_tokens`, and whether the document `has_ended`.
         wish: how much it writes, and how tokens are drawn, as in Wish(max_tokens=50, temperature=0.8).
         top: how many classes each answer names; all when left out.
+        threshold: of several labels a picture, those are `present` whose probability is above it.
         checkpoint: "best", "latest", or the path of one.
         devices: "cpu" or "gpu:0"; the first of them computes.
         net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
@@ -59,7 +61,7 @@ def predict(
     """
     from mxtrain.train import guest
 
-    _check_top(1 if top is None else top)
+    _check_shown(1 if top is None else top, threshold)
     is_single = isinstance(inputs, (str, os.PathLike))
     with guest.as_guest():
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
@@ -76,7 +78,7 @@ def predict(
             sources: Iterable[Any] = [inputs] if is_single else inputs
             samples = (sample for source in sources for _, sample in task_of_run.samples_in(source))
             made = answers.of(task_of_run, trained_net, contexts[0], samples)
-            return [_cut(shown, top) for shown in made]
+            return [_cut(shown, top, threshold) for shown in made]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command(argv: Sequence[str] | None = None) -> None:
     """Print what the net says of each input that the arguments name."""
     options = parser().parse_args(argv)
-    _check_top(options.top)
+    _check_shown(options.top, options.threshold)
     if options.prompt:
         _write_on(options)
         return
@@ -117,7 +119,7 @@ def command(argv: Sequence[str] | None = None) -> None:
                 print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
                 continue
             of_what = "image" if "image_size" in task.flags else "input"
-            for name, shown in zip(samples, (_cut(each, options.top) for each in told)):
+            for name, shown in zip(samples, (_cut(each, options.top, options.threshold) for each in told)):
                 line = (
                     json.dumps({of_what: name, **shown})
                     if options.json
@@ -162,6 +164,8 @@ def parser() -> Parser:
     flags = trained_run.parser("predict", "Name what is in pictures, or write on after a prompt.")
     flags.add_argument("images", nargs="*", type=Path, metavar="IMAGE", help="picture files")
     flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
+    of_several = "of several labels a picture, those above this probability are named"
+    flags.add_argument("--threshold", type=float, default=0.5, help=of_several)
     for flag, kind, meaning in (
         ("--max-tokens", int, "the most tokens that are written"),
         ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
@@ -180,13 +184,18 @@ def parser() -> Parser:
     return flags
 
 
-def _check_top(top: int) -> None:
+def _check_shown(top: int, threshold: float) -> None:
     if top < 1:
         raise UsageError(f"--top {top}: give 1 or more")
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
 
 
-def _cut(shown: dict[str, Any], top: int | None) -> dict[str, Any]:
-    """Return an answer with its likeliest classes alone, where it has some."""
+def _cut(shown: dict[str, Any], top: int | None, threshold: float) -> dict[str, Any]:
+    """Return an answer with its likeliest classes alone, where it has some: so many, or those above the threshold."""
+    if "present" in shown:
+        present = [name for name, share in shown["probabilities"].items() if share > threshold]
+        return {**shown, "present": sorted(present, key=shown["probabilities"].get, reverse=True)}
     return {**shown, "classes": shown["classes"][:top]} if "classes" in shown else shown
 
 

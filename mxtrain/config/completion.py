@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
-from mxtrain.config import catalogue, names, schema
+from mxtrain.config import catalogue, names, pixel_numbers, schema
 from mxtrain.config.arguments import png_path
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
@@ -22,6 +22,7 @@ WORDS: dict[str, Sequence[str]] = {
     "checkpoint": ("best", "latest"),
     "class_weights": ("none", "auto"),
     "compress": tuple(catalogue.COMPRESSIONS),
+    "deviation": (pixel_numbers.IMAGENET, pixel_numbers.AUTO),
     "devices": ("cpu", "gpu"),
     "init": tuple(catalogue.INITIALIZERS),
     "kvstore": (*names.STORES, *names.DIST_STORES),
@@ -31,6 +32,7 @@ WORDS: dict[str, Sequence[str]] = {
     "log_level": names.LOG_LEVELS,
     "loss": tuple(catalogue.LOSSES),
     "loss_scale": names.LOSS_SCALES,
+    "mean": (pixel_numbers.IMAGENET, pixel_numbers.AUTO),
     "metric": tuple(catalogue.METRICS),
     "model": tuple(catalogue.NETS),
     "normalize": names.NORMALIZE,

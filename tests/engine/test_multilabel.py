@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import config
+from mxtrain import config, predict
+from mxtrain.core.errors import UsageError
 from mxtrain.data.fields import BadSample
 from mxtrain.data.records import Record
 from mxtrain.models import losses
@@ -192,3 +193,12 @@ def test_rows_of_a_stream_are_checked_as_they_come() -> None:
     for wrong in ([1.0, 0, 2], [1.0, np.nan, 0], [1.0, 0]):
         with pytest.raises(BadSample):
             task.reader(True)(Record(0, np.array(wrong), pixels), np.random.default_rng(0), rows)
+
+
+def test_the_threshold_of_predictions_is_the_users() -> None:
+    shown = Multilabel(run_of(), {"class_names": ["a", "b", "c"]}).shown(np.array([0.4, 0.9, 0.1]))
+    assert shown["present"] == ["b"]
+    assert predict._cut(shown, 1, 0.3)["present"] == ["b", "a"]
+    assert predict._cut(shown, 1, 0.95)["present"] == []
+    with pytest.raises(UsageError, match=r"--threshold 1\.5: give a probability from 0 to 1"):
+        predict._check_shown(1, 1.5)

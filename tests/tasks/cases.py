@@ -143,7 +143,7 @@ MULTILABEL = Case(
     },
     num_learnt=(1500, 400),
     overfit="--mixup 0 --max-steps 60",
-    predict=("{folder}/one.png",),
+    predict=("{folder}/one.png", "--threshold", "0.3"),
 )
 
 
