@@ -68,7 +68,7 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
     found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
-    run = trained_run.run_of(found, options.run, {"val": options.val or None})
+    run = trained_run.run_of(found, options.run, {"val": options.val or None, "metric": options.metric})
     scores = _scores(found, run, options.devices, is_own=not options.val)
     if options.json:
         print(json.dumps(scores))
@@ -80,6 +80,9 @@ def parser() -> Parser:
     """Return the parser of this command's flags."""
     flags = trained_run.parser("evaluate", "Evaluate a trained net.")
     flags.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
+    flags.add_argument(
+        "--metric", help="what to tell besides, as for mxtrain.fit; the run's own when left out"
+    )
     return flags
 
 

@@ -36,17 +36,19 @@ class Judgement(NamedTuple):
 
 
 def of_task(task: Task) -> Judgement:
-    """Return the judgement of a task's run: the task's metrics and those of --metric, by --score or the task's own.
+    """Return the judgement of a task's run, by --score or the task's own; UsageError for a score that nothing gives."""
+    metrics = metrics_of(task)
+    return Judgement(metrics, _score(task, metrics))
 
-    UsageError for a metric that does not fit the task, and for a score that no metric gives.
-    """
+
+def metrics_of(task: Task) -> list[Metric]:
+    """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
     own = _own(task)
     has = {name for metric in own for name in names_of(metric) or ()}
     asked = [_asked(task, name, numbers) for name, numbers in catalogue.metrics(task.run.output.metric)]
-    metrics = own + [
+    return own + [
         each for each in asked if names_of(each) is None or not has.issuperset(names_of(each) or ())
     ]
-    return Judgement(metrics, _score(task, metrics))
 
 
 def is_users(metric: Metric) -> bool:

@@ -28,7 +28,7 @@ _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
 
 class TextTask(Task):
-    """What both tasks share; the description has class names, what is known of tokens, and the window."""
+    """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
     losses = catalogue.LOSSES_OF_CLASSES
     nets = tuple(catalogue.TEXT_NETS)

@@ -42,7 +42,7 @@ def evaluate(
     None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
     this worker's progress.
     """
-    judged = _Judged(judgement.of_task(task).metrics)
+    judged = _Judged(judgement.metrics_of(task))
     with open_loader(run, task, records, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:

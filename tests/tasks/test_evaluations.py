@@ -60,6 +60,14 @@ def test_the_score_decides_which_checkpoint_is_best(judged: Path, pictures: Give
     assert json.loads(again.stdout) == {name: best[name] for name in json.loads(again.stdout)}
 
 
+def test_a_trained_net_is_judged_by_other_metrics(judged: Path, pictures: Given) -> None:
+    asked = ["--json", "--metric", "recall,tests.support.user_metrics:regret"]
+    told = pictures.command("mxtrain.evaluate", "--run", judged, *asked)
+    assert told.returncode == 0, told.stderr
+    assert {"val_recall", "val_regret", "val_accuracy"} < set(json.loads(told.stdout))
+    assert "val_macro_f1" not in json.loads(told.stdout)
+
+
 def test_a_killed_run_goes_on_to_the_bit(judged: Path, pictures: Given, tmp_path: Path) -> None:
     with pictures.started(tmp_path, FLAGS) as run:
         wait_until(lambda: has_step(tmp_path, 9), run)

@@ -16,6 +16,7 @@ from mxtrain.data.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.record_file import open_records
 from mxtrain.data.record_writer import RecordWriter
 from mxtrain.train import session
+from tests.support import fresh_python
 from tests.support.runs import records
 from tests.tasks.cases import Change
 from tests.tasks.given import NUM_TRAIN, Given
@@ -75,6 +76,25 @@ def test_a_run_ends_at_a_wrong_record_or_counts_it(given: Given, tmp_path: Path)
     given.fit(tmp_path / "skipped", "--skip-bad 1", train=path.name)
     assert records(tmp_path / "skipped")[-2]["bad_records"] == 1
     assert records(tmp_path / "skipped")[-2]["step"] == NUM_TRAIN // 16 * 3
+
+
+def test_samples_are_made_without_mxnet(given: Given, tmp_path: Path) -> None:
+    """As checks before the rendezvous, packers and loader processes make them."""
+    code = f"""
+import sys
+from mxtrain import config
+from mxtrain.train import session
+inputs = session.open_inputs(config.parse({given.line(tmp_path, "")!r}))
+reader = inputs.task.reader(is_training=True)
+import numpy as np
+from mxtrain.data import fields
+from mxtrain.data.assembly import BatchSlice, SampleAssembly
+assembly = SampleAssembly(inputs.train, reader, inputs.task.fields, 0)
+memory = np.zeros(fields.num_bytes(inputs.task.fields, 8), np.uint8)
+assembly(BatchSlice(np.arange(8), 0, 0, True), fields.rows(inputs.task.fields, 8, memory))
+answer = [bool(memory.any()), "mxnet" in sys.modules]
+"""
+    assert fresh_python.answer(code) == [True, False]
 
 
 def test_bytes_that_flip_are_found_by_the_checksum(given: Given, tmp_path: Path) -> None:
