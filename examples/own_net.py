@@ -3,6 +3,8 @@
     python -m mxtrain.fit --train data/train.rec --val data/val.rec --image-size 32 --augment none \
         --model examples.own_net:mixer --loss examples.own_net:robust --out runs/own
 
+In Python: fit(Run.of(image_size="32", augment="none"), train="data/train.rec", net=mixer(10), loss=robust).
+
 A loss gets the net's answer, (samples, classes) in float32, and the labels, and returns a number for each sample.
 """
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples import recommender_data, written_numbers, written_numbers_data
+from examples import own_net, recommender_data, written_numbers, written_numbers_data
+from mxtrain.config import Run
+from mxtrain.fit import fit as fit_in_python
 from tests.support.commands import ROOT, Command
 from tests.support.runs import records
 
@@ -55,6 +57,14 @@ def test_a_net_and_a_loss_of_ones_own(shapes: Path, tmp_path: Path, command: Com
     done = command("mxtrain.fit", *flags, *files)
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path, "val_accuracy")[-1] > 0.9
+
+
+def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
+    run = Run.of(
+        image_size="16", augment="none", out=str(tmp_path), log="none", threads=1, epochs=1, batch_size=16
+    )
+    result = fit_in_python(run, train=str(shapes / "train.rec"), net=own_net.mixer(2), loss=own_net.robust)
+    assert result.net is not None and len(result.history) == 4
 
 
 def test_rows_of_digits_begin_to_be_read(tmp_path: Path, command: Command) -> None:
