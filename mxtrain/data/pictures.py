@@ -19,12 +19,13 @@ from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import normalisation, tiff
+from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
 from mxtrain.data.fields import Array, Arrays, BadSample, Field
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.recordio import Label
-from mxtrain.data.records import Record, Records
+from mxtrain.data.records import Dataset, Record, Records
 from mxtrain.data.user_samples import pair, to_numpy
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ def fields(
 ) -> tuple[Field, ...]:
     """Return the fields, with labels of the shape `label`; planes of uint8 are still to be normalised."""
     return Field("data", (channels, *sizes.of(image_size)), dtype), Field("label", label)
+
+
+def refuse_arrays(dataset: Dataset) -> None:
+    """Refuse .rec files of other samples than pictures, with a DataError."""
+    for path in dataset.files:
+        if sidecar_path(path).exists():
+            raise DataError(f"{path}: holds arrays, not pictures; give --task arrays")
 
 
 def transform_of(run: Run, description: Mapping[str, Any], is_training: bool) -> Transform:

@@ -36,7 +36,7 @@ AUTO = "auto"  # of --loss: cross_entropy of classes, l2 of numbers
 class Arrays(Task):
     """The task; its description has `inputs`, and `class_names` or `targets`."""
 
-    flags = heeded_flags.OF_CLASSES | {"model", "loss", "target"}
+    flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss"}
     nets = tuple(catalogue.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
 
@@ -76,6 +76,10 @@ class Arrays(Task):
     @property
     def step_means(self) -> Sequence[str]:
         return self.predicted.step_means
+
+    @property
+    def judged_as(self) -> str:
+        return self.predicted.judged_as
 
     @property
     def score(self) -> Score:

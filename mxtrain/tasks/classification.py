@@ -27,7 +27,7 @@ from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
 class Classification(Task):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
-    flags = heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT
+    flags = heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT - heeded_flags.OF_TABLES
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     judged_as = "classes"
@@ -37,6 +37,7 @@ class Classification(Task):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        pictures.refuse_arrays(train)
         names = labels.class_names(train, val, run.data.num_classes)
         weights = class_weights.of_classes(run.model.class_weights, train, names)
         return {**described(names, weights), **normalisation.described(run, train)}

@@ -31,6 +31,7 @@ class Multilabel(Classification):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        pictures.refuse_arrays(train)
         names = labels.several_names(train, val, run.data.num_classes)
         weights = class_weights.of_labels(run.model.class_weights, train, names)
         return {**described(names, weights), **normalisation.described(run, train)}

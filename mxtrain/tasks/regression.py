@@ -27,11 +27,13 @@ class Regression(Task):
     nets = names.MODELS
     losses = catalogue.LOSSES_OF_NUMBERS
     unit = "images"
+    judged_as = "numbers"
     step_means = PredictedNumbers.step_means
     score = PredictedNumbers.score
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        pictures.refuse_arrays(train)
         found = targets.numbers(train)
         if val is not None:
             targets.check(val, found)

@@ -76,8 +76,6 @@ class Task(abc.ABC):
     # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
-    # What `judged` gives: classes, labels, numbers or likelihoods (`formulas.py`), so that metrics by name fit.
-    judged_as: ClassVar[str] = ""
 
     @property
     def unit(self) -> str:
@@ -98,6 +96,11 @@ class Task(abc.ABC):
     def score(self) -> Score:
         """The number of an evaluation that decides."""
         return Score("loss", is_lower_better=True)
+
+    @property
+    def judged_as(self) -> str:
+        """What `judged` gives, so that metrics by name fit: classes, labels, numbers or likelihoods (`formulas.py`)."""
+        return ""
 
     # --------------------------------------------------------------------------------------------------------
     # Data, without mxnet

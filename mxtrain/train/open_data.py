@@ -29,6 +29,11 @@ def open_source(flag: str, source: str, run: Run) -> Any:
         return _open_user_data(flag, source, run)
     _refuse_epoch_steps(flag, source, run)
     is_table = Path(source).suffix.lower() in tables.SUFFIXES
+    if is_table and "target" not in tasks.class_of(run).flags:
+        raise UsageError(
+            f"{flag} {source}: is a table or a file of arrays, not a .rec; give --task arrays, or pack the pictures or "
+            "the text that it lists"
+        )
     opened = tables.open_records(Path(source), run.data.target) if is_table else open_set(source)
     return tasks.class_of(run).samples_of(run, opened)
 

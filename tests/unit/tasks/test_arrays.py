@@ -13,8 +13,10 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tables
 from mxtrain.data.columns import dataset_of
 from mxtrain.data.user_datasets import UserDataset
-from mxtrain.tasks import find
+from mxtrain.tasks import find, judgement
 from mxtrain.tasks.arrays import Arrays
+from mxtrain.train.open_data import open_source
+from tests.support.pack_command import in_this_process
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(1e6, 3, (12, 2))
@@ -147,6 +149,24 @@ def test_validation_has_the_same_arrays(tmp_path: Path, columns: dict[str, Any],
     with pytest.raises(DataError) as refused:
         task_of(train, val)
     assert words in str(refused.value) and "val.npz" in str(refused.value)
+
+
+@pytest.mark.parametrize("task", ["classification", "multilabel", "regression"])
+def test_tasks_of_pictures_take_no_arrays(tmp_path: Path, task: str) -> None:
+    np.savez(tmp_path / "a.npz", x=X, y=[0, 1] * 6)
+    run = config.parse(["--task", task, "--train", "a"])
+    with pytest.raises(UsageError, match=r"--train .*a\.npz: is a table or a file of arrays.*--task arrays"):
+        open_source("--train", str(tmp_path / "a.npz"), run)
+    assert in_this_process("pack", tmp_path / "a.npz", tmp_path / "a.rec").returncode == 0
+    records = open_source("--train", str(tmp_path / "a.rec"), run)
+    with pytest.raises(DataError, match=r"a\.rec: holds arrays, not pictures; give --task arrays"):
+        find.of_data(run, records, None)
+
+
+@pytest.mark.parametrize(("metric", "labels"), [("auc", [0, 1] * 6), ("r2", X[:, 0])])
+def test_metrics_by_name_fit_what_is_predicted(metric: str, labels: Any) -> None:
+    task = task_of(own(X, labels), flags=f"--metric {metric} --score {metric}")
+    assert judgement.of_task(task).score.name == metric
 
 
 def test_validation_has_the_same_columns(tmp_path: Path) -> None:
