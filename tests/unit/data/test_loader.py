@@ -158,7 +158,7 @@ def test_a_record_with_a_flipped_bit_is_named(tmp_path):
 
 def test_records_with_several_labels_are_refused(tmp_path):
     several = write_records(tmp_path / "two.rec", jpegs(NUM_SAMPLES), labels=[[1.0, 2.0]] * NUM_SAMPLES)
-    with pytest.raises(DataError, match="it has 2 labels; pack it with 1"), opened(several) as loader:
+    with pytest.raises(DataError, match="it has 2 labels; pack it with one"), opened(several) as loader:
         list(loader)
 
 
