@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_samples_are_read_alike(kind: str, kinds: dict[str, Any]) -> None:
     data.will_need(np.arange(4))
     record = data.read(2, False)
     assert isinstance(record, records.Record) and len(bytes(record.payload)) == 1
-    assert record.label in (0, 1) and "2" in data.where(2)
+    assert record.label in (0, 1) and re.search(r"(record|sample) \d", data.where(2))
     assert len(data.labels()) in (0, len(data))
 
 
