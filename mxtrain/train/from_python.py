@@ -104,6 +104,10 @@ def fit(
 
 def _as_given(run: Run, objects: dict[str, Any]) -> Run:
     """Return `run` with the objects in their places, and with the numbers that an optimizer brings."""
+    if not isinstance(run, Run):
+        raise UsageError(
+            f"fit: takes a run first, as in fit(Run.of(epochs=3), ...); got a {type(run).__name__}"
+        )
     for name, is_given in (("dry_run", run.output.dry_run), ("plot_schedule", run.output.plot_schedule)):
         if is_given:
             raise UsageError(

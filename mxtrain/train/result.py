@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 from mxtrain.checkpoint import directory, run_folder
 from mxtrain.config import Run
+from mxtrain.config.given import Given
 from mxtrain.train.session import Ended
 
 if TYPE_CHECKING:
@@ -44,7 +45,14 @@ def of(ended: Ended) -> Result:
     history = run_folder.records(folder.parent)
     evaluations = [record for record in history if record["kind"] == "eval"]
     best = best_of(evaluations, ended.score) if evaluations else None
-    return Result(ended.net, history, best, found.path, ended.run)
+    return Result(_net(ended), history, best, found.path, ended.run)
+
+
+def _net(ended: Ended) -> Any:
+    """Return the net of a run: one that was given is that, though --remat trains it inside of another."""
+    model = ended.run.model.model
+    own = model.given if isinstance(model, Given) else None
+    return own if hasattr(own, "collect_params") else ended.net
 
 
 def best_of(evaluations: Sequence[dict[str, Any]], score: Score) -> dict[str, Any]:

@@ -143,6 +143,15 @@ def test_a_net_keeps_what_it_brings(tmp_path: Path) -> None:
     assert np.allclose(brought[0].weight.data(mx.cpu(1)).asnumpy(), 0.5)
 
 
+def test_a_net_that_is_computed_in_segments_is_the_callers_still(tmp_path: Path) -> None:
+    net = new_net()
+    run = Run.of(**{**FLAGS, "out": tmp_path, "remat": True})
+    assert fit(run, train=pictures(), net=net).net is net
+    assert net(mx.nd.zeros((2, 3, 16, 16))).shape == (2, 2)
+    with pytest.raises(UsageError, match=r"fit: takes a run first, as in fit\(Run.of"):
+        fit(str(tmp_path), net=net)  # type: ignore[arg-type]
+
+
 def test_an_optimizer_brings_its_numbers_and_is_left_as_it_is(tmp_path: Path) -> None:
     optimizer = mx.optimizer.Adam(learning_rate=0.02, wd=0.001)
     results = [
