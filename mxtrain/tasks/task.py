@@ -99,7 +99,7 @@ class Task(abc.ABC):
 
     @property
     def judged_as(self) -> str:
-        """What `judged` gives, so that metrics by name fit: classes, labels, numbers or likelihoods (`formulas.py`)."""
+        """The kind of what `judged` gives: classes, labels, numbers or likelihoods, as in `formulas.py`."""
         return ""
 
     # --------------------------------------------------------------------------------------------------------
