@@ -158,6 +158,7 @@ def _newest(folder: Path, number: int) -> list[Checkpoint]:
 
 
 def path_of(folder: Path, step: int) -> Path:
+    """Return the path of a step's checkpoint."""
     return folder / f"step-{step:08d}"
 
 

@@ -144,6 +144,7 @@ def num_expected(node: NodeSpec, role: str) -> int:
 
 
 def of_role(infos: Iterable[NodeInfo], role: str) -> list[NodeInfo]:
+    """Return the processes of a role."""
     return [info for info in infos if info.role == role]
 
 

@@ -177,6 +177,7 @@ class CachedRecords:
 
 
 def pixels_path(folder: Path, fingerprint: str, image_size: int) -> Path:
+    """Return the path of a cache on disk, by its records and the image size."""
     return folder / f"{fingerprint}-{image_size}.pixels"
 
 
@@ -286,7 +287,6 @@ def _write(records: Records, num_threads: int, path: Path, on_progress: OnProgre
 
 
 def _size_of(path: Path) -> int:
-    """Return the path of a cache on disk, by its records and the image size."""
     try:
         return path.stat().st_size
     except OSError:  # renamed meanwhile

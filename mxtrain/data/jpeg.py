@@ -40,6 +40,7 @@ class Box(NamedTuple):
 
 
 def is_jpeg(payload: Payload) -> bool:
+    """Return whether bytes begin as a JPEG."""
     return bytes(payload[:2]) == START
 
 
@@ -143,7 +144,6 @@ def _pixels(payload: restart.Data, colorspace: str, height: int, width: int, sca
 
 
 def _cmyk_to_rgb(image: npt.NDArray[Any]) -> Pixels:
-    """Return whether bytes begin as a JPEG."""
     """Convert as PIL and OpenCV do: JPEGs hold CMYK inverted (255 is no ink), and no colour profile is applied."""
     ink, black = image[:, :, :3].astype(np.uint16), image[:, :, 3:]
     colour: Pixels = (ink * black // 255).astype(np.uint8)

@@ -245,6 +245,7 @@ class RecordIOFile:
         return start[FRAME.size : FRAME.size + length], end
 
     def will_need(self, offset: int, num_bytes: int) -> None:
+        """Ask the kernel to read these bytes ahead."""
         os.posix_fadvise(self._descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
 
     def _must_hold(self, end: int) -> None:
@@ -341,6 +342,5 @@ def _cannot_open(path: Path, error: OSError) -> str:
     try:
         near = nearest(path.name, os.listdir(path.parent))
     except OSError:
-        """Ask the kernel to read these bytes ahead."""
         return f"{path} does not exist, nor does its folder"
     return f"{path} does not exist" + (near or f": pack one with `{command_name.packer()} pack SOURCE OUT`")

@@ -60,6 +60,7 @@ class RecordHeader(NamedTuple):
 
     @property
     def payload_start(self) -> int:
+        """The offset of the payload in the data."""
         return HEADER.size + 4 * self.num_labels
 
 
@@ -213,6 +214,5 @@ def describe(start: bytes, num_bytes: int) -> str:
     if len(start) >= 12 and 0 < int.from_bytes(start[:8], "little") <= num_bytes - 16:
         return "a TFRecord file"
     if all(byte in b"\t\n\r" or byte >= 0x20 for byte in start):
-        """The offset of the payload in the data."""
         return "a text file"
     return f"binary data that starts with {start[:4].hex()}"

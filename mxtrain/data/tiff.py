@@ -34,6 +34,7 @@ Tags = Dict[int, Tag]
 
 
 def is_tiff(payload: Payload) -> bool:
+    """Return whether bytes begin as a TIFF."""
     return _byte_order(payload) != ""
 
 
@@ -136,5 +137,4 @@ def _alpha(tags: Tags) -> int:
 
 
 def _byte_order(block: Payload) -> str:
-    """Return whether bytes begin as a TIFF."""
     return {b"II*\0": "<", b"MM\0*": ">"}.get(bytes(block[:4]), "")

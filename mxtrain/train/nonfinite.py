@@ -156,6 +156,7 @@ def blocks(block: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def layer_text(output: BlockOutput, context: Any) -> str:
+    """Return the name of the layer of an output, and which of its own parameters are not finite."""
     if output.block is None:
         return output.name
     own = output.block._reg_params.items()

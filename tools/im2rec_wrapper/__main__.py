@@ -30,6 +30,8 @@ GRACE_SECONDS = 5.0  # from a signal to the end, whatever threads wait for: a di
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, and return its exit code."""
+
     def command() -> None:
         parsed = _parser().parse_args(arguments)
         import numpy  # noqa: F401  # every command needs it, and it does not survive an exception in its import
@@ -183,5 +185,4 @@ def _add_show(commands: _Commands) -> None:
 
 
 if __name__ == "__main__":
-    """Run a command, and return its exit code."""
     sys.exit(main())

@@ -85,6 +85,7 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
+        """Close the file, and release the lock."""
         self._file.close()
 
     def _append(self, line: Any) -> None:
@@ -110,7 +111,6 @@ def _are_there(folder: Path, description: Description, checkpoint: PackCheckpoin
 
 def _remove_partial(folder: Path, description: Description) -> None:
     for name in description.get("files", ()):
-        """Close the file, and release the lock."""
         for path in (folder / name, index_path(folder / name)):
             aside(path).unlink(missing_ok=True)
 

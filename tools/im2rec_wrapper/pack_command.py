@@ -28,6 +28,7 @@ KINDS = (
 
 
 def add(commands: Any) -> None:
+    """Add the command `pack` to a parser's commands."""
     pack = commands.add_parser(
         "pack",
         help="pack images or text from a folder, a list, a database or an archive",
@@ -155,7 +156,6 @@ def _add_images(pack: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    """Add the command `pack` to a parser's commands."""
     from .options import Options
     from .pack import pack
 

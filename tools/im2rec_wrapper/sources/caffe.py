@@ -24,6 +24,7 @@ _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
 def read_lmdb(source: Path, multi_label: bool) -> Source:
+    """Read the keys and labels of a database; DataError where it is damaged, or holds no Datum."""
     file = source / "data.mdb" if source.is_dir() else source
     regular_files.require(file)
     database = _open(source)
@@ -68,7 +69,6 @@ def _label(datum: memoryview) -> int:
 
 
 def _image(datum: dict[int, Any]) -> bytes:
-    """Read the keys and labels of a database; DataError where it is damaged, or holds no Datum."""
     data = datum.get(_DATA)
     if not isinstance(data, memoryview):
         kind = "floats" if _FLOATS in datum else "neither an image nor pixels"

@@ -23,6 +23,7 @@ LABELS = ("labels", "label", "targets", "y", "Y")
 
 
 def read_hdf5(path: Path, multi_label: bool) -> Source:
+    """Read the labels of a file; DataError where its datasets do not fit each other."""
     file = _open(path)
     images, found = _dataset(file, path, IMAGES), _dataset(file, path, LABELS)
     if len(images) != len(found):
@@ -53,7 +54,6 @@ def _open(path: Path) -> Any:
 
 
 def _dataset(file: Any, path: Path, names: tuple[str, ...]) -> Any:
-    """Read the labels of a file; DataError where its datasets do not fit each other."""
     name = next((name for name in names if name in file and hasattr(file[name], "shape")), None)
     if name is None:
         wanted = " or ".join(names)

@@ -27,6 +27,7 @@ Tagged = Tuple[List[str], List[str]]  # words, and a label for each
 
 
 def read_labelled_text(source: Path) -> Source:
+    """Read texts of one class each: a folder for each class, or a file with a text and its class a line."""
     if source.is_dir():
         return read_folder(source, (".txt",), "text")._replace(holds_text=True)
     items = _items(source, lines_of)
@@ -50,6 +51,7 @@ def read_labelled_text(source: Path) -> Source:
 
 
 def read_tagged_text(source: Path) -> Source:
+    """Read texts whose words have a class each, from .jsonl or from columns."""
     if source.is_dir():
         raise DataError(f"{source} is a folder: give a .jsonl file, or one of words and labels in columns")
     is_json = source.suffix.lower() in JSON_SUFFIXES

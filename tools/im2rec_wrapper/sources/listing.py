@@ -27,6 +27,7 @@ Rows = List[Tuple[str, RawLabels]]
 
 
 def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
+    """Read a .lst; DataError names the first malformed line."""
     rows: Rows = []
     for number, line in enumerate(plain_text.split_lines(_text(path)), 1):
         cells = line.strip(" \t").split("\t")
@@ -42,6 +43,7 @@ def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
 
 
 def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
+    """Read a CSV or TSV; DataError names the first malformed row."""
     text = _text(path)
     first_line = text.split("\n", 1)[0]
     separator = max("\t,;", key=first_line.count)
@@ -97,8 +99,6 @@ def _source(
 
 
 def _text(path: Path) -> str:
-    """Read a CSV or TSV; DataError names the first malformed row."""
-    """Read a .lst; DataError names the first malformed line."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -14,6 +14,7 @@ from .item import BadItem, Item, Label, Source
 
 
 def read_arrays(path: Path, target: str, inputs: str) -> Source:
+    """Read a table or a file of arrays; `target` and `inputs` name its columns."""
     table = tables.read(path, target, inputs)
     items = [
         Item(

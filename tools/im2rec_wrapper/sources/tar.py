@@ -27,6 +27,7 @@ class _Member(NamedTuple):
 
 
 def read_tars(source: Path, multi_label: bool) -> Source:
+    """Scan a .tar, or all in a folder; DataError where a sample has no image or no label."""
     paths = files_in(source, (".tar",))
     names: list[str] = []
     places: list[tuple[int, int, int]] = []
@@ -96,7 +97,6 @@ def _label(path: Path, sample: str, members: list[_Member]) -> RawLabels:
 
 
 def _of_json(found: Any) -> Any:
-    """Scan a .tar, or all in a folder; DataError where a sample has no image or no label."""
     label = (
         next((found[key] for key in _JSON_KEYS if key in found), None) if isinstance(found, dict) else None
     )

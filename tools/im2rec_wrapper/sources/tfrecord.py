@@ -32,10 +32,12 @@ class _Location(NamedTuple):
 
 
 def is_tfrecord(start: bytes) -> bool:
+    """Return whether bytes begin as a TFRecord, by the checksum of its length."""
     return len(start) >= _HEAD.size and _masked(start[:8]) == _HEAD.unpack_from(start)[1]
 
 
 def read_tfrecords(source: Path, multi_label: bool) -> Source:
+    """Scan a TFRecord file, or all in a folder; DataError where one is damaged."""
     paths = files_in(source)
     locations: list[_Location] = []
     raw_labels: list[RawLabels] = []
@@ -133,8 +135,6 @@ def _labels(features: Features) -> tuple[int, ...]:
 
 
 def _class_names(text_of: dict[int, str]) -> list[str] | None:
-    """Scan a TFRecord file, or all in a folder; DataError where one is damaged."""
-    """Return whether bytes begin as a TFRecord, by the checksum of its length."""
     """Return the texts if each class has its own; TensorFlow's scripts often reserve label 0 for the background."""
     if not text_of or min(text_of) < 0:
         return None
