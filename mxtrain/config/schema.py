@@ -383,10 +383,11 @@ def _parser(program: str) -> Any:
         for field in dataclasses.fields(section):
             # A switch alone is on; `--switch false` wins over a file where it is.
             switch: dict[str, Any] = {"nargs": "?", "const": True} if hints[field.name] is bool else {}
+            is_text = field.name in yaml_file.TEXTS
             group.add_argument(
                 "--" + field.name.replace("_", "-"),
-                type=hints[field.name],
-                default=field.default,
+                type=str if is_text else hints[field.name],
+                default=str(field.default) if is_text else field.default,
                 help=field.metadata["help"],
                 **switch,
             )

@@ -21,6 +21,9 @@ JOINED = {
     "augment": "names joined by +",
 }
 
+# Flags that are read as text though they may be numbers: YAML makes 50 of the size 0x32.
+TEXTS = ("image_size",)
+
 
 def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return {flag: value} of the file at `path`; `defaults` are those of every flag, with underscores."""
@@ -84,7 +87,7 @@ def _as_flag(path: str, key: str, value: Any, text: str, default: Any) -> Any:
         raise UsageError(f"--config {path}: {key} is empty; give a value or leave the line out")
     if isinstance(default, bool) and not isinstance(value, bool):
         raise UsageError(f"--config {path}: {key}: expected true or false, got '{text}'")
-    if value is not None and (isinstance(default, str) or default is None):
+    if value is not None and (isinstance(default, str) or default is None or key in TEXTS):
         return text
     if isinstance(value, str) and isinstance(default, float):
         try:

@@ -56,14 +56,19 @@ def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
 def focal(output: Any, label: Any, gamma: float) -> Any:
     """Return the focal loss (Lin et al., 2017): less for samples whose label the net is certain of."""
     losses = cross_entropy(output, label)
-    return (1 - (-losses).exp()) ** gamma * losses
+    # MXNet's log_softmax gives up to 2e-6 for a certain label: less than nothing, which has no power of 1.5.
+    return (1 - (-losses).exp()).relu() ** gamma * losses
 
 
 def binary_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:
     """Return the mean over classes of the sigmoid cross-entropy, each class being a decision of its own."""
     num_classes = output.shape[1]
     target = (1 - smoothing) * label.one_hot(num_classes) + smoothing / num_classes
-    return (output.relu() - output * target + mx.nd.Activation(-output.abs(), "softrelu")).mean(axis=1)
+    # relu() with a slope of 1/2 at 0. Its argument is a node of its own, which adds up the slope of both terms before
+    # others are added: elsewhere gradients have the bits that relu() gives them.
+    own = mx.nd.identity(output)
+    positive = 0.5 * (own + own.abs())
+    return (positive - output * target + mx.nd.Activation(-output.abs(), "softrelu")).mean(axis=1)
 
 
 def label_cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:

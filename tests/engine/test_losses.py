@@ -73,13 +73,61 @@ def test_the_gradient_of_smoothed_cross_entropy() -> None:
     np.testing.assert_allclose(gradient, np.exp(log_softmax(OUTPUT)) - smoothed(0.1), atol=1e-5)
 
 
-@pytest.mark.parametrize("text", ["cross_entropy", "focal", "binary_cross_entropy"])
-def test_losses_of_extreme_outputs_are_finite(text: str) -> None:
-    """Right beyond doubt, and wrong beyond doubt."""
-    output = mx.nd.array([[200.0, -200.0], [-200.0, 200.0]])
+def slope(loss: Any, output: np.ndarray) -> np.ndarray:
+    """Return the gradient of the sum of a loss, in float64 by central differences."""
+    found = np.zeros_like(output)
+    for place in np.ndindex(*output.shape):
+        apart = np.zeros_like(output)
+        apart[place] = 1e-6
+        found[place] = (loss(output + apart).sum() - loss(output - apart).sum()) / 2e-6
+    return found
+
+
+def in_float64(text: str, smoothing: float, label: np.ndarray) -> Any:
+    """Return the loss of scores in NumPy."""
+    classes = np.eye(CLASSES)[label]
+    target = (1 - smoothing) * classes + smoothing / CLASSES
+
+    def loss(output: np.ndarray) -> np.ndarray:
+        if text == "binary_cross_entropy":
+            found = target * np.logaddexp(0, -output) + (1 - target) * np.logaddexp(0, output)
+            return np.asarray(found.mean(axis=1))
+        entropy = -(target * log_softmax(output)).sum(axis=1)
+        if text == "cross_entropy":
+            return np.asarray(entropy)
+        return np.asarray((1 - np.exp(-entropy)) ** float(text.partition("=")[2]) * entropy)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "text", ["cross_entropy", "binary_cross_entropy", "focal:gamma=2", "focal:gamma=1.5"]
+)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_gradients_are_right_where_scores_are_0_too(text: str, smoothing: float) -> None:
+    """A net whose last layer begins as zeros gives such scores."""
+    smoothing = 0.0 if text.startswith("focal") else smoothing
+    some_are_0 = OUTPUT / 5
+    some_are_0[0], some_are_0[1:, 2], some_are_0[1:4, 0] = 0, 0, -0.0
+    output = mx.nd.array(some_are_0)
     output.attach_grad()
     with mx.autograd.record():
-        found = losses.build(text, 0.0, 2)(output, mx.nd.zeros(2))
+        found = losses.build(text, smoothing, CLASSES)(output, mx.nd.array(LABEL))
+    found.backward()
+    loss = in_float64(text, smoothing, LABEL)
+    np.testing.assert_allclose(found.asnumpy(), loss(some_are_0), rtol=1e-5)
+    np.testing.assert_allclose(output.grad.asnumpy(), slope(loss, some_are_0), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "text", ["cross_entropy", "focal", "focal:gamma=1", "focal:gamma=1.5", "binary_cross_entropy"]
+)
+def test_losses_of_extreme_outputs_are_finite(text: str) -> None:
+    """Right beyond doubt, and wrong beyond doubt."""
+    output = mx.nd.array([[200.0, -200.0, -200.0], [-200.0, 200.0, -200.0]])
+    output.attach_grad()
+    with mx.autograd.record():
+        found = losses.build(text, 0.0, 3)(output, mx.nd.zeros(2))
     found.backward()
     assert np.isfinite(found.asnumpy()).all() and np.isfinite(output.grad.asnumpy()).all()
     assert found.asnumpy()[0] < 1e-6 < found.asnumpy()[1]

@@ -152,7 +152,7 @@ def test_a_box_of_another_picture_covers_the_share_it_says() -> None:
     assert min(share, 1 - share) == pytest.approx(mixed.fraction[0], abs=1e-6)
 
 
-def test_a_size_is_kept_in_one_way() -> None:
+def test_a_size_is_kept_in_one_way(tmp_path: Path) -> None:
     of = {
         text: config.parse(["--image-size", text]).data.image_size
         for text in ("24", "24x24", "024x24", "24x32")
@@ -161,8 +161,10 @@ def test_a_size_is_kept_in_one_way() -> None:
     assert config.from_flat({"image_size": "32x32"}).data.image_size == 32
     assert sizes.of("24x32") == (24, 32) and sizes.of(24) == (24, 24)
     assert resize_of(config.Data(image_size="70x140")) == 80
-    read_again = config.to_yaml(config.from_flat({"image_size": "24x32"}))
-    assert "image_size: 24x32" in read_again
+    for size in ("24x32", 24):
+        (tmp_path / "run.yaml").write_text(config.to_yaml(config.from_flat({"image_size": size})))
+        assert config.read(tmp_path / "run.yaml").data.image_size == size
+    assert config.parse(["--config", str(tmp_path / "run.yaml"), "--image-size", "030"]).data.image_size == 30
 
 
 @pytest.mark.parametrize(
@@ -174,12 +176,18 @@ def test_a_size_is_kept_in_one_way() -> None:
         ("2.5", r"--image-size 2\.5: give a whole number"),
         ("32x0", "--image-size 32x0: give 1 or more"),
         ("32x5000", "--image-size 32x5000: give 4096 or less"),
-        ("-24", "--image-size -24: give 1 or more"),
+        ("-24", "--image-size -24: give a whole number"),
+        ("0", "--image-size 0: give 1 or more"),
+        ("0x32", "--image-size 0x32: give 1 or more"),  # the number 50 to YAML
+        ("1_0", "--image-size 1_0: give a whole number"),  # and 10
+        ("1:30", "--image-size 1:30: give a whole number"),  # and 90
     ],
 )
-def test_what_is_no_size_is_refused(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        bounds.check(config.parse([f"--image-size={text}"]))
+def test_what_is_no_size_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(f"image_size: {text}\n")
+    for flags in ([f"--image-size={text}"], ["--config", str(tmp_path / "run.yaml")]):
+        with pytest.raises(UsageError, match=message):
+            bounds.check(config.parse(flags))
 
 
 def test_the_short_side_bounds_the_resize() -> None:
