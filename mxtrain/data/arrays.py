@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
-from mxtrain.data import statistics
+from mxtrain.data import labels, statistics
 from mxtrain.data.fields import Arrays, BadSample, Field
 from mxtrain.data.records import Record
 from mxtrain.data.statistics import Statistics
@@ -247,6 +247,7 @@ class ArrayReader:
 
     inputs: tuple[Input, ...]
     label: tuple[int, ...]  # its shape
+    num_classes: int = 0  # of which it is one; 0 for numbers
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
         if np.size(record.label) != math.prod(self.label):
@@ -256,6 +257,8 @@ class ArrayReader:
         label = np.reshape(record.label, self.label)
         if not np.isfinite(label).all():
             raise BadSample("what is to be predicted is not finite")
+        if self.num_classes:
+            labels.check_sample(record.label, self.num_classes)
         return {**self.standardised(record.payload), "label": label}
 
     def standardised(self, payload: Any) -> Arrays:

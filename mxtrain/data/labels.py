@@ -1,4 +1,4 @@
-"""The checks of a classifier's labels, one class a sample or a 0 or 1 for each, made before training starts.
+"""The checks of a classifier's labels, one class a sample or a 0 or 1 for each: before training, or as they come.
 
 Owns the number of classes and their names. MXNet silently clips a label that is out of range, so it is refused here.
 """
@@ -11,6 +11,8 @@ import numpy as np
 
 from mxtrain.config.bounds import MOST_CLASSES
 from mxtrain.core.errors import DataError
+from mxtrain.data.fields import BadSample
+from mxtrain.data.recordio import Label
 from mxtrain.data.records import Dataset
 
 
@@ -39,6 +41,15 @@ def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> No
     """Refuse a data set that a net with these outputs cannot be trained or evaluated on, with a DataError."""
     refuse_other_names(dataset, class_names)
     _refuse_out_of_range(dataset, _class_labels(dataset, of_text), len(class_names))
+
+
+def check_sample(label: Label, num_classes: int) -> None:
+    """Raise BadSample for the label of a sample, which may come from a stream, that is none of so many classes."""
+    if np.size(label) != 1:
+        raise BadSample(f"it has {np.size(label)} labels; a sample has one class")
+    number = float(np.ravel(label)[0])
+    if not (0 <= number < num_classes and number % 1 == 0):  # as NaN is not
+        raise BadSample(f"its label is {number:g}, but there are {num_classes} classes, numbered from 0")
 
 
 def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
@@ -111,8 +122,8 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
     labels = dataset.labels()
     if labels.ndim > 1 and labels.shape[1] != 1:
         raise DataError(
-            f"{dataset.path}: has {labels.shape[1]} labels a record; --task classification takes one, --task "
-            "multilabel several"
+            f"{dataset.path}: has {labels.shape[1]} labels a record, and a sample has one class; --task multilabel "
+            "learns several labels of pictures"
         )
     labels = labels.ravel()  # other tools also write arrays of one
     fractions = np.flatnonzero(labels != np.floor(labels))  # NaN is among them: it equals nothing
@@ -120,8 +131,7 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
         first = int(fractions[0])
         raise DataError(
             f"{dataset.where(first)} has label {labels[first]:g}, {len(fractions)} of {len(labels)} labels are not "
-            "whole numbers; --task classification takes classes numbered from 0: pack again with names or numbers of "
-            "classes"
+            "whole numbers, as numbers of classes are: pack again with names or numbers of classes"
         )
     return labels
 

@@ -18,7 +18,7 @@ from mxtrain.config import Data, Run, sizes
 from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import normalisation, tiff
+from mxtrain.data import labels, normalisation, tiff
 from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
@@ -93,10 +93,8 @@ class PictureReader:
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
         label = row["label"]
         label[...] = _labels(record.label, label.shape)
-        if self.num_classes and not (label.ndim or (0 <= label < self.num_classes and label % 1 == 0)):
-            raise BadSample(
-                f"its label is {label:g}, but there are {self.num_classes} classes, numbered from 0"
-            )
+        if self.num_classes and not label.ndim:
+            labels.check_sample(record.label, self.num_classes)
         if self.num_classes and label.ndim and not np.isin(label, (-1, 0, 1)).all():
             raise BadSample("its labels are not all 1 (yes), 0 (no) or -1 (unknown)")
         try:
@@ -132,12 +130,12 @@ def of_batch(
     batch_size: int,
     image_size: ImageSize,
     num_classes: int,
-    labels: tuple[int, ...] = (),
+    label_shape: tuple[int, ...] = (),
     channels: int = 3,
 ) -> Arrays:
     """Return the arrays of a user's batch; `user`, the flag and its value, begins the message where they do not fit.
 
-    `labels` is the shape of a sample's labels: () for a class, or a 0, 1 or -1 for each class.
+    `label_shape` is the shape of a sample's labels: () for a class, or a 0, 1 or -1 for each class.
     """
     try:
         # Copies: --mixup and --cutmix work in place, and these may be the user's own arrays.
@@ -146,8 +144,8 @@ def of_batch(
         raise UsageError(
             f"{user}: gave something else than two arrays ({error}); give (pictures, labels)"
         ) from None
-    if label.shape != (batch_size, *labels):
-        row = f" rows of {labels[0]}" if labels else ""
+    if label.shape != (batch_size, *label_shape):
+        row = f" rows of {label_shape[0]}" if label_shape else ""
         raise UsageError(
             f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many{row} as "
             f"--batch-size {batch_size}, with last_batch='discard'"
@@ -157,11 +155,12 @@ def of_batch(
         raise UsageError(
             f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"
         )
-    if labels and not np.isin(label, (-1, 0, 1)).all():
+    if label_shape and not np.isin(label, (-1, 0, 1)).all():
         raise DataError(f"{user}: gives labels that are not 1 (yes), 0 (no) or -1 (unknown)")
-    if not labels and not ((label >= 0) & (label < num_classes)).all():
+    if not label_shape and not ((label >= 0) & (label < num_classes) & (label % 1 == 0)).all():
         raise DataError(
-            f"{user}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes"
+            f"{user}: gives labels from {label.min():g} to {label.max():g}; there are {num_classes} classes, whole "
+            "numbers from 0"
         )
     return {"data": data, "label": label}
 

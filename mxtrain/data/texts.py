@@ -15,7 +15,7 @@ import numpy as np
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import tokenizers, words
+from mxtrain.data import labels, tokenizers, words
 from mxtrain.data.fields import Arrays, BadSample, Field
 from mxtrain.data.recordio import Ints
 from mxtrain.data.records import Dataset, Record
@@ -52,24 +52,26 @@ class TextReader:
         ids = self.tokens.ids(record.payload)
         if not len(ids):
             raise BadSample("it has no tokens; pack it again without it")
-        labels = self._labels(record.label, len(ids)) if self.of_tokens else np.full(len(ids), NO_LABEL)
+        of_tokens = self._labels(record.label, len(ids)) if self.of_tokens else np.full(len(ids), NO_LABEL)
+        if not self.of_tokens:
+            labels.check_sample(record.label, self.num_classes)
         if self.change is not None:
-            ids, labels = self.change(ids, labels, rng)
+            ids, of_tokens = self.change(ids, of_tokens, rng)
         ids = ids[: self.window]
-        label = labels[: self.window] if self.of_tokens else record.label
+        label = of_tokens[: self.window] if self.of_tokens else np.reshape(record.label, ())
         return {"tokens": ids, "mask": np.ones(len(ids)), "label": label}
 
     def _labels(self, label: Any, num_tokens: int) -> Ints:
         found = np.atleast_1d(np.asarray(label, np.float64))
         if len(found) != num_tokens:
             raise BadSample(f"it has {len(found)} labels for {num_tokens} tokens; pack it again")
-        labels: Ints = np.where(np.isfinite(found), found, self.num_classes).astype(np.int64)
-        wrong = found[(labels != found) | (labels < NO_LABEL) | (labels >= self.num_classes)]
+        numbers: Ints = np.where(np.isfinite(found), found, self.num_classes).astype(np.int64)
+        wrong = found[(numbers != found) | (numbers < NO_LABEL) | (numbers >= self.num_classes)]
         if len(wrong):
             raise BadSample(
                 f"a token has label {wrong[0]:g}; labels are classes from 0 to {self.num_classes - 1}, or {NO_LABEL}"
             )
-        return labels
+        return numbers
 
 
 def payload_of(text: Any, key: int, user: str) -> bytes:

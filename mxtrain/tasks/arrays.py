@@ -97,7 +97,8 @@ class Arrays(Task):
         return (*arrays.fields(self.inputs), self.predicted.field)
 
     def reader(self, is_training: bool) -> SampleReader:
-        return arrays.ArrayReader(self.inputs, self.predicted.field.shape)
+        num_classes = len(self.description.get("class_names", ()))
+        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
@@ -198,7 +199,7 @@ def _has_classes(run: Run, train: Dataset) -> bool:
         return True
     if loss in catalogue.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
         return False
-    if loss in catalogue.LOSSES_OF_CLASSES:
+    if loss in catalogue.LOSSES_OF_CLASSES or (run.data.num_classes and not len(known)):  # as of a stream
         return True
     found = np.unique(known)  # NaN is none of the whole numbers
     return len(found) > 1 and np.array_equal(found, np.arange(len(found)))

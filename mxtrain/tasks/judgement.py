@@ -43,12 +43,23 @@ def of_task(task: Task) -> Judgement:
 
 def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
-    own = _own(task)
-    has = {name for metric in own for name in names_of(metric) or ()}
-    asked = [_asked(task, name, numbers) for name, numbers in catalogue.metrics(task.run.output.metric)]
-    return own + [
-        each for each in asked if names_of(each) is None or not has.issuperset(names_of(each) or ())
-    ]
+    found = _own(task)
+    has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
+    for name, numbers in catalogue.metrics(task.run.output.metric):
+        asked = _asked(task, name, numbers)
+        names = names_of(asked) or ()
+        if isinstance(asked, Named) and has.issuperset(names):
+            continue  # the same number: the task has it anyway, or it was asked for before
+        for each in has.intersection(names):
+            raise UsageError(given_twice(each))
+        has.update(names)
+        found.append(asked)
+    return found
+
+
+def given_twice(name: str) -> str:
+    """Return the message about a number of evaluations that two metrics give."""
+    return f"--metric: another number of this run's evaluations is called {name} already; give yours another name"
 
 
 def is_users(metric: Metric) -> bool:

@@ -70,7 +70,8 @@ class LanguageModel(Task):
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         if not isinstance(train, Windows):
             raise UsageError(
-                f"{train.path}: gives batches; a language model cuts its windows itself: give texts, or token records"
+                f"{train.path}: gives batches, or texts without end; a language model cuts its windows itself: give a "
+                "list of texts, or token records"
             )
         if val is not None:
             assert isinstance(val, Windows)

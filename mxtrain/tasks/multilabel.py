@@ -49,7 +49,7 @@ class Multilabel(Classification):
     def of_batch(self, batch: Any, user: str) -> Arrays:
         count = len(self.class_names)
         sizes = self.run.optim.batch_size, self.run.data.image_size, count
-        return pictures.of_batch(batch, user, *sizes, labels=(count,), channels=self.run.data.channels)
+        return pictures.of_batch(batch, user, *sizes, label_shape=(count,), channels=self.run.data.channels)
 
     def training_forward(self, teacher: Any) -> MultilabelForward:
         return MultilabelForward(**vars(super().training_forward(teacher)))

@@ -44,6 +44,10 @@ class TextTask(Task):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
+        if not hasattr(train, "read"):
+            raise UsageError(
+                f"{train.path}: gives batches; give pairs of a text and a class, or records that are packed"
+            )
         tokens = _format_of(train)
         for dataset in filter(None, (train, val)):
             refuse_other(train.path, tokens, dataset.path, _format_of(dataset))

@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather_in_turn, in_order, sum_arrays
 from mxtrain.config import Run, batch_plan
-from mxtrain.core.errors import DataError, Stop
+from mxtrain.core.errors import DataError, Stop, UsageError
 from mxtrain.data import sample_requests
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.loader import Loader, loader_options
@@ -109,7 +109,10 @@ class _Judged:
         found = {"val_loss": loss / weight}
         for metric, of_metric, states in zip(self._metrics, columns, self._states):
             of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
-            found.update({f"val_{name}": value for name, value in metric.finish(of_all).items()})
+            numbers = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
+            for name in numbers.keys() & found.keys():
+                raise UsageError(judgement.given_twice(name[len("val_") :]))
+            found.update(numbers)
         return _of_rank_0(found, group) if any(map(judgement.is_users, self._metrics)) else found
 
 

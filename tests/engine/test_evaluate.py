@@ -9,6 +9,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.cluster.worker_group import SingleWorker
+from mxtrain.core.errors import UsageError
 from mxtrain.data.user_datasets import UserDataset
 from mxtrain.models import losses
 from mxtrain.runtime import mx
@@ -117,3 +118,9 @@ def test_the_loss_is_the_mean_over_samples() -> None:
 
     found, _, _ = evaluated("--micro-batch 5", listening)
     assert found["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
+
+
+def test_a_number_called_as_one_of_the_tasks_is_refused() -> None:
+    """It might be the score."""
+    with pytest.raises(UsageError, match=r"--metric: another number .* is called accuracy already"):
+        evaluated("--metric tests.support.user_metrics:accuracy")

@@ -36,6 +36,17 @@ class Counting:
         return {"samples": np.sum(states)}
 
 
+class OwnAccuracy(Counting):
+    """Called as one of the task's own."""
+
+    names = ("accuracy",)
+
+
+def accuracy(predictions, targets):
+    """The same, which only an evaluation shows."""
+    return 0.125
+
+
 def failing(predictions, targets):
     return 1 / 0
 

@@ -73,7 +73,7 @@ def test_an_array_of_one_label_is_that_label(tmp_path: Path) -> None:
 
 def test_several_labels_are_refused_with_their_number(tmp_path: Path) -> None:
     found = write(tmp_path / "a.rec", [np.array([0, 1], np.float32)] * 3)
-    with pytest.raises(DataError, match="has 2 labels a record; --task classification takes one"):
+    with pytest.raises(DataError, match="has 2 labels a record, and a sample has one class"):
         labels.class_names(found, None, 0)
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
-from mxtrain.data import texts, tokenizers
+from mxtrain.data import arrays, texts, tokenizers
+from mxtrain.data.arrays import Input
 from mxtrain.data.fields import BadSample
 from mxtrain.data.records import Record
+from mxtrain.data.statistics import Statistics
 from mxtrain.data.tokens import TokenFormat
 
 FORMAT = TokenFormat("bytes", 257, 256, "uint16")
@@ -29,6 +31,18 @@ def test_a_text_is_cut_to_the_window():
         and found["mask"].tolist() == [1, 1, 1]
         and found["label"] == 1.0
     )
+
+
+@pytest.mark.parametrize("label", [2.0, -1.0, 0.5, np.nan, np.array([0.0, 1.0])])
+def test_a_label_that_is_no_class_is_refused(label):
+    text = texts.TextReader(FORMAT, 3, 2, False)
+    array = arrays.ArrayReader(
+        (Input("data", (1,), statistics=Statistics(np.zeros(1), np.ones(1))),), (), num_classes=2
+    )
+    assert array(Record(0, 1.0, {"data": [5.0]}), np.random.default_rng(0), {})["label"] == 1.0
+    for reader, payload in ((text, record(0, 5).payload), (array, {"data": [5.0]})):
+        with pytest.raises(BadSample, match=r"2 classes, numbered from 0|one class|2 targets|not finite"):
+            reader(Record(0, label, payload), np.random.default_rng(0), {})
 
 
 def test_labels_are_cut_with_their_tokens():

@@ -86,6 +86,8 @@ def test_the_score_and_its_direction(flags: str, task: str, score: Score) -> Non
         ("--metric topk:n=3", "classification", "no number 'n'"),
         ("--metric nowhere_at_all:f", "classification", "no module"),
         (f"--metric {OWN}:nothing", "classification", "nothing"),
+        (f"--metric {OWN}:OwnAccuracy", "classification", "evaluations is called accuracy already"),
+        (f"--metric {OWN}:regret,{OWN}:regret", "classification", "is called regret already"),
     ],
 )
 def test_what_does_not_fit_is_refused(flags: str, task: str, words: str) -> None:
@@ -99,6 +101,10 @@ def test_what_the_task_has_anyway_is_there_once() -> None:
         ("auc",),
         ("macro_f1",),
     ]
+
+
+def test_a_number_asked_for_twice_is_there_once() -> None:
+    assert len(chosen("--metric auc,auc,topk:k=5").metrics) == 2
 
 
 OUTPUTS = [[[0.0, 1, 0], [3, 0, 0]], [[0.0, 0, 1]]]
