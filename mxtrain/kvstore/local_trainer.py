@@ -14,6 +14,7 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
+from mxtrain.models import weights
 from mxtrain.models.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.optim.exact_gradients import memory
@@ -161,7 +162,7 @@ def _broadcast(kv: Any, parameters: Sequence[Any], name: str, threshold: float =
     buckets = Buckets(kv, shapes, threshold=threshold, name=name, context=context)
     buckets.broadcast(arrays)
     for parameter, array in zip(parameters, arrays):
-        parameter.set_data(array)
+        weights.put(parameter, array)
     return buckets
 
 

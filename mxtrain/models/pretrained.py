@@ -71,7 +71,7 @@ def load(net: Any, path: Path) -> Collection[str]:
         if array.shape != named[name].shape:
             array = array.sum(axis=1, keepdims=True)
             logger.info("--pretrained %s: '%s' is summed over its three colours", path, theirs)
-        named[name].set_data(array)
+        weights.put(named[name], array)
     for line in found.report():
         logger.info("--pretrained %s: %s", path, line)
     return found.loaded

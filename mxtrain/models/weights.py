@@ -51,6 +51,16 @@ def kept(net: Any) -> Iterator[None]:
             parameter._init_impl(values, contexts)
 
 
+def put(parameter: Any, values: Any) -> None:
+    """Give a parameter that has values others, on all devices.
+
+    oneDNN may have laid out the weights of a convolution its way, in the memory where they are. Gluon's set_data fails
+    to copy into those of one or three dimensions; an operator that writes there makes them plain first.
+    """
+    for array in parameter.list_data():
+        mx.nd.cast(values.as_in_context(array.context), dtype=array.dtype, out=array)
+
+
 def load(net: Any, path: str) -> None:
     """Load the weights of file `path` on all devices; DataError if a name or shape differs from the net's."""
     arrays, named = mx.nd.load(path), named_parameters(net)
@@ -61,4 +71,4 @@ def load(net: Any, path: str) -> None:
         if arrays[name].shape != named[name].shape:
             shapes = f"{arrays[name].shape} in the file, {named[name].shape} in the net"
             raise DataError(f"{path}: does not fit this net: parameter '{name}' is {shapes}")
-        named[name].set_data(arrays[name])
+        put(named[name], arrays[name])

@@ -152,9 +152,12 @@ def compile(
     sample = [mx.nd.zeros((1, *shape), ctx=contexts[0]) for shape in contract.inputs]
     answer = None if contract.answer is None else (1, *contract.answer)
     found = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
-    if found is None or answer not in (None, found):
+    is_computed = found is None or answer not in (None, found)
+    if is_computed:
         _check_output(f"{flag} {name}", _computed(net, f"{flag} {name}", sample, contract), contract)
     _refuse_unused(f"{flag} {name}", net)
+    if is_computed:
+        _lay_out_plainly(net)
     if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
         raise UsageError(f"{flag} {name}: has no parameters to train")
     if not isinstance(net, mx.gluon.HybridBlock):
@@ -167,6 +170,7 @@ def compile(
         if ":" in name:  # a user's own net is tried; known ones are by our tests
             net(*sample)
             mx.nd.waitall()
+            _lay_out_plainly(net)
     except Exception as error:
         net.hybridize(active=False)
         reason = _reason(error)
@@ -177,8 +181,6 @@ def compile(
 
 def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None) -> None:
     """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
-    if narrowing:
-        _lay_out_plainly(net)
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
     net.hybridize(static_alloc=True, static_shape=True)
     net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
@@ -198,7 +200,8 @@ def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -
 def _lay_out_plainly(net: Any) -> None:
     """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the sample.
 
-    MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis.
+    MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis, nor copy
+    into them, as to further devices, if they are of convolutions over one or three dimensions.
     """
     for parameter in net.collect_params().values():
         values = mx.nd.array(parameter.data(parameter.list_ctx()[0]).asnumpy(), dtype=parameter.dtype)

@@ -69,5 +69,5 @@ def with_averages(ema: Ema | None) -> contextlib.AbstractContextManager[None]:
 
 def _set(named: dict[str, Any], arrays: dict[str, Any]) -> None:
     for name, parameter in named.items():
-        parameter.set_data(arrays[name])
+        weights.put(parameter, arrays[name])
     mx.nd.waitall()
