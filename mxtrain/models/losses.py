@@ -2,7 +2,7 @@
 
 A loss is a function `(output, label) -> losses`: from `output`, float32 (samples, classes), to one float32 loss for
 each sample, or for each of its labels where it has several. Does not own how they are weighted, mixed and summed
-(`tasks/classification.py`).
+(`tasks/classes.py`).
 """
 
 from __future__ import annotations

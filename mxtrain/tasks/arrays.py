@@ -25,7 +25,7 @@ from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.classes import PredictedClasses
-from mxtrain.tasks.classification import described as described_classes
+from mxtrain.tasks.classes import described as described_classes
 from mxtrain.tasks.net_inputs import Named
 from mxtrain.tasks.numbers import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task

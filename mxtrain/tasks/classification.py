@@ -1,15 +1,13 @@
 """Classification: one of several classes for each picture.
 
-Owns what pictures and classes mean to training: labels, augmentation, mixing, the teacher, accuracy. Losses are
-`models/losses.py`'s, what becomes of pixels `data`'s.
+Owns what pictures mean to training: augmentation, mixing, the teacher. What classes mean is `classes.py`'s, what
+becomes of pixels `data`'s.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
-import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names
@@ -19,9 +17,10 @@ from mxtrain.data.mix import MixedIn
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, of_pictures
 from mxtrain.tasks import heeded_flags
+from mxtrain.tasks.classes import ClassificationForward, classes_in_words, described, likeliest_first
 from mxtrain.tasks.metrics import Accuracy
-from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs, Pictures
-from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
+from mxtrain.tasks.net_inputs import NetInputs, Pictures
+from mxtrain.tasks.task import Description, Metric, Score, Task
 
 
 class Classification(Task):
@@ -139,84 +138,3 @@ class Classification(Task):
         from mxtrain.models import losses
 
         return losses.build(self.run.model.loss, smoothing, len(self.class_names))
-
-
-def likeliest_first(class_names: Sequence[str], output: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return all classes with their probabilities, the likeliest first."""
-    order = np.argsort(-output, kind="stable")
-    return {"classes": [{"class": class_names[i], "probability": float(output[i])} for i in order]}
-
-
-def classes_in_words(shown: Mapping[str, Any]) -> str:
-    """Return such classes in a line."""
-    return ", ".join(f"{each['class']} {each['probability']:.3f}" for each in shown["classes"])
-
-
-def described(class_names: list[str], weights: list[float] | None) -> Description:
-    """Return the description of classes; where all count alike it is that of older checkpoints."""
-    return {"class_names": class_names, **({} if weights is None else {"class_weights": weights})}
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationForward:
-    """The losses of a micro-batch: of both labels where two samples were mixed, and partly a teacher's.
-
-    The teacher, a trained net, sees the same pictures, mixed or not, on the same device, in inference mode. With class
-    weights a sample counts as many as its class says: its loss, with the teacher's part, times that, over their sum.
-    """
-
-    loss: Any
-    teacher: Any = None
-    teacher_weight: float = 0.0
-    temperature: float = 1.0
-    class_weights: Sequence[float] | None = None
-    inputs: NetInputs = OF_COLOURED_PICTURES
-
-    def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
-        from mxtrain.runtime import mx
-
-        data, label = self.inputs(arrays), arrays["label"]
-        # The loss is computed in float32 whatever the net runs in.
-        output = net(*data).astype("float32", copy=False)
-        counts = self.counts(label)
-        losses = counted(self.loss(output, label), counts)
-        if "other_label" in arrays:
-            other, share = arrays["other_label"], arrays["other_fraction"]
-            other_counts = self.counts(other)
-            losses = (1 - share) * losses + share * counted(self.loss(output, other), other_counts)
-            counts = None if counts is None else (1 - share) * counts + share * other_counts
-        if self.teacher is not None:
-            apart = counted(self.distance(output, self._taught(data)), counts)
-            losses = (1 - self.teacher_weight) * losses + self.teacher_weight * apart
-        with mx.autograd.pause():
-            means = self.means(output, label)
-        return Outcome(losses, len(label) if counts is None else counts.sum(), means, output)
-
-    def counts(self, label: Any) -> Any:
-        """Return how much each label counts; None where each counts 1."""
-        from mxtrain.runtime import mx
-
-        if self.class_weights is None:
-            return None
-        return mx.nd.array(self.class_weights, ctx=label.context).take(label)
-
-    def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
-        """Return the sum and the count of each of the task's `step_means`."""
-        return {"accuracy": ((output.argmax(axis=1) == label).sum(), len(label))}
-
-    def distance(self, output: Any, taught: Any) -> Any:
-        """Return how far each answer is from the teacher's."""
-        from mxtrain.models.losses import distillation
-
-        return distillation(output, taught, self.temperature)
-
-    def _taught(self, data: Sequence[Any]) -> Any:
-        from mxtrain.runtime import mx
-
-        with mx.autograd.pause(train_mode=False):
-            return self.teacher(*data).astype("float32", copy=False)
-
-
-def counted(losses: Any, counts: Any) -> Any:
-    """Return losses times how much each of them counts."""
-    return losses if counts is None else counts * losses

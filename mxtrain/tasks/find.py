@@ -17,8 +17,9 @@ from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.lm import LanguageModel
 from mxtrain.tasks.multilabel import Multilabel
 from mxtrain.tasks.regression import Regression
+from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.task import Description, Task
-from mxtrain.tasks.texts import SequenceClassification, TokenClassification
+from mxtrain.tasks.token_classification import TokenClassification
 
 BY_NAME: dict[str, type[Task]] = {
     "classification": Classification,

@@ -15,7 +15,8 @@ from mxtrain.config import Run
 from mxtrain.data import class_weights, labels, normalisation, pictures
 from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.records import Dataset
-from mxtrain.tasks.classification import Classification, ClassificationForward, described
+from mxtrain.tasks.classes import ClassificationForward, described
+from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.task import Description, Metric, Score
 

@@ -1,6 +1,6 @@
-"""Classification of texts: one of several classes for each text, or for each of its tokens (docs/text.md).
+"""What classification of texts and of their tokens have in common: tokens, nets, losses (docs/text.md).
 
-Owns what the two have in common and where they differ: labels, losses, metrics, how answers are shown. Samples are
+Does not own the tasks themselves (`sequence_classification.py`, `token_classification.py`). Samples are
 `data/texts.py`'s, nets `models/text_nets.py`'s or the user's, losses `models/losses.py`'s.
 """
 
@@ -10,19 +10,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
-import numpy as np
-
 from mxtrain.config import Run, catalogue
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import class_weights, labels, text_augment, texts, tokenizers, user_samples
+from mxtrain.data import class_weights, text_augment, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record
+from mxtrain.data.records import Dataset
 from mxtrain.data.texts import TextReader
-from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, format_of, refuse_other
+from mxtrain.data.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
-from mxtrain.tasks.classification import classes_in_words, counted, likeliest_first
-from mxtrain.tasks.task import Description, Metric, Outcome, Score, Task
-from mxtrain.tasks.text_metrics import Confusion, Entities, is_bio, spans
+from mxtrain.tasks.classes import counted, described
+from mxtrain.tasks.task import Description, Outcome, Task
 
 _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
@@ -56,8 +53,7 @@ class TextTask(Task):
         weights = class_weights.of_classes(run.model.class_weights, train, names)
         tokenizer = _portable(tokens, train)
         return {
-            "class_names": names,
-            **({} if weights is None else {"class_weights": weights}),
+            **described(names, weights),
             "tokenizer": tokenizer,
             **{name: getattr(tokens, name) for name in _OF_FORMAT},
             "window": run.data.window,
@@ -162,119 +158,6 @@ class TextTask(Task):
 
         loss = losses.build(self.run.model.loss, smoothing, len(self.class_names))
         return TextForward(loss, weights)
-
-
-class SequenceClassification(TextTask):
-    """One of several classes for each text."""
-
-    flags = frozenset(
-        ("model", "loss", "window", "augment", "num_classes", "sampling", "label_smoothing", "class_weights")
-    )
-    what_has_labels = OF_DOCUMENTS
-    score = Score("accuracy")
-
-    @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
-        """Return the record of a pair (text, class), whose tokens are the text's bytes."""
-        text, label = user_samples.pair(key, item, user)
-        return user_samples.record_of_pair(key, (texts.payload_of(text, key, user), label), user)
-
-    @classmethod
-    def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
-        return labels.class_names(train, val, run.data.num_classes, of_text=True)
-
-    def check(self, dataset: Dataset) -> None:
-        super().check(dataset)
-        labels.check(dataset, self.class_names, of_text=True)
-
-    def metrics(self) -> Sequence[Metric]:
-        return (Confusion(len(self.class_names)),)
-
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
-        """Return the probability of each class."""
-        return self._probabilities(net, arrays)
-
-    def shown(self, output: Array) -> dict[str, Any]:
-        """Return all classes with their probabilities, the likeliest first."""
-        return likeliest_first(self.class_names, output)
-
-    def in_words(self, shown: Mapping[str, Any]) -> str:
-        return classes_in_words(shown)
-
-    def _answer(self) -> tuple[int, ...]:
-        return (len(self.class_names),)
-
-
-class TokenClassification(TextTask):
-    """One of several classes for each token that has a label: the first of each word."""
-
-    flags = frozenset(("model", "loss", "window", "augment", "label_smoothing"))
-    what_has_labels = OF_TOKENS
-
-    @classmethod
-    def record_of(cls, key: int, item: Any, user: str) -> Record:
-        raise UsageError(
-            f"{user}: classes of words are read from .rec files; pack them with --from tagged_text"
-        )
-
-    @classmethod
-    def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
-        names = texts.token_class_names(train)
-        if val is not None:
-            labels.refuse_other_names(val, names)
-        return names
-
-    def check(self, dataset: Dataset) -> None:
-        super().check(dataset)
-        labels.refuse_other_names(dataset, self.class_names)
-
-    @property
-    def score(self) -> Score:
-        return Score("entity_f1" if is_bio(self.class_names) else "macro_f1")
-
-    def metrics(self) -> Sequence[Metric]:
-        entities = [Entities(self.class_names)] if is_bio(self.class_names) else []
-        return (Confusion(len(self.class_names)), *entities)
-
-    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
-        """Return each token's id, -1 behind the end, whether it begins a word, and the probability of each class."""
-        from mxtrain.runtime import mx
-
-        ids = (arrays["tokens"].astype("float32") + 1) * arrays["mask"] - 1
-        begins = arrays["label"] >= 0
-        found = self._probabilities(net, arrays)
-        return mx.nd.concat(ids.expand_dims(2), begins.expand_dims(2), found, dim=2)
-
-    def shown(self, output: Array) -> dict[str, Any]:
-        """Return the words with the likeliest class of each; and entities, where classes are those of entities."""
-        starts = np.flatnonzero(output[:, 1])
-        of_words, likeliest = output[starts, 2:], output[starts, 2:].argmax(axis=1)
-        words = [
-            {"word": word, "class": self.class_names[number], "probability": float(row[number])}
-            for word, number, row in zip(self._words(output[:, 0], starts), likeliest.tolist(), of_words)
-        ]
-        if not is_bio(self.class_names):
-            return {"words": words}
-        found = [
-            {"text": " ".join(each["word"] for each in words[start:end]), "kind": kind}
-            for start, end, kind in spans([each["class"] for each in words])
-        ]
-        return {"words": words, "entities": found}
-
-    def in_words(self, shown: Mapping[str, Any]) -> str:
-        return " ".join(f"{each['word']}/{each['class']}" for each in shown["words"])
-
-    def _words(self, ids: Array, starts: Array) -> list[str]:
-        """Return the words that begin at these tokens; their places, where the tokenizer makes no text of tokens."""
-        tokenizer = tokenizers.cached(self.description["tokenizer"])
-        if tokenizer.decode is None:
-            return [str(number) for number in range(len(starts))]
-        pieces = [piece.astype(np.int64).tolist() for piece in np.split(ids, starts)[1:]]
-        own = [[each for each in piece if each not in (-1, tokenizer.end_token)] for piece in pieces]
-        return [tokenizer.decode(each).strip() for each in own]
-
-    def _answer(self) -> tuple[int, ...]:
-        return (self.window, len(self.class_names))
 
 
 def _format_of(dataset: Dataset) -> TokenFormat:

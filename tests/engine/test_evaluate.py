@@ -13,7 +13,8 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.user_datasets import UserDataset
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.tasks.classification import Classification, ClassificationForward
+from mxtrain.tasks.classes import ClassificationForward
+from mxtrain.tasks.classification import Classification
 from mxtrain.train import build_net
 from mxtrain.train.evaluate import evaluate
 from tests.support import user_data, user_net

@@ -13,7 +13,8 @@ from mxtrain.data.fields import BadSample
 from mxtrain.data.records import Record
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from mxtrain.tasks.classification import Classification, ClassificationForward
+from mxtrain.tasks.classes import ClassificationForward
+from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel import Multilabel, MultilabelForward
 
 NUM, CLASSES = 6, 3

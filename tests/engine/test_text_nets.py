@@ -9,7 +9,8 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models import graph_rewrites, text_nets, zoo
 from mxtrain.runtime import mx
-from mxtrain.tasks.texts import SequenceClassification, TokenClassification
+from mxtrain.tasks.sequence_classification import SequenceClassification
+from mxtrain.tasks.token_classification import TokenClassification
 
 NETS = ("text_cnn:width=6", "bilstm:width=6,hidden=5,layers=2", "transformer:layers=2,heads=2,width=8")
 

@@ -1,0 +1,56 @@
+"""Classification of texts: one of several classes for each text (docs/text.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from mxtrain.config import Run
+from mxtrain.data import labels, texts, user_samples
+from mxtrain.data.fields import Array
+from mxtrain.data.records import Dataset, Record
+from mxtrain.data.tokens import OF_DOCUMENTS
+from mxtrain.tasks.classes import classes_in_words, likeliest_first
+from mxtrain.tasks.task import Metric, Score
+from mxtrain.tasks.text_metrics import Confusion
+from mxtrain.tasks.texts import TextTask
+
+
+class SequenceClassification(TextTask):
+    """One of several classes for each text."""
+
+    flags = frozenset(
+        ("model", "loss", "window", "augment", "num_classes", "sampling", "label_smoothing", "class_weights")
+    )
+    what_has_labels = OF_DOCUMENTS
+    score = Score("accuracy")
+
+    @classmethod
+    def record_of(cls, key: int, item: Any, user: str) -> Record:
+        """Return the record of a pair (text, class), whose tokens are the text's bytes."""
+        text, label = user_samples.pair(key, item, user)
+        return user_samples.record_of_pair(key, (texts.payload_of(text, key, user), label), user)
+
+    @classmethod
+    def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
+        return labels.class_names(train, val, run.data.num_classes, of_text=True)
+
+    def check(self, dataset: Dataset) -> None:
+        super().check(dataset)
+        labels.check(dataset, self.class_names, of_text=True)
+
+    def metrics(self) -> Sequence[Metric]:
+        return (Confusion(len(self.class_names)),)
+
+    def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
+        """Return the probability of each class."""
+        return self._probabilities(net, arrays)
+
+    def shown(self, output: Array) -> dict[str, Any]:
+        """Return all classes with their probabilities, the likeliest first."""
+        return likeliest_first(self.class_names, output)
+
+    def in_words(self, shown: Mapping[str, Any]) -> str:
+        return classes_in_words(shown)
+
+    def _answer(self) -> tuple[int, ...]:
+        return (len(self.class_names),)
