@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from mxtrain.report.writers import JsonLines
 from tests.support import warm_start
 from tests.support.commands import ROOT
-from tests.support.warm_start import WarmProcess
+from tests.support.warm_start import WarmFunction, WarmProcess
 
 DEADLINE_SECONDS = 60
 
@@ -35,6 +39,24 @@ def warm_started(*flags: object) -> WarmProcess:
     words = list(map(str, flags))
     assert warm_start.is_possible("mxtrain.fit", words), words
     return WarmProcess("mxtrain.fit", words, ROOT)
+
+
+def kill_at(step: int, log: Path, *flags: object) -> None:
+    """Run `fit` until SIGKILL ends it, with its record of this step: at the same place, however busy the machine."""
+    run = WarmFunction(functools.partial(_fit_until, step, [*map(str, flags)]), log)
+    assert run.wait(DEADLINE_SECONDS) == -signal.SIGKILL, log.read_text()
+
+
+def _fit_until(step: int, flags: list[str]) -> None:
+    write = JsonLines.write
+
+    def write_and_die(self: JsonLines, record: Any) -> None:
+        write(self, record)
+        if record["step"] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    JsonLines.write = write_and_die  # type: ignore[method-assign]
+    warm_start.be_command("mxtrain.fit", flags, ROOT)
 
 
 def wait_until(happened: Callable[[], Any], run: subprocess.Popen[str] | WarmProcess) -> None:

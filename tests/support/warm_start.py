@@ -112,7 +112,7 @@ class WarmProcess(ForkedProcess):
     def __init__(self, module: str, arguments: list[str], folder: Path):
         self._outputs = tempfile.TemporaryDirectory()
         streams = [Path(self._outputs.name, name) for name in ("stdout", "stderr")]
-        command = functools.partial(_be_command, module, arguments, folder)
+        command = functools.partial(be_command, module, arguments, folder)
         super().__init__(_context(), _become, dict(os.environ), _umask(), *streams, command, streams=streams)
         self.args = [module, *arguments]
 
@@ -168,7 +168,7 @@ def _umask() -> int:
     return umask
 
 
-def _be_command(module: str, arguments: Sequence[str], folder: Path) -> None:
+def be_command(module: str, arguments: Sequence[str], folder: Path) -> None:
     """Be `python -m module arguments`; the processes of a cluster that it starts are forked from this one."""
     from mxtrain.launch import attempt
 

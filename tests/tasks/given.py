@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from tests.support.commands import Command
-from tests.support.runs import warm_started
+from tests.support.runs import kill_at, warm_started
 from tests.support.warm_start import WarmProcess
 from tests.tasks.cases import Case
 
@@ -32,6 +32,10 @@ class Given:
         done = self.command("mxtrain.fit", *self.line(out, flags, train))
         assert done.returncode == code, done.stderr
         return done.stderr
+
+    def kill_at(self, step: int, out: Path, flags: str) -> None:
+        """Train until the record of this step, and be killed there."""
+        kill_at(step, out.parent / f"{out.name}.log", *self.line(out, flags))
 
     def started(self, out: Path, flags: str) -> WarmProcess:
         return warm_started(*self.line(out, flags))
