@@ -15,10 +15,10 @@ from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, wait_until, warm_started
 
-ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "4"]
+ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "3"]
 TWO_WORKERS = ["--num-workers", "2"]
 FAST = ["--optimizer", "adamw", "--lr", "0.004", "--max-steps", "12", "--threads", "1", "--log", "none"]
-MOMENTUM_STEPS = 20  # between checkpoints
+MOMENTUM_STEPS = 10  # between checkpoints
 
 
 @pytest.mark.timeout(200)
@@ -29,7 +29,7 @@ def test_an_async_run_learns_and_resumes_after_a_server_is_killed(
     line = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec"), "--out", str(tmp_path)]
     line += [*FLAGS, *ASYNC, "--num-workers", str(num_workers), "--checkpoint-steps", str(MOMENTUM_STEPS)]
     with warm_started(*line) as run:
-        wait_until(lambda: has_step(tmp_path, 45), run)
+        wait_until(lambda: has_step(tmp_path, 25), run)
         os.kill(roles(run.pid)["server-1"], signal.SIGKILL)
         _, said = run.communicate(timeout=150)
     assert run.returncode == 0, said

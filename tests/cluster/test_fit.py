@@ -37,8 +37,18 @@ def test_bad_records_count_alike_whichever_worker_reads_them(
 ) -> None:
     damaged_data.copy(digits / "train.rec", tmp_path / "train.rec", {100, 400, 900})
     damaged_data.copy(digits / "val.rec", tmp_path / "val.rec", set())
+    more = [
+        "--skip-bad",
+        "3",
+        "--batch-size",
+        "96",
+        "--micro-batch",
+        "24",
+        "--max-steps",
+        "18",
+    ]  # an epoch has 17
     for name, cluster in (("one", []), ("three", THREE)):
-        done = command("mxtrain.fit", *flags(tmp_path, tmp_path / name, "--skip-bad", "3", *cluster))
+        done = command("mxtrain.fit", *flags(tmp_path, tmp_path / name, *more, *cluster))
         assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "three", tmp_path / "one")
     assert records(tmp_path / "three", "train")[-1]["bad_records"] == 3
@@ -50,7 +60,7 @@ def test_a_net_of_many_buckets_whose_convolutions_store_weights_in_their_own_lay
 ) -> None:
     """45 MB of gradients; MXNet's convolutions lay weights out for their kernels, and such arrays have no views."""
     more = ["--model", "resnet18_v1b", "--image-size", "32", "--val-resize", "32", "--micro-batch", "16"]
-    more += ["--max-steps", "3", "--augment", "none"]
+    more += ["--max-steps", "2", "--augment", "none"]
     for name, cluster in (("one", []), ("two", CLUSTER)):
         done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
         assert done.returncode == 0, done.stderr
@@ -84,15 +94,10 @@ def test_an_evaluation_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "eval")[0]["num_samples"] == 2 * num_each
 
 
+# tests/faults/test_inside.py kills a worker, test_matrix.py a server, and both ask for the same curve to the bit.
+@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "role",
-    [
-        "worker-1",
-        # The faults kill a server, and ask for the same curve; of all roles, at every moment, where this one is slow.
-        *(pytest.param(role, marks=pytest.mark.slow) for role in ("server-0", "scheduler", "worker-0")),
-    ],
-)
+@pytest.mark.parametrize("role", ["worker-1", "server-0", "scheduler", "worker-0"])
 def test_a_job_restarts_after_a_kill_and_makes_the_same_curve_to_the_bit(
     digits: Path, whole: Path, tmp_path: Path, role: str
 ) -> None:

@@ -61,14 +61,9 @@ def test_every_sample_of_an_epoch_is_trained_on_by_one_worker(
     assert sorted(itertools.chain(*of_workers)) == list(range(noting_loss.NUM_SAMPLES))
 
 
+@pytest.mark.slow  # tests/faults/test_inside.py kills one of three workers, and asks for the same bits
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("num_workers", "role"),
-    [
-        (3, "worker-2"),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((3, "server-0"), (4, "worker-1"))),
-    ],
-)
+@pytest.mark.parametrize(("num_workers", "role"), [(3, "worker-2"), (3, "server-0"), (4, "worker-1")])
 def test_a_job_restarts_after_a_kill_and_ends_with_the_bits_of_one_process(
     digits: Path, one: Path, tmp_path: Path, num_workers: int, role: str
 ) -> None:

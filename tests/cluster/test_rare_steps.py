@@ -97,15 +97,23 @@ RECIPE = [
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    "mappings",
+    [
+        ["three workers, two servers", "three devices"],
+        pytest.param([*MAPPINGS], marks=pytest.mark.slow),  # two of them hold it in small
+    ],
+    ids=["two", "all"],
+)
 def test_a_run_may_go_on_with_another_mapping_again_and_again(
-    digits: Path, tmp_path: Path, command: Command
+    mappings: list[str], digits: Path, tmp_path: Path, command: Command
 ) -> None:
-    done = command("mxtrain.fit", *flags(digits, tmp_path / "one", *RECIPE, "--max-steps", "16"))
+    last = until(4 * len(mappings))
+    done = command("mxtrain.fit", *flags(digits, tmp_path / "one", *RECIPE, *last))
     assert done.returncode == 0, done.stderr
-    for number, mapping in enumerate([*MAPPINGS.values()], start=1):
-        done = command(
-            "mxtrain.fit", *flags(digits, tmp_path / "many", *RECIPE, *mapping, *until(4 * number))
-        )
+    for number, name in enumerate(mappings, start=1):
+        line = flags(digits, tmp_path / "many", *RECIPE, *MAPPINGS[name], *until(4 * number))
+        done = command("mxtrain.fit", *line)
         assert done.returncode == 0, done.stderr
     assert_same_steps(tmp_path / "many", tmp_path / "one")
 

@@ -102,7 +102,6 @@ CLASSIFICATION = Case(
         "half a class": Hostile(labelled(0.5), "label 0.5", is_skipped=False),
     },
     predict=("{folder}/one.png",),
-    is_in_ci=True,
 )
 
 MAJORITY = Case(
@@ -287,5 +286,7 @@ ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, 
 
 def parameters() -> list[Any]:
     """Return the cases as parameters of a fixture; those that are not in CI are slow."""
-    marks = {True: (), False: (pytest.mark.slow,)}  # the cases that are in CI hold the same promises
+    # The case that is in CI holds the same promises; classification's are also those of tests/e2e, tests/engine and
+    # tests/cluster, most of which train on pictures.
+    marks = {True: (), False: (pytest.mark.slow,)}
     return [pytest.param(case, id=case.name, marks=marks[case.is_in_ci]) for case in ALL]

@@ -42,7 +42,7 @@ def fit(command: Command, data: Path, out: Path, flags: str, train: str = "train
     return done.stderr
 
 
-LEARN = "--batch-size 16 --micro-batch 4 --epochs 4"
+LEARN = "--batch-size 16 --micro-batch 8 --epochs 4"
 
 
 @pytest.fixture(scope="module")
