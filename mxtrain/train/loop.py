@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, ContextManager
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.checkpoint.directory import Checkpoint
@@ -54,7 +54,7 @@ def train(
     `stop_requests`, after a checkpoint, or one that says what went wrong; a hook's request returns the net too.
     `on_first_record` is called before the first record is written, `on_record` with each, on the first worker.
     """
-    out, task = Path(run.output.out), tasks.of_description(run, identity.description)
+    task = tasks.of_description(run, identity.description)
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
     rate_at = schedules.rate_function(run.optim, *length)
     parts = build_parts(run, task, group, is_fresh=checkpoint is None)
@@ -62,11 +62,9 @@ def train(
     if state.step >= length.num_steps:
         logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
 
-    first, last, is_scored = state.step, length.num_steps, state.score is not None
-    shown = Shown(task.unit, tuple(task.step_means), parts.judgement.score.name)
-    sinks = open_sinks(run.output.log, out, last, first, is_scored, group, on_first_record, shown, on_record)
+    sinks = _open_sinks(run, parts, state, length, on_first_record, on_record)
     saving = Checkpointer(run.output, state, group.report_progress)
-    loading = open_pipeline(run, train_set, task, first, last, group, state.bad_records)
+    loading = open_pipeline(run, train_set, task, state.step, length.num_steps, group, state.bad_records)
     with sinks as write, saving as checkpointer, loading as pipeline:
         evaluator = Evaluator(run, parts, val_set, length, stop_requests, write)
         synchronized_step: int | None = None
@@ -74,33 +72,24 @@ def train(
 
         while True:
             action, stop = _agree_on_action(run, parts, state, length, checkpointer, evaluator, stop_requests)
-            if action is Action.FINISH:
-                break
-            if stop is not None and action is Action.STOP:
-                if stop is not signals.BY_HOOK:
-                    raise stop
-                logger.info("%s", stop)
+            if _has_ended(action, stop):
                 break
 
-            # --------------------------------------------------------------------------------------------------
             # Synchronize the workers: once for all that is saved and evaluated at this step
             if action is not Action.TRAIN and synchronized_step != state.step:
                 synchronize(parts, state.step)
                 synchronized_step = state.step
 
-            # --------------------------------------------------------------------------------------------------
             # Save
             if action is Action.SAVE:
                 _save(run, parts, state, identity, checkpointer)
                 continue
 
-            # --------------------------------------------------------------------------------------------------
             # Evaluate: unless a stop request comes in between, the state has a score afterwards
             if action is Action.EVALUATE:
                 state = evaluator.evaluate(state)
                 continue
 
-            # --------------------------------------------------------------------------------------------------
             # Train one step
             started, rate = time.monotonic(), rate_at(state.step)
             batches = pipeline.batches(state.step)
@@ -116,6 +105,23 @@ def train(
     if state.best and early_stop.is_over(state.best, run.optim.early_stop):
         logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
     return parts.net
+
+
+def _open_sinks(
+    run: Run,
+    parts: TrainingParts,
+    state: TrainState,
+    length: RunLength,
+    on_first_record: Callable[[], None],
+    on_record: Callable[[Record], None],
+) -> ContextManager[Callable[[Record], None]]:
+    """Return a block that gives the function to which a record goes for all sinks; they go on behind `state`."""
+    out, is_scored = Path(run.output.out), state.score is not None
+    shown = Shown(parts.task.unit, tuple(parts.task.step_means), parts.judgement.score.name)
+    return open_sinks(
+        *(run.output.log, out, length.num_steps, state.step, is_scored, parts.group),
+        *(on_first_record, shown, on_record),
+    )
 
 
 def _agree_on_action(
@@ -143,6 +149,16 @@ def _agree_on_action(
         is_stop_requested=stop is not None,
     )
     return action, stop
+
+
+def _has_ended(action: Action, stop: Stop | None) -> bool:
+    """Return whether the run is over, because it is finished or a hook asked for it; other requests are raised."""
+    if stop is None or action is not Action.STOP:
+        return action is Action.FINISH
+    if stop is not signals.BY_HOOK:
+        raise stop
+    logger.info("%s", stop)
+    return True
 
 
 def _save(
