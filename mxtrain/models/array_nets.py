@@ -26,7 +26,7 @@ def build(text: str, inputs: Inputs, outputs: int) -> Any:
         return Mlp(outputs, **numbers)
     dropout = numbers.pop("dropout")
     branch = {"conv1d": Convolutions, "lstm": Recurrences}[name]
-    return OverSeries(inputs, outputs, lambda: branch(dropout=dropout, **numbers), dropout)
+    return OverSeries(inputs, outputs, lambda number: branch(number, dropout=dropout, **numbers), dropout)
 
 
 class Mlp(mx.gluon.HybridBlock):
@@ -58,8 +58,8 @@ class OverSeries(mx.gluon.HybridBlock):
         self._places = [list(inputs).index(name) for name in arrays]
         with self.name_scope():
             self.branches = nn.HybridSequential(prefix="")
-            for is_series, _ in self._plan:
-                self.branches.add(*([branch()] if is_series else []))
+            for number in range(sum(is_series for is_series, _ in self._plan)):
+                self.branches.add(branch(number))
             self.head = nn.HybridSequential(prefix="")
             self.head.add(*([nn.Dropout(dropout)] if dropout else []), nn.Dense(outputs))
 
@@ -77,8 +77,8 @@ class OverSeries(mx.gluon.HybridBlock):
 class Convolutions(mx.gluon.HybridBlock):
     """Convolutions that each see twice as far as the one before; the mean and the most of what they find."""
 
-    def __init__(self, channels: tuple[int, ...], kernel: int, dropout: float, norm: int):
-        super().__init__(prefix="convolutions_")
+    def __init__(self, number: int, channels: tuple[int, ...], kernel: int, dropout: float, norm: int):
+        super().__init__(prefix=f"convolutions{number or ''}_")
         with self.name_scope():
             self.layers = nn.HybridSequential(prefix="")
             for place, width in enumerate(channels):
@@ -107,8 +107,8 @@ class Convolutions(mx.gluon.HybridBlock):
 class Recurrences(mx.gluon.HybridBlock):
     """LSTM layers over the steps, and what the last one has found at a sample's last step."""
 
-    def __init__(self, hidden: int, layers: int, dropout: float, norm: int):
-        super().__init__(prefix="recurrences_")
+    def __init__(self, number: int, hidden: int, layers: int, dropout: float, norm: int):
+        super().__init__(prefix=f"recurrences{number or ''}_")
         with self.name_scope():
             self.lstm = mx.gluon.rnn.LSTM(hidden, layers, dropout=dropout if layers > 1 else 0.0)
             self.norm = nn.HybridSequential(prefix="")

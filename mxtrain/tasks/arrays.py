@@ -182,6 +182,15 @@ def _check_net(text: str, inputs: Sequence[Input]) -> None:
         raise UsageError(
             f"--model {text}: takes arrays of fixed shapes, and {varying.name} varies in length; give conv1d or lstm"
         )
+    # MXNet 1.9.1 writes beyond its memory on CPUs, where an LSTM computes another length between the forward and the
+    # backward pass of an LSTM.
+    series = [each for each in inputs if each.varies or len(each.shape) > 1]
+    if name == "lstm" and len(series) > 1 and (varying or len({each.shape[0] for each in series}) > 1):
+        names = " and ".join(each.name for each in series)
+        raise UsageError(
+            f"--model {text}: MXNet's LSTMs need series of one length side by side, and those of {names} differ; give "
+            "conv1d, or pad them to one length"
+        )
     if name == "conv1d" and given["kernel"] % 2 == 0:
         raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
 

@@ -1,4 +1,4 @@
-"""What tasks of classes have in common: how classes are described, the losses of a micro-batch, answers in words.
+"""The common parts of tasks of classes: how classes are described, the losses of a micro-batch, answers in words.
 
 Owns the half of a task behind the net, where that answers with one of several classes for each sample.
 """

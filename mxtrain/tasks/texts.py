@@ -1,4 +1,4 @@
-"""What classification of texts and of their tokens have in common: tokens, nets, losses (docs/text.md).
+"""The common parts of classifying texts and their tokens: tokens, nets, losses (docs/text.md).
 
 Does not own the tasks themselves (`sequence_classification.py`, `token_classification.py`). Samples are
 `data/texts.py`'s, nets `models/text_nets.py`'s or the user's, losses `models/losses.py`'s.

@@ -76,6 +76,8 @@ def train_step(
             gradients.before_backward(context)
             running.before_batch(context)
             scaled, row = forward(parts, batch, context, step, scale.scale)
+            # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length
+            # lies between the two.
             scaled.backward()
             remat.finish_backward(parts.net, context)
             computed[batch.request.position] = row

@@ -15,6 +15,8 @@ from mxtrain.runtime import mx
 VECTOR = {"a": (3,)}
 SERIES = {"wave": (9, 2), **VECTOR}
 VARYING = {"wave": (9, 2), "wave_mask": (9,), **VECTOR}
+TWO = {"wave": (9, 2), "beat": (9, 1), **VECTOR}
+TWO_LENGTHS = {"wave": (9, 2), "wave_mask": (9,), "beat": (12,), "beat_mask": (12,)}
 SINGLE = {"beat": (9,), "beat_mask": (9,)}
 NETS = {
     "mlp": ("mlp:hidden=8/4,norm=1,dropout=0.1", VECTOR),
@@ -25,6 +27,8 @@ NETS = {
     "lstm": ("lstm:hidden=4", SERIES),
     "lstm, varying": ("lstm:hidden=4,layers=2,norm=1,dropout=0.1", VARYING),
     "lstm of single numbers": ("lstm:hidden=4", SINGLE),
+    "lstm of two series": ("lstm:hidden=4", TWO),
+    "conv1d of two series": ("conv1d:channels=4/4", TWO_LENGTHS),
 }
 
 

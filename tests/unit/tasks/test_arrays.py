@@ -111,6 +111,20 @@ def test_samples_of_several_arrays_that_vary_in_length() -> None:
         task_of(own(train))
 
 
+@pytest.mark.parametrize("varies", [False, True])
+def test_lstms_over_series_of_two_lengths_are_refused(varies: bool) -> None:
+    """They would end the process: see docs/arrays.md."""
+    steps = [(9 + k * varies, 12 - k * varies) for k in range(4)]
+    train = [({"wave": np.zeros((a, 2)), "beat": np.ones((b, 1))}, [1.0 * a]) for a, b in steps]
+    with pytest.raises(
+        UsageError, match=r"--model lstm: .* those of wave and beat differ; give conv1d, or pad them"
+    ):
+        task_of(own(train), flags="--model lstm")
+    task_of(own(train), flags="--model conv1d")
+    same = [({"wave": np.zeros((9, 2)), "beat": np.ones((9, 1)), "gain": [0.5]}, [1.0 * k]) for k in range(4)]
+    task_of(own(same), flags="--model lstm")
+
+
 def test_columns_by_names_have_their_target_among_them() -> None:
     columns = {"a": X, "b": X[:, :1], "y": [0, 1] * 6}
     task = task_of(own(columns))
