@@ -17,8 +17,9 @@ from typing import BinaryIO, NamedTuple
 from mxtrain.core import durable
 from mxtrain.core.errors import DataError, Stopped, UsageError
 from mxtrain.data import recordio
-from mxtrain.data.record_file import RecordIOFile, index_path, scan
+from mxtrain.data.record_file import index_path, scan
 from mxtrain.data.recordio import Label
+from mxtrain.data.recordio_file import RecordIOFile
 
 
 def rebuild_index(path: str | Path) -> int:

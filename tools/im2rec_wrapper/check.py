@@ -18,7 +18,8 @@ from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tokenizers
 from mxtrain.data.arrays import parse_sidecar, sidecar_path
-from mxtrain.data.record_file import RecordIOFile, classes_path
+from mxtrain.data.record_file import classes_path
+from mxtrain.data.recordio_file import RecordIOFile
 from mxtrain.data.tokens import OF_TOKENS, read_description, tokens_path
 
 from . import classes, contents, structure

@@ -18,8 +18,8 @@ from mxtrain.data import arrays, images, jpeg, recordio
 from mxtrain.data.arrays import Input
 from mxtrain.data.fields import BadSample
 from mxtrain.data.jpeg import BadPicture, Payload, Pixels
-from mxtrain.data.record_file import RecordIOFile
 from mxtrain.data.recordio import BadRecord
+from mxtrain.data.recordio_file import RecordIOFile
 
 from . import fingerprints
 from .findings import Finding, of_record

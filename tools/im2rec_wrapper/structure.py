@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from mxtrain.core import command_name, regular_files
 from mxtrain.data import recordio
-from mxtrain.data.record_file import RecordIOFile, index_path
+from mxtrain.data.record_file import index_path
 from mxtrain.data.recordio import BadRecord, Ints, Label
+from mxtrain.data.recordio_file import RecordIOFile
 from mxtrain.data.source_names import SourceNames, read_names, sources_path
 
 from .findings import Finding, RecordLocation, of_file
