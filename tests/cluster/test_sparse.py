@@ -18,7 +18,7 @@ from tests.support.commands import Command
 from tests.support.processes import roles
 from tests.support.runs import has_step, wait_until, warm_started
 
-NUM_STEPS = 30
+NUM_STEPS = 20
 FLAGS = [
     *("--image-size", "16", "--val-resize", "16", "--augment", "pad_crop:pad=2", "--batch-size", "32"),
     *("--micro-batch", "8", "--epochs", "1", "--max-steps", str(NUM_STEPS), "--lr", "0.05", "--threads", "1"),
