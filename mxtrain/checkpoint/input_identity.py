@@ -57,6 +57,25 @@ class InputIdentity:
             **{field.name: known[field.name] for field in dataclasses.fields(cls) if field.name in known}
         )
 
+    def going_on_from(self, before: InputIdentity) -> InputIdentity:
+        """Return the identity with which a run goes on: of a stream that is another one now, what was known of it then.
+
+        Weights that were learnt from the one take samples of the other as they took those.
+        """
+        if not self.is_another_stream(before):
+            return self
+        return dataclasses.replace(
+            self,
+            description=before.description,
+            training_set=before.training_set,
+            scored_by=before.scored_by,
+        )
+
+    def is_another_stream(self, before: InputIdentity) -> bool:
+        """Return whether both are of streams, which do not begin with the same samples."""
+        begun = [(each.training_set or {}).get("beginning") for each in (self, before)]
+        return None not in begun and begun[0] != begun[1]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the keys and values for state.json."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

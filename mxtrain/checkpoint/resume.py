@@ -136,11 +136,16 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
     # A flag that is younger than the checkpoint had its default, but for --sums; one that is gone had a meaning.
     saved = {**config.to_flat(config.Run()), **state["config"], "sums": _sums_of(found)}
     now = config.to_flat(run)
+    free = FREE
+    if identity.is_another_stream(
+        before_inputs
+    ):  # its description, with the weights of classes, is not made anew
+        free, identity = FREE - {"class_weights"}, identity.going_on_from(before_inputs)
     before = batch_plan.of_run(config.from_flat(saved)).micro_batch
     differing = [
         f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
         for name in saved
-        if name not in FREE and (name not in now or saved[name] != now[name])
+        if name not in free and (name not in now or saved[name] != now[name])
     ]
     if before != batch_plan.of_run(run).micro_batch:
         differing.append(f"micro-batches of {before} -> {batch_plan.of_run(run).micro_batch}")

@@ -248,8 +248,15 @@ class ArrayReader:
     inputs: tuple[Input, ...]
     label: tuple[int, ...]  # its shape
     num_classes: int = 0  # of which it is one; 0 for numbers
+    advice: str = ""  # what to do about a bad sample
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
+        try:
+            return self._sample(record)
+        except BadSample as bad:
+            raise BadSample(f"{bad}; {self.advice}" if self.advice else str(bad)) from None
+
+    def _sample(self, record: Record) -> Arrays:
         if np.size(record.label) != math.prod(self.label):
             raise BadSample(
                 f"it has {np.size(record.label)} targets, and the net learns {math.prod(self.label)}"

@@ -97,6 +97,8 @@ class PictureReader:
             labels.check_sample(record.label, self.num_classes)
         if self.num_classes and label.ndim and not np.isin(label, (-1, 0, 1)).all():
             raise BadSample("its labels are not all 1 (yes), 0 (no) or -1 (unknown)")
+        if not np.isfinite(label).all():
+            raise BadSample("what is to be predicted is not finite")
         try:
             self.transform(record.payload, rng, row["data"])
         except BadPicture as bad:

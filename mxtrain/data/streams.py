@@ -20,11 +20,12 @@ import numpy as np
 from mxtrain.core.errors import DataError, Stop, in_user_code
 from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
+from mxtrain.data.user_datasets import UserDataset
 from mxtrain.data.user_samples import in_numpy
 
 logger = logging.getLogger(__name__)
 
-NUM_FIRST = 8  # samples by which a stream is known again
+NUM_FIRST = 8  # samples by which a stream is known again, unless its task looks at more
 STEPS_KEPT = 10  # as many as may be loaded ahead, and those that a diagnosis looks at again
 Open = Callable[[], Iterator[Any]]
 
@@ -39,7 +40,8 @@ class Stream:
     """`Records` of what `begin` gives: each worker reads all of it, and keeps the samples that it needs.
 
     `name` and `flag` are the user's own, for messages. An epoch has `num_samples`. What is read is asked for in order,
-    by `will_need` and then `read`; samples of the last steps of `batch_size` can be read again.
+    by `will_need` and then `read`; samples of the last steps of `batch_size` can be read again. The `num_first` samples
+    are waited for at once, and stay at hand until they are learnt from.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Stream:
         num_samples: int,
         batch_size: int,
         flag: str = "--train",
+        num_first: int = NUM_FIRST,
     ):
         self.path = Path(name)
         self.files: list[Path] = []
@@ -57,12 +60,14 @@ class Stream:
         self.class_names: list[str] | None = None
         self.keys: Ints = np.arange(num_samples)
         self._user, self._begin, self._record_of = f"{flag} {name}", begin, record_of
+        self._flag = flag
         self._num_kept = STEPS_KEPT * batch_size
         self._lock = threading.Lock()
         self._wanted: set[int] = set()
         self._kept: dict[int, Any] = {}
         self._next = 0  # the position of what comes next
         self._items = self._begun()
+        self._num_first = self._look_at_first(num_first)
         self.beginning = self._digest_of_first()
 
     def __len__(self) -> int:
@@ -75,6 +80,11 @@ class Stream:
     def labels(self) -> Floats:
         """Return no labels: they are not known before they come."""
         return np.zeros(0, np.float32)
+
+    def first(self) -> UserDataset:
+        """Return the first samples as a data set, for what a task must know of them; before any is learnt from."""
+        items = [self._kept[position] for position in range(self._num_first)]
+        return UserDataset(str(self.path), items, self._flag, self._record_of)
 
     def will_need(self, positions: Ints) -> None:
         """Keep these samples when they come; others are left to other workers."""
@@ -137,11 +147,14 @@ class Stream:
         with in_user_code(self._user):
             return iter(self._begin())
 
+    def _look_at_first(self, number: int) -> int:
+        """Read so many samples, which stay at hand; return how many there are."""
+        self._wanted.update(range(number))
+        return sum(1 for _ in itertools.takewhile(self._has, range(number)))
+
     def _digest_of_first(self) -> str:
-        """Return a digest of the first samples, which stay at hand."""
         digest = hashlib.sha256()
-        self._wanted.update(range(NUM_FIRST))
-        for position in itertools.takewhile(self._has, range(NUM_FIRST)):
+        for position in range(self._num_first):
             record = self.read(position)
             for part in (record.label, record.payload):
                 plain = np.asarray(part) if isinstance(part, (float, np.ndarray)) else part
@@ -152,7 +165,8 @@ class Stream:
         """Return whether the stream goes so far."""
         try:
             with self._lock, in_user_code(self._user):
-                self._read_on(position)
+                while self._next <= position:
+                    self._pull()
         except Stop:
             if not position:
                 raise

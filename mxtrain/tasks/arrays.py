@@ -39,6 +39,7 @@ class Arrays(Task):
     flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss"}
     nets = tuple(catalogue.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
+    looks_at = 1000
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -98,7 +99,14 @@ class Arrays(Task):
 
     def reader(self, is_training: bool) -> SampleReader:
         num_classes = len(self.description.get("class_names", ()))
-        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes)
+        advice = self._advice() if is_training and self.run.optim.epoch_steps else ""
+        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, advice)
+
+    def _advice(self) -> str:
+        """Say what to do about a sample of a stream that is not like those that were looked at."""
+        seen = min(self.looks_at, self.run.optim.epoch_steps * self.run.optim.batch_size)
+        of_classes = ", --num-classes says how many classes there are" * ("class_names" in self.description)
+        return f"the first {seen} samples say what comes: let such a one be among them{of_classes}, or leave it out"
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
@@ -208,7 +216,9 @@ def _has_classes(run: Run, train: Dataset) -> bool:
         return True
     if loss in catalogue.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
         return False
-    if loss in catalogue.LOSSES_OF_CLASSES or (run.data.num_classes and not len(known)):  # as of a stream
+    if loss in catalogue.LOSSES_OF_CLASSES:
         return True
     found = np.unique(known)  # NaN is none of the whole numbers
+    if run.data.num_classes and len(found) and np.isin(found, np.arange(run.data.num_classes)).all():
+        return True
     return len(found) > 1 and np.array_equal(found, np.arange(len(found)))

@@ -11,6 +11,7 @@ from mxtrain.cluster import environment
 from mxtrain.config import Run, import_path
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.records import Dataset
+from mxtrain.data.streams import Stream
 from mxtrain.tasks import heeded_flags
 from mxtrain.tasks.arrays import Arrays
 from mxtrain.tasks.classification import Classification
@@ -40,8 +41,9 @@ def check_flags(run: Run) -> None:
 def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
     """Return the task of a run that begins, after its data is checked."""
     found = class_of(run)
+    seen = train.first() if found.looks_at and isinstance(train, Stream) else train
     with in_user_code(f"--task {run.model.task}"):
-        return found(run, found.describe(run, train, val))
+        return found(run, found.describe(run, seen, val))
 
 
 def of_description(run: Run, description: Description) -> Task:

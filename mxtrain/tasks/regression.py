@@ -26,6 +26,7 @@ class Regression(Task):
     flags = (heeded_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss"}
     nets = names.MODELS
     losses = catalogue.LOSSES_OF_NUMBERS
+    looks_at = 1000
     unit = "images"
     judged_as = "numbers"
     step_means = PredictedNumbers.step_means

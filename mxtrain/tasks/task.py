@@ -76,6 +76,8 @@ class Task(abc.ABC):
     # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
+    # How many of a stream's first samples `describe` gets, as a data set; with 0 it gets a stream that knows no labels.
+    looks_at: ClassVar[int] = 0
 
     @property
     def unit(self) -> str:

@@ -57,7 +57,7 @@ def fit(
             `net.initialize(...)`); other parameters are drawn as `init` and `seed` say. It is trained in place.
         loss: a Gluon Loss, or a function `(output, label) -> losses`, one for each sample.
         task: a class that inherits `mxtrain.tasks.task.Task`. Left out, samples that were given and are no pictures
-            (uint8, height x width x channels) are learnt as "arrays".
+            (uint8, height x width x channels) are learnt as "arrays", as is a stream where `num_classes` is not given.
         metric: what evaluations tell besides: a function of all predictions and targets, an object with `state` and
             `finish` (`mxtrain.tasks.task.Metric`), a name, or a list of these.
         optimizer: an `mxnet.optimizer.Optimizer`, whose learning rate and weight decay become the run's `lr` and
@@ -122,7 +122,7 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
                 raise UsageError("optimizer: has an lr_scheduler, and there is a schedule; give one of them")
             objects = {**objects, "schedule": optimizer.lr_scheduler}
         run = _with_numbers(run, lr=float(optimizer.lr), weight_decay=float(optimizer.wd))
-    if objects["task"] is None and run.model.task == Model.task and _is_of_arrays(objects["train"]):
+    if objects["task"] is None and run.model.task == Model.task and _is_of_arrays(run, objects["train"]):
         objects = {**objects, "task": "arrays"}
     run = from_python.with_objects(run, objects)
     if hasattr(objects["schedule"], "base_lr"):
@@ -133,9 +133,14 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
     return run
 
 
-def _is_of_arrays(train: Any) -> bool:
-    """Return whether a training set that was given holds something else than pictures."""
-    return train is not None and not isinstance(train, str) and not columns.holds_pictures(train)
+def _is_of_arrays(run: Run, train: Any) -> bool:
+    """Return whether a training set that was given holds something else than pictures.
+
+    Of a stream, which epoch_steps goes with, no sample is read for that: one of pictures has num_classes.
+    """
+    if train is None or isinstance(train, str):
+        return False
+    return not run.data.num_classes if run.optim.epoch_steps else not columns.holds_pictures(train)
 
 
 def _check_threads(run: Run) -> None:

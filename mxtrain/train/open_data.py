@@ -15,7 +15,7 @@ from mxtrain.config import Model, Run, given, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data import columns, tables
 from mxtrain.data.record_sets import open_set
-from mxtrain.data.streams import Stream, is_stream
+from mxtrain.data.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import find as tasks
 
@@ -118,17 +118,19 @@ def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run)
     }
     for name in (name for name, is_given in unknown.items() if is_given):
         raise UsageError(f"{described}, which knows no {name}; leave that out")
-    if "num_classes" in tasks.class_of(run).flags and not run.data.num_classes:
+    task, batch_size = tasks.class_of(run), run.optim.batch_size
+    if "num_classes" in task.flags and not task.looks_at and not run.data.num_classes:
         raise UsageError(f"{described}, whose labels are not known; give --num-classes")
     begun = [first]  # the function is not called twice before anything is read twice
-    record_of, batch_size = tasks.class_of(run).record_of, run.optim.batch_size
+    num_samples = run.optim.epoch_steps * batch_size
     return Stream(
         path,
         lambda: begun.pop() if begun else make(),
-        record_of,
-        run.optim.epoch_steps * batch_size,
+        task.record_of,
+        num_samples,
         batch_size,
         flag,
+        max(NUM_FIRST, min(task.looks_at, num_samples)),
     )
 
 

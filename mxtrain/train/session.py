@@ -81,6 +81,24 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     return RunInputs(train, val, identity, task, score)
 
 
+def going_on(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
+    """Return the inputs of a run that goes on from `checkpoint`: another stream than then is described as that was."""
+    from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.tasks import find as tasks
+    from mxtrain.tasks import judgement
+
+    if checkpoint is None:
+        return inputs
+    identity = inputs.identity.going_on_from(InputIdentity.of_checkpoint(checkpoint.state))
+    if identity.description == inputs.identity.description:
+        return inputs._replace(identity=identity)
+    task = tasks.of_description(run, identity.description)
+    if inputs.val is not None:
+        with tasks.in_code_of(task):
+            task.check(inputs.val)
+    return inputs._replace(identity=identity, task=task, score=judgement.of_task(task).score)
+
+
 def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     """Return lines that say what is going to happen: the data, the cut of the batch, the learning rate."""
     from mxtrain.optim import schedules
@@ -113,14 +131,15 @@ def train(
     from mxtrain.data.streams import Stream
 
     run, node, inputs, info = prepared
-    train, val, identity, task, score = inputs
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         for remark in group.remarks:
             logger.warning("%s", remark)
-        resume_point = resume.find(assigned, identity, group.local_workers)
+        resume_point = resume.find(assigned, inputs.identity, group.local_workers)
         checkpoint = resume_point and resume_point.checkpoint
         run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
+        inputs = going_on(run, inputs, checkpoint)
+        train, val, identity, task, score = inputs
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -390,6 +391,29 @@ class Count:
 
     def finish(self, states: Any) -> dict[str, float]:
         return {"count": float(np.sum(states))}
+
+
+def test_a_generator_function_is_learnt_as_arrays(tmp_path: Path) -> None:
+    def ring(number: int) -> Any:
+        angle = np.random.default_rng(number).uniform(0, 2 * np.pi)
+        return 100 + (1 + number % 2) * np.array([np.cos(angle), np.sin(angle)]), number % 2
+
+    def endless() -> Any:
+        return map(ring, itertools.count())
+
+    def learnt(out: Path, train: Any, **flags: Any) -> Result:
+        net = mx.gluon.nn.HybridSequential()
+        net.add(mx.gluon.nn.Dense(16, activation="relu"), mx.gluon.nn.Dense(2))
+        flags.update(
+            epoch_steps=30, batch_size=16, optimizer="adam", lr=0.02, schedule="constant", log="none"
+        )
+        val = [ring(10**6 + number) for number in range(40)]
+        return fit(Run.of(out=tmp_path / out, **flags), train=train, net=net, val=val)
+
+    whole = learnt(Path("a"), endless, epochs=2)
+    assert whole.best["val_accuracy"] > 0.95 and whole.run.model.task == "arrays"
+    assert learnt(Path("b"), endless(), epochs=1).best["val_loss"] == whole.history[30]["val_loss"]
+    assert learnt(Path("b"), endless, epochs=2).best["val_loss"] == whole.best["val_loss"]
 
 
 def test_metrics_are_names_functions_and_objects(tmp_path: Path) -> None:

@@ -78,3 +78,26 @@ def not_finite():
     yield from map(sample, range(40))
     while True:
         yield np.array([1, 2, 2], np.uint8), 1.0
+
+
+def vector(number, begin=0):
+    """An array far from 0 in two units, and which of three rings it is on."""
+    rng = np.random.default_rng([begin, number])
+    ring, angle = number % 3, 2 * np.pi * rng.random()
+    x = (ring + 1 + 0.1 * rng.normal()) * np.array([np.cos(angle), np.sin(angle)])
+    return x * [1000, 1] + [1e5, 0], ring
+
+
+def vectors():
+    return map(vector, itertools.count())
+
+
+def other_vectors():
+    """What cannot be begun again, and is another each time."""
+    begin = time.time_ns()
+    return (vector(number, begin) for number in itertools.count())
+
+
+def vectors_of_each_worker():
+    begin = ord(os.environ.get("MXTRAIN_NODE", "0")[-1])
+    return (vector(number, begin) for number in itertools.count())
