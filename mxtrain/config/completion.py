@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
-from mxtrain.config import catalogue, names, pixel_numbers, schema
+from mxtrain.config import catalogue, names, net_names, pixel_numbers, schema
 from mxtrain.config.arguments import png_path
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
@@ -34,7 +34,7 @@ WORDS: dict[str, Sequence[str]] = {
     "loss_scale": names.LOSS_SCALES,
     "mean": (pixel_numbers.IMAGENET, pixel_numbers.AUTO),
     "metric": tuple(catalogue.METRICS),
-    "model": tuple(catalogue.NETS),
+    "model": tuple(net_names.NETS),
     "normalize": names.NORMALIZE,
     "optimizer": tuple(catalogue.OPTIMIZERS),
     "resume": ("auto", "never"),

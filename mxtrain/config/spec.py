@@ -1,12 +1,12 @@
 """The one language of flags that carry numbers: `name:key=number,key=number`.
 
 Owns parsing such a description and the message that refuses a wrong one. The names, their numbers and their limits
-are `catalogue.py`'s.
+are `catalogue.py`'s and `net_names.py`'s.
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Dict, Mapping, NamedTuple
 
 from mxtrain.config import given, import_path
 from mxtrain.core.errors import UsageError, nearest
@@ -19,6 +19,9 @@ class Number(NamedTuple):
     default: Any
     low: float
     high: float
+
+
+Table = Dict[str, Dict[str, Number]]  # the numbers of each name
 
 
 class Spec(NamedTuple):

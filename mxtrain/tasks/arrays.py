@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config import Run, catalogue
+from mxtrain.config import Run, catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
 from mxtrain.data.arrays import Input
@@ -37,7 +37,7 @@ class Arrays(Task):
     """The task; its description has `inputs`, and `class_names` or `targets`."""
 
     flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss"}
-    nets = tuple(catalogue.ARRAY_NETS)
+    nets = tuple(net_names.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
     looks_at = 1000
 
@@ -134,7 +134,7 @@ class Arrays(Task):
 
         name, outputs = self.run.model.model, self.predicted.num_outputs
         taken = {field.name: field.shape for field in arrays.fields(self.inputs)}
-        if catalogue.model(name).name in catalogue.ARRAY_NETS:
+        if catalogue.model(name).name in net_names.ARRAY_NETS:
             return array_nets.build(name, taken, outputs)
         return zoo.user_net(name, inputs=taken, outputs=outputs)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
-from mxtrain.config import Model, Run, catalogue
+from mxtrain.config import Model, Run, catalogue, net_names
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
         if name in ONLY_SOME_TASKS - task.flags and given[name] != default[name]:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
     net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
-    if "model" in task.flags and net in catalogue.NETS and net not in task.nets:
+    if "model" in task.flags and net in net_names.NETS and net not in task.nets:
         _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
     if "loss" in task.flags and loss in catalogue.LOSSES and loss not in task.losses:
         _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)

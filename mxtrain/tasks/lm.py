@@ -13,7 +13,7 @@ from typing import Any, Mapping, Sequence, cast
 import numpy as np
 
 from mxtrain.cluster.worker_group import in_order
-from mxtrain.config import Run, batch_plan, catalogue
+from mxtrain.config import Run, batch_plan, catalogue, net_names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import text_augment, tokenizers
@@ -34,7 +34,7 @@ class LanguageModel(Task):
     """The task; its description has `tokenizer`, `vocab_size`, `end_token` and `window`."""
 
     flags = frozenset(("model", "window", "augment"))
-    nets = tuple(catalogue.GPTS)
+    nets = tuple(net_names.GPTS)
     unit = "tokens"
 
     @property
@@ -128,7 +128,7 @@ class LanguageModel(Task):
 
         text = self.run.model.model
         name, numbers = catalogue.model(text)
-        if name in catalogue.GPTS:
+        if name in net_names.GPTS:
             net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **numbers)
         else:
             net = zoo.user_net(name, vocabulary=self.vocab_size, length=self.window)

@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
-from mxtrain.config import Run, catalogue
+from mxtrain.config import Run, catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import class_weights, text_augment, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays, Field
@@ -28,7 +28,7 @@ class TextTask(Task):
     """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
     losses = catalogue.LOSSES_OF_CLASSES
-    nets = tuple(catalogue.TEXT_NETS)
+    nets = tuple(net_names.TEXT_NETS)
     unit = "texts"
     judged_as = "classes"
     step_means = ("accuracy",)
@@ -123,7 +123,7 @@ class TextTask(Task):
             "num_classes": num_classes,
             "length": self.window,
         }
-        if catalogue.model(text).name in catalogue.TEXT_NETS:
+        if catalogue.model(text).name in net_names.TEXT_NETS:
             net = text_nets.build(text, **sizes, of_tokens=self.what_has_labels == OF_TOKENS)
         else:
             net = zoo.user_net(text, **sizes)

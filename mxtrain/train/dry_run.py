@@ -6,7 +6,7 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from mxtrain.config import Run, batch_plan, catalogue
+from mxtrain.config import Run, batch_plan, catalogue, net_names
 from mxtrain.core import machine
 from mxtrain.models import graph_rewrites, remat, running_statistics, segments, weights
 from mxtrain.models.contract import Shape
@@ -27,7 +27,7 @@ def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
     where the weights would come from a checkpoint.
     """
     num_devices = len(build_net.contexts(run.layout.devices))
-    if catalogue.model(run.model.model).name in catalogue.GPTS:
+    if catalogue.model(run.model.model).name in net_names.GPTS:
         net, left = task.build_net(), machine.available_memory()
         if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
             optimizer, computed = _prepare(run, task, net)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config import catalogue
+from mxtrain.config import catalogue, net_names
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat, weights
 from mxtrain.runtime import mx
@@ -90,7 +90,7 @@ def test_first_weights_are_those_of_gpt_2() -> None:
 
 
 def test_names_tell_the_numbers_in_their_layers() -> None:
-    for name in catalogue.GPTS:
+    for name in net_names.GPTS:
         numbers = catalogue.model(name).numbers
         millions = 12 * numbers["layers"] * numbers["width"] ** 2 / 1e6
         if name != "gpt":
