@@ -65,19 +65,19 @@ def class_of(run: Run) -> type[Task]:
     return found
 
 
-def is_own(task: Task) -> bool:
+def is_built_in(task: Task) -> bool:
     """Return whether a task is mxtrain's, and not the user's."""
     return task.run.model.task in BY_NAME
 
 
 def in_code_of(task: Task) -> ContextManager[None]:
     """Return a block that calls a task: failures in a user's own are reported with its flag."""
-    return contextlib.nullcontext() if is_own(task) else in_user_code(f"--task {task.run.model.task}")
+    return contextlib.nullcontext() if is_built_in(task) else in_user_code(f"--task {task.run.model.task}")
 
 
 def named(task: Task, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of the task's whose calls are in such blocks; it pickles if `function` does."""
-    return function if is_own(task) else as_user_code(f"--task {task.run.model.task}", function)
+    return function if is_built_in(task) else as_user_code(f"--task {task.run.model.task}", function)
 
 
 def function_of(task: Task, method: Callable[..., Any], *given: Any) -> Callable[..., Any]:

@@ -88,7 +88,7 @@ def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
 
 def _own(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway; failures in those of a user's task name its flag."""
-    if tasks.is_own(task):
+    if tasks.is_built_in(task):
         return list(task.metrics())
     flag = f"--task {task.run.model.task}"
     with in_user_code(flag):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -73,3 +74,25 @@ def test_make_targets_in_the_docs_exist(page: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     for target in re.findall(r"\bmake ([a-z-]+)\b", page.read_text()):
         assert target in targets, f"make {target}"
+
+
+def test_docstrings_stand_where_they_are_read() -> None:
+    """A string elsewhere is a comment that went astray."""
+    astray = []
+    for path in [*(ROOT / "mxtrain").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        bodies = [body for node in ast.walk(tree) for body in _bodies(node)]
+        for is_documented, statements in bodies:
+            for statement in statements[1 if is_documented else 0 :]:
+                if isinstance(statement, ast.Expr) and isinstance(
+                    getattr(statement.value, "value", None), str
+                ):
+                    astray.append(f"{path.relative_to(ROOT)}:{statement.lineno}")
+    assert not astray
+
+
+def _bodies(node: ast.AST) -> list[tuple[bool, list[ast.stmt]]]:
+    """The blocks of a node's statements, and whether the first one may be a docstring."""
+    is_documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [(is_documented, body) for body in found if isinstance(body, list)]
