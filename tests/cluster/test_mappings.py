@@ -57,7 +57,7 @@ MATRIX = """
     4 2 3 2 norm    clip_norm  ema    unmixed adamw bf16
 """
 ROWS = [dict(zip(COLUMNS, line.split())) for line in MATRIX.strip().splitlines()]
-FAST = (6, 7, 10, 13)
+FAST = (6, 7, 13)
 # Kernels that other machines have, and another number of threads: variables, flags, and rows that float32 computes.
 KERNELS = {
     "AVX2": ({"DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}, ""),

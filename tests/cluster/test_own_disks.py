@@ -47,12 +47,13 @@ os.fsync = slow
 """
 
 
+@pytest.mark.slow  # tests/unit/cluster/test_resume_step.py has the step that is chosen for disks like these
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     ("step", "resume", "again"),
     [
-        pytest.param(5, "auto", False, marks=pytest.mark.slow),
-        pytest.param(10, "never", False, marks=pytest.mark.slow),
+        (5, "auto", False),
+        (10, "never", False),
         (20, "auto", True),
     ],
 )

@@ -68,9 +68,9 @@ def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
 
 
 def test_rows_of_digits_begin_to_be_read(tmp_path: Path, command: Command) -> None:
-    """In two passes over few of them."""
+    """In four passes over few of them."""
     pytest.importorskip("sklearn")
-    written_numbers_data.write(tmp_path, num_train=800, num_val=60)
+    written_numbers_data.write(tmp_path, num_train=500, num_val=40)
     flags = [*flags_of("written_numbers"), "--epochs", "4", "--threads", "1"]
     assert scores(fit(command, tmp_path, flags), "val_share_read")[-1] > 0.1
 

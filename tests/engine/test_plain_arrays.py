@@ -158,7 +158,14 @@ mx.nd.waitall()
 
 
 @pytest.mark.skipif(not HAS_BLOCKS_OF_16, reason="without AVX-512 all blocks have 8 channels")
-@pytest.mark.parametrize("name", ["mobilenetv2_1.0", "mobilenetv3_small", "resnext50_32x4d"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mobilenetv2_1.0",
+        # The tests of graphs above have a pooling and groups like theirs.
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("mobilenetv3_small", "resnext50_32x4d")),
+    ],
+)
 def test_no_batchnorm_or_pooling_takes_a_reference_kernel(name: str) -> None:
     said = run(TRAINED.format(name=name), DNNL_VERBOSE="1").stdout.splitlines()
     used = {tuple(line.split(",")[3:5]) for line in said if line.startswith("dnnl_verbose,exec")}

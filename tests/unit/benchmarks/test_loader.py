@@ -68,6 +68,7 @@ def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> 
     assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
 
 
+@pytest.mark.slow  # tests/unit/data/test_loader.py holds what ours delivers, the tests below what `measure` tells
 def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> None:
     for name, batch in (("mxtrain", "float32"), ("mxtrain_processes", "uint8")):
         cell = Cell("restart", batch, workers=2)
