@@ -105,8 +105,10 @@ class Arrays(Task):
     def _advice(self) -> str:
         """Say what to do about a sample of a stream that is not like those that were looked at."""
         seen = min(self.looks_at, self.run.optim.epoch_steps * self.run.optim.batch_size)
-        of_classes = ", --num-classes says how many classes there are" * ("class_names" in self.description)
-        return f"the first {seen} samples say what comes: let such a one be among them{of_classes}, or leave it out"
+        shapes = (
+            "shapes, and classes without --num-classes," if "class_names" in self.description else "shapes"
+        )
+        return f"leave it out of the stream; {shapes} are those of its first {seen} samples"
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
