@@ -63,6 +63,8 @@ def predict(
 
     _check_shown(1 if top is None else top, threshold)
     is_single = isinstance(inputs, (str, os.PathLike))
+    if not is_single and not hasattr(inputs, "__iter__"):
+        raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
     with guest.as_guest():
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
         run = trained_run.run_of(found, trained, {"model": net, "task": task})
@@ -93,7 +95,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         _write_on(options)
         return
     if not options.images:
-        raise UsageError("give the pictures that are to be named, or --prompt TEXT for a language model")
+        raise UsageError("give the files that are to be judged, or --prompt TEXT for a language model")
     problems = [regular_files.problem(image) for image in options.images]
     if all(problems):
         raise DataError(f"{options.images[0]}: {problems[0]}")
@@ -127,9 +129,7 @@ def command(argv: Sequence[str] | None = None) -> None:
                 )
                 print(line, flush=True)
     if num_bad:
-        raise DataError(
-            f"{num_bad} of {len(options.images)} pictures could not be read; they are named above"
-        )
+        raise DataError(f"{num_bad} of {len(options.images)} files could not be read; they are named above")
 
 
 def _write_on(options: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ def problem(path: str | Path) -> str | None:
     except FileNotFoundError:
         return "no such file"
     except IsADirectoryError:
-        return "is a folder, give its pictures"
+        return "is a folder, give its files"
     except OSError as error:
         return error.strerror
     return None

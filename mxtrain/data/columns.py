@@ -44,6 +44,8 @@ def holds_pictures(given: Any) -> bool:
 
 def dataset_of(given: Any, user: str) -> Any:
     """Return what `given` means as a Dataset or DataLoader; `user` begins the message of a refusal."""
+    if hasattr(given, "to_numpy"):
+        raise UsageError(f"{user}: a {type(given).__name__} alone; give (x, y), two parts of it")
     if not isinstance(given, (tuple, Mapping)):
         return given
     named = given if isinstance(given, Mapping) else dict(enumerate(given))

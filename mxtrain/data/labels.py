@@ -63,6 +63,10 @@ def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list
         raise DataError(
             f"{train.path}: has {count} labels a record, but --num-classes is {num_classes}; leave it out"
         )
+    if not count and len(labels):
+        raise DataError(
+            f"{train.path}: has one label a record; --task multilabel learns several, as pack --multi-label makes them"
+        )
     if not count:
         raise DataError(
             f"{train.path}: has no rows of labels that are known beforehand; give --num-classes, or as many a sample"

@@ -91,13 +91,16 @@ class _ExactSums:
             self._totals[column] += total << (exponent + least - 53 + _SMALLEST_UNIT)
 
 
+NOT_FINITE = "holds a number that is not finite (NaN or infinity)"
+
+
 def refused(values: Any) -> str | None:
     """Return what is wrong with numbers that no statistics can be made of; None if nothing is."""
     array = np.asarray(values)
     if array.dtype.kind in "biu":
         return None
     if not np.isfinite(array).all():
-        return "holds a number that is not finite (NaN or infinity)"
+        return NOT_FINITE
     if array.size and math.fabs(float(np.abs(array).max())) > LARGEST:
         return f"holds a number above {LARGEST:g}"
     return None

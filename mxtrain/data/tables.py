@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data import array_sets, arrays, table_files
+from mxtrain.data import array_sets, arrays, statistics, table_files
 from mxtrain.data.array_sets import ONLY, TARGETS, ArrayRecords
 from mxtrain.data.arrays import Input, Layout
 from mxtrain.data.fields import Arrays
@@ -57,10 +57,13 @@ class Table(NamedTuple):
     def problem(self, position: int) -> str | None:
         """Return why no net can take a sample, or learn from it; None if one can."""
         if not np.isfinite(self.labels[position]).all():
-            return "what is to be predicted is missing, or is not finite"
+            return "what is to be predicted is missing, or is no finite number of float32"
         # As they were read: a number beyond the type of records would be infinite there.
         values = {each.name: np.asarray(self.columns[each.name][position]) for each in self.layout.inputs}
-        return arrays.refused(self.layout.inputs, values)
+        problem = arrays.refused(self.layout.inputs, values)
+        if problem and self._is_text:  # whose empty cells, and words among numbers, were read as NaN
+            return problem.replace(statistics.NOT_FINITE, "is empty, or no finite number")
+        return problem
 
 
 def read(path: Path, target: str = "", inputs: str = "") -> Table:
@@ -235,7 +238,8 @@ def _labels(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[
             raise DataError(
                 f"{path}: {name} cannot be predicted: give one number a sample, or a row of as many in all"
             )
-        values = np.asarray(column, np.float32)
+        with np.errstate(over="ignore"):  # infinite then, and refused by its row
+            values = np.asarray(column, np.float32)
         parts.append(values.reshape(len(values), -1))
         width = parts[-1].shape[1]
         names += [name] if width == 1 else [f"{name}{place}" for place in range(width)]

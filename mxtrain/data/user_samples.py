@@ -63,8 +63,11 @@ def _of_batch(field: Field, batch_size: int, given: Any, user: str) -> Array:
 
 
 def in_numpy(value: Any) -> Any:
-    """Return an array of MXNet as NumPy's, and anything else as it is."""
-    return value.asnumpy() if hasattr(value, "asnumpy") else value
+    """Return an array of MXNet, or a table or a column of pandas, as NumPy's, and anything else as it is."""
+    for method in ("asnumpy", "to_numpy"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    return value
 
 
 def to_numpy(array: Any) -> Array:

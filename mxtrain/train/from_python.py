@@ -76,6 +76,9 @@ def fit(
     objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
     objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
     run = _as_given(run, objects)
+    for name, hook in (("on_step", on_step), ("on_evaluation", on_evaluation)):
+        if hook is not None and not callable(hook):
+            raise UsageError(f"{name}: is a {type(hook).__name__}; give a function of a record")
     _check_threads(run)
     node = _node(run)
     if node is not None:

@@ -114,7 +114,7 @@ def test_predict_names_bad_pictures_and_goes_on(
         assert all(str(image) in line for image, line in zip(good, done.stdout.splitlines()))
         *named, count = [line for line in done.stderr.splitlines() if line.startswith("mxtrain.predict: ")]
         assert [line.split(": ")[1] for line in named] == list(map(str, bad))
-        assert count == "mxtrain.predict: 4 of 6 pictures could not be read; they are named above"
+        assert count == "mxtrain.predict: 4 of 6 files could not be read; they are named above"
 
 
 def test_predict_says_of_one_bad_picture_in_one_line_what_it_is(

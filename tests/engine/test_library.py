@@ -272,6 +272,7 @@ def test_ctrl_c_stops_after_a_checkpoint_and_at_once_if_repeated(tmp_path: Path)
         ),
         ({"task": 7}, "--task <object of type int>: is no"),
         ({"train": None}, "--train is missing"),
+        ({"on_step": 7}, "on_step: is a int; give a function"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -373,6 +374,18 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
     for out, given in (("list", samples), ("named", {"data": x, "label": x.sum(axis=1)})):
         result = fit(Run.of(**{**flags, "epochs": 1, "batch_size": 64, "out": tmp_path / out}), train=given)
         assert result.run.model.model == "mlp" and "mae" in result.history[-1]
+
+
+def test_tables_of_pandas_are_arrays(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(np.random.default_rng(0).standard_normal((32, 3)), columns=["a", "b", "c"])
+    run = Run.of(epochs=1, batch_size=8, lr=0.01, log="none", out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"DataFrame alone; give \(x, y\)"):
+        fit(run, train=table)
+    result = fit(run, train=(table[["a", "b"]], table["c"]))
+    assert "mae" in result.history[-1]
+    with pytest.raises(UsageError, match="inputs is a NoneType; give a list"):
+        predict(result, None)
 
 
 def share_of_bright(predicted: Any, targets: Any) -> float:

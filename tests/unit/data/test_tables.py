@@ -132,10 +132,14 @@ def test_records_keep_as_many_digits_as_tell_numbers_apart(tmp_path: Path, colum
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,y\n1,2\n,3\n5,6\n", "row 3: its a holds a number that is not finite"),
-        ("a,y\n1,2\nnan,3\n", "row 3: its a holds"),
-        ("a,y\n1,2\nseven,3\n", "row 3: its a holds"),
+        ("a,y\n1,2\n,3\n5,6\n", "row 3: its a is empty, or no finite number"),
+        ("a,y\n1,2\nnan,3\n", "row 3: its a is empty, or no"),
+        ("a,y\n1,2\nseven,3\n", "row 3: its a is empty, or no"),
         ("a,y\n1,2\n2,\n", "row 3: what is to be predicted is missing"),
+        (
+            "a,y\n1,2\n2,1e39\n",
+            "row 3: what is to be predicted is missing, or is no finite number of float32",
+        ),
         ("a,y\n1,2\n1e39,3\n", "row 3: its a holds a number above"),
         ("a,y\n1,2\n3\n", "row 3 has 1 cells, the first line 2"),
         ('a,y\n1,2\n"3,4\n', "has a quote that nothing closes"),

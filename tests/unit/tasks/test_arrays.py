@@ -200,7 +200,7 @@ def test_samples_of_files_are_found_by_their_columns(tmp_path: Path) -> None:
     np.testing.assert_allclose(task.inputs_of(row)["data"], [1, 1])
     for text, words in (
         ("a,c\n1,2\n", "no numbers called b"),
-        ("a,b\n1,\n2,3\n", "row 2: its b holds a number"),
+        ("a,b\n1,\n2,3\n", "row 2: its b is empty, or no finite number"),
     ):
         (tmp_path / "new.csv").write_text(text)
         with pytest.raises(DataError) as refused:
