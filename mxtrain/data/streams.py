@@ -63,8 +63,8 @@ class Stream:
         self._flag = flag
         self._num_kept = STEPS_KEPT * batch_size
         self._lock = threading.Lock()
-        self._wanted: set[int] = set()
-        self._kept: dict[int, Any] = {}
+        self._wanted: set[int] = set()  # those that are still to come
+        self._kept: dict[int, Any] = {}  # in their order
         self._next = 0  # the position of what comes next
         self._items = self._begun()
         self._num_first = self._look_at_first(num_first)
@@ -89,7 +89,7 @@ class Stream:
     def will_need(self, positions: Ints) -> None:
         """Keep these samples when they come; others are left to other workers."""
         with self._lock:
-            self._wanted.update(positions.tolist())
+            self._wanted.update(each for each in positions.tolist() if each not in self._kept)
 
     def read(self, position: int, verify: bool = True) -> Record:
         """Return the sample at `position`; DataError where the stream ends before it, or has passed it for good."""
@@ -121,8 +121,8 @@ class Stream:
         while self._next <= position:
             self._pull()
         last = position - self._num_kept
-        self._kept = {each: item for each, item in self._kept.items() if each > last}
-        self._wanted = {each for each in self._wanted if each > last}
+        for old in list(itertools.takewhile(lambda each: each <= last, self._kept)):
+            del self._kept[old]
 
     def _pull(self) -> None:
         """Read the next sample, and keep it if it is wanted."""
@@ -134,6 +134,7 @@ class Stream:
                 "--epoch-steps"
             ) from None
         if self._next in self._wanted:
+            self._wanted.remove(self._next)
             self._kept[self._next] = item
         self._next += 1
 
@@ -141,7 +142,8 @@ class Stream:
         again = self._begun()
         if again is self._items:
             raise DataError(f"{self._user}: has passed sample {position}, and cannot begin again")
-        self._items, self._next = again, 0
+        self._wanted.update(self._kept)
+        self._items, self._next, self._kept = again, 0, {}
 
     def _begun(self) -> Iterator[Any]:
         with in_user_code(self._user):
