@@ -85,7 +85,7 @@ def test_rows_that_no_net_can_take_are_listed_or_left_out(tmp_path: Path) -> Non
     assert "packed 17 samples" in done.stdout
     listed = (tmp_path / "out.bad.tsv").read_text()
     for row, words in (
-        ("3", "its age holds a number that is not finite"),
+        ("3", "its age is empty, or no finite number"),
         ("6", "what is to be predicted is missing"),
     ):
         assert f"a.csv:{row}\t{words}" in listed
