@@ -28,17 +28,18 @@ demo: env
 	  --train $(DEMO)/rec/train.rec --val $(DEMO)/rec/val.rec --out $(DEMO)/run
 
 # Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
-WORKERS ?= 3
+WORKERS ?= 4
 PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: env
 	$(PARALLEL) -m "not (slow or system or alone)"
-	$(BIN)/python -m pytest -m "alone and not (slow or system)"
+	$(BIN)/python -m pytest $(call marked,alone) -m "alone and not (slow or system)"
 
-# What needs root or system packages; with NO_SKIPS=1 none may skip. The files that have the marker, as to import those
-# that do not would take each process several seconds.
-SYSTEM_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.system' tests)
+# What needs root or system packages; with NO_SKIPS=1 none may skip.
 test-system: env
-	$(PARALLEL) $(SYSTEM_TESTS) -m "system and not slow"
+	$(PARALLEL) $(call marked,system) -m "system and not slow"
+
+# The files with tests of a marker: to import all others too would take each process several seconds.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 
 # Also what takes minutes and what needs root or system packages, with more examples of each property.
 test-all: env

@@ -20,17 +20,26 @@ Tasks: [tasks.md](tasks.md).
 
 def render() -> str:
     from mxtrain.config import Run
+    from mxtrain.convert import convert
     from mxtrain.core import errors
     from mxtrain.data.fields import BadSample, Field
+    from mxtrain.deploy.comparison import Differences
+    from mxtrain.deploy.exporting import Export
     from mxtrain.evaluate import evaluate
+    from mxtrain.export import export
     from mxtrain.predict import predict
     from mxtrain.tasks.task import Metric, Outcome, Score, Task
     from mxtrain.train.from_python import fit
     from mxtrain.train.result import Result
+    from mxtrain.tune import Search, tune
 
     sections: dict[str, dict[Any, str]] = {
         "Training": {Run.of: "config", fit: "fit", Result: "fit", errors.StopTraining: "fit"},
-        "Using what was trained": {evaluate: "evaluate", predict: "predict"},
+        "Using what was trained": {
+            **{evaluate: "evaluate", predict: "predict", export: "export", convert: "convert"},
+            **{Export: "deploy.exporting", Differences: "deploy.comparison"},
+        },
+        "Searching": {tune: "tune", Search: "tune"},
         "Tasks of your own": {
             **dict.fromkeys((Task, Outcome, Score, Metric), "tasks.task"),
             **dict.fromkeys((Field, BadSample), "data.fields"),

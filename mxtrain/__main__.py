@@ -20,8 +20,14 @@ PACKER = "the packer"
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Nets": {
         "fit": ("mxtrain.fit", "train a net, on one machine or a cluster"),
-        "evaluate": ("mxtrain.evaluate", "loss and accuracy of a trained net on a data set"),
-        "predict": ("mxtrain.predict", "name what is in pictures"),
+        "evaluate": ("mxtrain.evaluate", "how good a trained net is on a data set, and where it errs"),
+        "predict": ("mxtrain.predict", "what a trained net says: classes, features, mistakes"),
+        "export": ("mxtrain.export", "a trained net for ONNX's runtimes, or for MXNet itself"),
+        "convert": ("mxtrain.convert", "take over nets of torch, and give nets to it"),
+    },
+    "Runs": {
+        "tune": ("mxtrain.tune", "search the best values of flags, by training with many"),
+        "report": ("mxtrain.report", "the page of a run, or of several: curves, time, classes, samples"),
     },
     "Data": {
         "pack": (PACKER, "make .rec files of images or text"),
@@ -85,16 +91,22 @@ def help_text() -> str:
 
 def completion(shell: str) -> str:
     """Return the script by which a shell completes the commands, their flags and what these take."""
-    from mxtrain import doctor, evaluate, predict
+    from mxtrain import convert, doctor, evaluate, export, predict
     from mxtrain.config import completion
     from mxtrain.launch import __main__ as launch
     from mxtrain.launch import k8s, slurm, ssh
+    from mxtrain.report import __main__ as report
+    from mxtrain.tune import __main__ as tune
 
     sys.path[0] = os.getcwd()  # as python -m has it, for the packer of a checkout
     packer: Any = importlib.import_module(f"{command_name.packer_module()}.__main__")
     parsers: dict[str, Sequence[Any]] = {
         "evaluate": [evaluate.parser()],
         "predict": [predict.parser()],
+        "export": [export.parser()],
+        "tune": [tune.parser()],
+        "convert": [convert.parser()],
+        "report": [report.parser()],
         **{name: [parser] for name, parser in packer.parsers().items()},
         "launch": [each.parser() for each in (launch, ssh, slurm, k8s)],
         "doctor": [doctor.parser()],

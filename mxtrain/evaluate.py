@@ -1,4 +1,4 @@
-"""`python -m mxtrain.evaluate`: loss and metrics of a trained net on a data set; as a function, `evaluate`."""
+"""`python -m mxtrain.evaluate RUN`: scores of a trained net, and where it errs; as a function, `evaluate`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,26 @@ if __name__ == "__main__":  # before the other imports, which take a while
 
     interrupts.exit_on_signal("mxtrain.evaluate")
 
+import argparse
+import contextlib
 import json
-from typing import Any, Sequence
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
+from mxtrain.checkpoint import selection
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
+from mxtrain.report import evaluation, json_lines
+from mxtrain.report.evaluation import Choice
 from mxtrain.train import trained_run
+
+if TYPE_CHECKING:
+    from mxtrain.data.records import Records
+    from mxtrain.tasks.task import Task
+    from mxtrain.train.evaluate import Evaluation
 
 __all__ = ["evaluate", "main"]
 
@@ -23,25 +35,36 @@ def evaluate(
     trained: Any,
     *,
     val: Any = None,
-    checkpoint: str = "best",
+    checkpoint: str | None = None,
     devices: str = "cpu",
+    tta: str = "",
+    ensemble: bool = False,
+    report: bool = False,
     net: Any = None,
     loss: Any = None,
     task: Any = None,
     metric: Any = None,
+    target: str | None = None,
+    val_resize: int | None = None,
 ) -> dict[str, Any]:
     """Return the scores of a trained net on a data set, by name: `val_loss`, those of the task, and `num_samples`.
 
     Args:
-        trained: a run folder, or the `Result` of `fit`.
+        trained: a run folder, a folder in its checkpoints/, the `Result` of `fit`, or a list of these.
         val: the data set, as `fit` takes it; the run's own when left out.
-        checkpoint: "best", "latest", or the path of one.
+        checkpoint: "best" (when left out), "latest", a step, or the path of one; "last:5", "best:3" or several joined
+            by commas. Of several, as of several in `trained`, the mean of the weights is evaluated.
         devices: as in `fit`'s flag, "cpu:0,1" for instance.
+        tta: "flip", "crops" or "flip+crops": the mean answer to several views of each picture.
+        ensemble: the mean answer of several checkpoints, in the place of their mean weights.
+        report: also `classes` and `worst` as in docs/records.md, with `class_names`, `target_names` and `checkpoints`.
         net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
             weights, and afterwards its own again if it has some.
         loss: the same for the loss.
         task: the same for the task.
         metric: the same for the metrics.
+        target: the columns of a table `val` that are to be predicted; the run's own when left out.
+        val_resize: the short side of pictures before the centre is cut out; the run's own when left out.
 
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
@@ -50,10 +73,11 @@ def evaluate(
 
     with guest.as_guest():
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
-        run = trained_run.run_of(
-            found, trained, {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
-        )
-        return _scores(found, run, devices, is_own=val is None)
+        objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
+        instead = {**objects, "target": target, "val_resize": val_resize}
+        run = trained_run.run_of(found, trained, instead)
+        numbers, others = _evaluated(found, run, devices, tta, ensemble, is_own=val is None)
+        return {**numbers, **others} if report else numbers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,54 +85,183 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command(argv: Sequence[str] | None = None) -> None:
-    """Print the scores of the net that the arguments name."""
+    """Print the scores of the net that the arguments name: a line for scripts, and tables for people."""
     options = parser().parse_args(argv)
 
     from mxtrain.checkpoint import run_folder
 
-    run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
-    found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
-    run = trained_run.run_of(found, options.run, {"val": options.val or None, "metric": options.metric})
-    scores = _scores(found, run, options.devices, is_own=not options.val)
+    run_folder.start_log(
+        "error" if options.quiet else "warning"
+    )  # or mxnet's logging would put its marks before our lines
+    trained = trained_run.named(options)
+    if options.graph:
+        _graph(trained, options)
+        return
+    _refuse_flags_of_graph(options)
+    found = trained_run.find_checkpoint(trained, options.checkpoint, options.devices)
+    names = ("val", "val_resize", "target", "metric")
+    instead = {name: getattr(options, name) or None for name in names}
+    run = trained_run.run_of(found, trained, instead)
+    numbers, others = _evaluated(
+        *(found, run, options.devices, options.tta, options.ensemble),
+        is_own=not options.val,
+        shows=not options.quiet,
+    )
     if options.json:
-        print(json.dumps(scores))
-    else:
-        print(f"{run.data.val}: " + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
+        print(json.dumps(json_lines.finite({**numbers, **others})))
+        return
+    print(f"{run.data.val}: " + ", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
+    if not options.quiet:
+        print("\n" + evaluation.in_words({**numbers, **others}, Choice(options.sort, options.all)))
 
 
 def parser() -> Parser:
     """Return the parser of this command's flags."""
-    flags = trained_run.parser("evaluate", "Evaluate a trained net.")
+    flags = trained_run.parser(
+        "evaluate", "Evaluate a trained net, or the mean of the weights of several.", takes="runs"
+    )
     flags.add_argument("--val", help="the .rec file or files; the run's own --val when left out")
+    flags.add_argument("--val-resize", type=int, help="pictures' short side before the centre is cut out")
+    flags.add_argument("--target", help="of a table: the columns that are to be predicted, joined by commas")
     flags.add_argument(
         "--metric", help="what to tell besides, as for mxtrain.fit; the run's own when left out"
     )
+    flags.add_argument(
+        "--tta",
+        default="",
+        help="the mean answer to views of each picture: flip | crops (the centre and the corners) | flip+crops",
+    )
+    flags.add_argument(
+        "--ensemble", action="store_true", help="of several checkpoints the mean answer, not the mean weights"
+    )
+    flags.add_argument("--sort", choices=evaluation.COLUMNS, default="", help="classes by this, lowest first")
+    flags.add_argument("--all", action="store_true", help="every class, and every pair that was confused")
+    graph = (
+        "no scores: the layers of RUN, or of a model by its name, with shapes, parameters, MACs and memory"
+    )
+    flags.add_argument("--graph", action="store_true", help=graph)
+    flags.add_argument("--depth", type=int, help="of --graph: how many blocks within blocks are shown")
+    picture = "of --graph: draw it into FILE.html or FILE.svg; RUN/export/graph.html when left out"
+    flags.add_argument("--picture", nargs="?", type=Path, const=Path(), metavar="FILE", help=picture)
+    flags.add_argument("--onnx", type=Path, metavar="FILE", help="of --graph: write it as ONNX, for Netron")
+    flags.add_argument("--image-size", default="", help="of --graph MODEL: 224 when left out, or 224x320")
+    flags.add_argument("--num-classes", type=int, help="of --graph MODEL: 1000 when left out")
     return flags
 
 
-def _scores(found: Checkpoint, run: Run, devices: str, is_own: bool) -> dict[str, Any]:
-    """Return the scores of a checkpoint's net on the data set of `run`, which is the checkpoint's own if `is_own`."""
+def _graph(named: Sequence[Path], options: argparse.Namespace) -> None:
+    """Print what a net consists of."""
+    from mxtrain.deploy import net_graph
+
+    if len(named) > 1:
+        raise UsageError(f"--graph {named[0]} {named[1]}: give one run or model")
+    wish = {name: getattr(options, name) for name in net_graph.Wish._fields if name != "as_json"}
+    print(net_graph.show(named[0], options.checkpoint, net_graph.Wish(**wish, as_json=options.json)))
+
+
+def _refuse_flags_of_graph(options: argparse.Namespace) -> None:
+    for flag in ("depth", "picture", "onnx", "image_size", "num_classes"):
+        if getattr(options, flag) not in (None, ""):
+            raise UsageError(f"--{flag.replace('_', '-')}: goes with --graph; give that too, or leave it out")
+
+
+def _evaluated(
+    found: Checkpoint,
+    run: Run,
+    devices: str,
+    tta: str = "",
+    is_ensemble: bool = False,
+    is_own: bool = False,
+    shows: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the scores of a checkpoint's net on the data set of `run`, and what else was found.
+
+    `is_own`: the data set is the checkpoint's own. `shows` has stderr show how far it is.
+    """
+    from mxtrain.train import mean_answers
+
+    task = trained_run.task_of(found, run)
+    mean_answers.check(tta, task)
+    kinds = mean_answers.kinds_of(tta)
+    read_run = mean_answers.reading(run, kinds)
+    records = _opened(read_run, is_own)
+    task.check(records)
+    with _answering(found, run, task, devices, kinds, is_ensemble) as (net, contexts):
+        from mxtrain.tasks import find as tasks
+        from mxtrain.train import evaluate
+
+        plain_forward = tasks.function_of(task, task.plain_forward)
+        reading_task = trained_run.task_of(found, read_run)
+        with _shown_progress(len(records), shows) as on_samples:
+            evaluated = evaluate.evaluate(
+                *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
+            )
+    assert evaluated is not None, "nobody asks this evaluation to stop"
+    checkpoints = [str(path) for path in (found.path, *found.others)]
+    how = {"checkpoints": checkpoints, "ensemble": is_ensemble, "tta": "+".join(kinds)}
+    return evaluated.numbers, {**how, **_details(evaluated, task, records)}
+
+
+def _opened(run: Run, is_own: bool) -> Any:
+    """Return the samples of --val."""
     from mxtrain.train.open_data import open_source
 
     if run.data.val is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
     try:
-        records = open_source("--val", run.data.val, run)
+        return open_source("--val", run.data.val, run)
     except DataError as error:
         if not is_own:
             raise
         raise DataError(f"{error} (this is the run's own --val; if that has moved, give --val)") from None
-    task = trained_run.task_of(found, run)
-    task.check(records)
-    with trained_run.net_of(found, run, devices) as (net, contexts):
-        from mxtrain.tasks import find as tasks
-        from mxtrain.train import evaluate
 
-        scores = evaluate.evaluate(
-            run, task, tasks.function_of(task, task.plain_forward), net, records, contexts
-        )
-    assert scores is not None, "nobody asks this evaluation to stop"
-    return scores
+
+@contextlib.contextmanager
+def _answering(
+    found: Checkpoint, run: Run, task: Task, devices: str, kinds: Sequence[str], is_ensemble: bool
+) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
+    from mxtrain.train import mean_answers
+
+    members = selection.members(found) if is_ensemble else [found]
+    if is_ensemble:
+        mean_answers.check_ensemble(members, task)
+    with contextlib.ExitStack() as opened:
+        nets = [opened.enter_context(trained_run.net_of(each, run, devices)) for each in members]
+        net, contexts = nets[0]
+        if kinds or is_ensemble:
+            views = mean_answers.views(run, kinds)
+            net = mean_answers.MeanAnswer([net for net, _ in nets], views, task.judged_as)
+        yield net, contexts
+
+
+def _details(evaluated: Evaluation, task: Task, records: Records) -> dict[str, Any]:
+    """Return what an evaluation has found besides its numbers, and the names that this needs."""
+    found: dict[str, Any] = {}
+    for record in evaluated.records:
+        others = {key: value for key, value in record.items() if key != "kind"}
+        found[record["kind"]] = others["samples"] if record["kind"] == "worst" else others
+    for sample in found.get("worst", []):
+        sample["where"] = records.where(sample["sample"])
+    known = task.description
+    names = list(known.get("class_names", []))
+    if "classes" in found:  # a user's task may not name them
+        found["class_names"] = [*names, *map(str, range(len(names), len(found["classes"]["support"])))]
+    if "targets" in known:
+        found["target_names"] = known["targets"]["names"]
+    return found
+
+
+@contextlib.contextmanager
+def _shown_progress(num_samples: int, shows: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows on stderr how many samples are done; one that does nothing unless `shows`."""
+    from mxtrain.report.progress import ProgressDisplay
+
+    display = ProgressDisplay(sys.stderr if shows else None, num_samples, 0, "{} samples", "evaluating")
+    try:
+        yield lambda done, total: display.update(done, f"evaluating: {done} of {total} samples")
+    finally:
+        display.close(stays=False)
 
 
 if __name__ == "__main__":

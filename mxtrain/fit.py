@@ -28,12 +28,14 @@ from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import bounds, names, program
-from mxtrain.core import command_name
+from mxtrain.core import command_name, machine
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
 from mxtrain.train import signals
 
 __all__ = ["DataError", "Diverged", "Result", "Stop", "StopTraining", "UsageError", "fit", "main"]
+
+logger = logging.getLogger("mxtrain.fit")
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
@@ -149,15 +151,30 @@ def train(run: config.Run, node: NodeSpec | None) -> None:
     from mxtrain.train import session
 
     with signals.stop_requests() as stop_requests:
-        prepared = session.prepare(run, node)
-        run_folder.start_log(run.output.log_level)
+        prepared = session.prepare(run, node, machine.process_began())
+        run_folder.start_log(run.output.terminal_level)
         ended = session.train(prepared, stop_requests)
         if ended.is_first:
             checkpoint, score = ended.resumed_from, ended.score
+            if ended.has_happened:
+                _log_diagnosis(ended.out)
             print(
                 end_line(ended.out, score) if ended.has_happened else nothing_done_line(checkpoint, score),
                 flush=True,
             )
+
+
+def _log_diagnosis(out: Path) -> None:
+    """Log what is most wrong with a run that has ended well, if anything is; that is no reason for it to fail."""
+    from mxtrain.report import diagnosis
+
+    try:
+        remark = diagnosis.remark(out)
+    except Exception:
+        logger.debug("the run cannot be diagnosed", exc_info=True)
+    else:
+        if remark:
+            logger.info("%s", remark)
 
 
 def end_line(out: Path, score: Score) -> str:
@@ -175,7 +192,7 @@ def nothing_done_line(checkpoint: Checkpoint | None, score: Score) -> str:
 
     if checkpoint is None:
         return "done: there was nothing to do"
-    path, state = checkpoint
+    path, state = checkpoint[:2]
     evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
     judged = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
     scores = f"{score_text(evaluations, score)}, on {judged}" if evaluations else "no evaluation"
@@ -211,11 +228,13 @@ def dry_run(run: config.Run) -> None:
     from mxtrain import runtime
     from mxtrain.checkpoint import run_folder
 
-    run_folder.start_log(run.output.log_level)
+    run_folder.start_log(run.output.terminal_level)
     runtime.load(threads=run.layout.threads or None)
-    from mxtrain.train import dry_run
+    from mxtrain.train import dry_run, state
 
-    table = dry_run.parameter_table(run, inputs.task, is_fresh=resume_point is None)
+    table = dry_run.parameter_table(
+        run, inputs.task, resume_point and state.widths_of(resume_point.checkpoint)
+    )
     begin = [f"resuming from {resume_point.checkpoint.path}"] if resume_point else []
     print("\n".join([*session.plan_lines(run, inputs), *begin, table]), flush=True)
 

@@ -1,6 +1,7 @@
-"""`python -m mxtrain.predict INPUT...`: what a trained net says of pictures and the like; as a function, `predict`.
+"""`python -m mxtrain.predict [RUN] INPUT...`: what a trained net says of pictures and more; as a function, `predict`.
 
-With `--prompt TEXT` a language model writes on (`train/continuations.py`).
+With `--embed` it gives features, with `--mistakes` the worst mistakes among samples that have labels, and with
+`--prompt TEXT` a language model writes on (`train/continuations.py`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ if __name__ == "__main__":  # before the other imports, which take a while
     interrupts.exit_on_signal("mxtrain.predict")
 
 import argparse
+import glob
 import json
 import os
-import sys
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, NoReturn, Sequence
 
 from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
-from mxtrain.train import continuations, trained_run
+from mxtrain.train import asked, continuations, told, trained_run
+from mxtrain.train.asked import Asked
 from mxtrain.train.continuations import Wish
 
 __all__ = ["Wish", "main", "predict"]
+PROGRAM = "mxtrain.predict"
+FORMATS = ("table", "lines", "jsonl", "csv", "npz", "npy")
 
 
 def predict(
@@ -34,7 +38,9 @@ def predict(
     wish: Wish | None = None,
     top: int | None = None,
     threshold: float = 0.5,
-    checkpoint: str = "best",
+    embed: bool = False,
+    mistakes: int | None = None,
+    checkpoint: str | None = None,
     devices: str = "cpu",
     net: Any = None,
     task: Any = None,
@@ -42,15 +48,20 @@ def predict(
     """Return what a trained net says of each input, as the run's task shows it: `{"classes": [...]}` for pictures.
 
     Args:
-        trained: a run folder, or the `Result` of `fit`.
+        trained: a run folder, a folder in its checkpoints/, or the `Result` of `fit`.
         inputs: a list or a generator of paths, arrays, or what else the task takes; or a single path. A picture is the
-            path of a file, or an array of uint8 (height, width, 3); a table or a file of arrays holds many samples.
+            path of a file, its bytes, or an array of uint8 (height, width, 3). The path of a folder, a .rec, a table
+            or a pattern stands for all the samples in it, whose answers begin with their names, `image` or `input`.
         prompts: for a language model, and in the place of inputs: the beginnings of texts. An answer has `prompt`,
             `text`, `num_tokens`, and whether the document `has_ended`.
         wish: how much it writes, and how tokens are drawn, as in Wish(max_tokens=50, temperature=0.8).
         top: how many classes each answer names; all when left out.
         threshold: of several labels a picture, those are `present` whose probability is above it.
-        checkpoint: "best", "latest", or the path of one.
+        embed: True for `{"features": array}` in the place of answers, what the last layer takes, float32.
+        mistakes: how many of the worst mistakes to return in the place of answers, the largest loss first. Inputs are
+            then samples with labels: a folder with a folder for each class, or what `evaluate` takes as `val`; the
+            run's own when left out.
+        checkpoint: "best" (when left out), "latest", a step, or the path of one.
         devices: "cpu" or "gpu:0"; the first of them computes.
         net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
             weights, and afterwards its own again if it has some.
@@ -61,111 +72,121 @@ def predict(
     """
     from mxtrain.train import guest
 
-    _check_shown(1 if top is None else top, threshold)
+    _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts)
     is_single = isinstance(inputs, (str, os.PathLike))
     if not is_single and not hasattr(inputs, "__iter__"):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
+    instead = {"model": net, "task": task}
+    if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
+        instead["val"] = inputs
     with guest.as_guest():
-        found = trained_run.find_checkpoint(trained, checkpoint, devices)
-        run = trained_run.run_of(found, trained, {"model": net, "task": task})
-        task_of_run = trained_run.task_of(found, run)
+        opened = asked.opened(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
         if prompts is not None:
-            writer, wish = continuations.language_model(task_of_run, trained), wish or Wish()
+            writer, wish = continuations.language_model(opened.task, trained), wish or Wish()
             wish.check()
-            with trained_run.net_of(found, run, devices) as (trained_net, contexts):
-                return list(continuations.write(writer, trained_net, contexts[0], prompts, wish))
-        with trained_run.net_of(found, run, devices) as (trained_net, contexts):
-            from mxtrain.train import answers
+            with asked.net_of(opened, devices) as of_run:
+                return list(continuations.write(writer, of_run.net, of_run.context, prompts, wish))
+        with asked.net_of(opened, devices) as of_run:
+            if mistakes:
+                found = asked.mistakes(of_run, os.fspath(inputs) if is_single else None, mistakes, _raise)
+                return [{of_run.noun: each.input.name, **each.shown} for each in found.worst]
+            return _answers(of_run, [inputs] if is_single else inputs, top, threshold, embed)
 
-            sources: Iterable[Any] = [inputs] if is_single else inputs
-            samples = (sample for source in sources for _, sample in task_of_run.samples_in(source))
-            made = answers.of(task_of_run, trained_net, contexts[0], samples)
-            return [_cut(shown, top, threshold) for shown in made]
+
+def _answers(
+    of_run: Asked, given: Any, top: int | None, threshold: float, embed: bool
+) -> list[dict[str, Any]]:
+    """Return the answers to inputs; DataError for the first that is none."""
+    from mxtrain.train.inputs import Inputs
+
+    found = []
+    for each, shown in asked.answers(of_run, Inputs(of_run.task, given), top, threshold, embed):
+        if isinstance(shown, DataError):
+            raise shown
+        found.append({**({of_run.noun: each.name} if each.is_part else {}), **shown})
+    return found
+
+
+def _raise(error: DataError) -> NoReturn:
+    raise error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return one_line("mxtrain.predict", lambda: command(argv))
+    return one_line(PROGRAM, lambda: command(argv))
 
 
 def command(argv: Sequence[str] | None = None) -> None:
     """Print what the net says of each input that the arguments name."""
+    from mxtrain.checkpoint import run_folder
+    from mxtrain.core import interrupts
+
     options = parser().parse_args(argv)
-    _check_shown(options.top, options.threshold)
+    options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
+    _check_asked(options.top, options.threshold, options.mistakes, options.embed, options.prompt)
+    _check_inputs(options)
+    # or mxnet's logging would put its marks before our lines
+    run_folder.start_log("error" if options.quiet else "warning")
+    is_judged = options.mistakes is not None
+    opened = asked.opened(options.run, options.checkpoint, options.devices, {}, is_judged)
     if options.prompt:
-        _write_on(options)
-        return
-    if not options.images:
-        raise UsageError("give the files that are to be judged, or --prompt TEXT for a language model")
-    problems = [regular_files.problem(image) for image in options.images]
-    if all(problems):
-        raise DataError(f"{options.images[0]}: {problems[0]}")
-
-    from mxtrain.checkpoint import run_folder
-
-    run_folder.start_log("warning")  # or mxnet's logging would put its marks before our lines
-    found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
-    run = trained_run.run_of(found, options.run, {})
-    task = trained_run.task_of(found, run)
-    num_bad = 0
-    with trained_run.net_of(found, run, options.devices) as (net, contexts):
-        from mxtrain.train import answers
-
-        for image in options.images:
-            try:
-                samples = dict(task.samples_in(image))
-                told = list(answers.of(task, net, contexts[0], samples.values()))
-            except DataError as error:
-                if len(options.images) == 1:
-                    raise
-                num_bad += 1
-                print(f"mxtrain.predict: {error}", file=sys.stderr, flush=True)
-                continue
-            of_what = "image" if "image_size" in task.flags else "input"
-            for name, shown in zip(samples, (_cut(each, options.top, options.threshold) for each in told)):
-                line = (
-                    json.dumps({of_what: name, **shown})
-                    if options.json
-                    else f"{name}: {task.in_words(shown)}"
-                )
-                print(line, flush=True)
-    if num_bad:
-        raise DataError(f"{num_bad} of {len(options.images)} files could not be read; they are named above")
+        continuations.language_model(opened.task, options.run)
+    tell = _write_on if options.prompt else told.mistakes if is_judged else told.answers
+    with asked.net_of(opened, options.devices) as of_run, interrupts.stopped_by_signal(PROGRAM):
+        tell(options, of_run)
 
 
-def _write_on(options: argparse.Namespace) -> None:
+def _write_on(options: argparse.Namespace, of_run: Asked) -> None:
     """Print what the language model writes after each prompt, as it is written."""
-    from mxtrain.checkpoint import run_folder
-
-    if options.images:
-        raise UsageError(f"--prompt: leave {options.images[0]} out; one command takes prompts or files")
-    wish = Wish(options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed)
-    wish.check()
-    run_folder.start_log("warning")
-    found = trained_run.find_checkpoint(options.run, options.checkpoint, options.devices)
-    run = trained_run.run_of(found, options.run, {})
-    task = continuations.language_model(trained_run.task_of(found, run), options.run)
+    wish = _wish(options)
+    task = continuations.language_model(of_run.task, options.run)
 
     def show(number: int, piece: str) -> None:
         print(piece, end="", flush=True)
 
-    with trained_run.net_of(found, run, options.devices) as (net, contexts):
-        for number, prompt in enumerate(options.prompt):
-            if options.json:
-                (told,) = continuations.write(task, net, contexts[0], [prompt], wish, first=number)
-                print(json.dumps(told), flush=True)
-                continue
-            show(number, ("\n" if number else "") + prompt)
-            list(continuations.write(task, net, contexts[0], [prompt], wish, show, first=number))
-            print(flush=True)
+    for number, prompt in enumerate(options.prompt):
+        if options.json:
+            (told,) = continuations.write(task, of_run.net, of_run.context, [prompt], wish, first=number)
+            print(json.dumps(told), flush=True)
+            continue
+        show(number, ("\n" if number else "") + prompt)
+        list(continuations.write(task, of_run.net, of_run.context, [prompt], wish, show, first=number))
+        print(flush=True)
+
+
+def _wish(options: argparse.Namespace) -> Wish:
+    return Wish(options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed)
 
 
 def parser() -> Parser:
     """Return the parser of this command's flags."""
-    flags = trained_run.parser("predict", "Name what is in pictures, or write on after a prompt.")
-    flags.add_argument("images", nargs="*", type=Path, metavar="IMAGE", help="picture files")
+    flags = trained_run.parser(
+        "predict",
+        "Tell what a trained net says of pictures and the like, or write on after a prompt.",
+        takes="inputs",
+    )
+    flags.add_argument(
+        "inputs",
+        nargs="*",
+        type=Path,
+        metavar="[RUN] INPUT",
+        help="files, folders, patterns and .rec files, after the run unless --run names it; - reads paths from stdin",
+    )
     flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
     of_several = "of several labels a picture, those above this probability are named"
     flags.add_argument("--threshold", type=float, default=0.5, help=of_several)
+    formats = "table on a terminal and lines elsewhere when left out, or what the name of --out ends in"
+    flags.add_argument("--format", choices=FORMATS, help=formats)
+    flags.add_argument(
+        "--out", type=Path, metavar="FILE", help="write answers into a file, which is whole or not there"
+    )
+    flags.add_argument("--embed", action="store_true", help="give features, what the last layer takes")
+    of_labels = (
+        "the worst mistakes among labelled samples: a .rec, a folder of class folders, or the run's own --val"
+    )
+    flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
+    flags.add_argument(
+        "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
+    )
     for flag, kind, meaning in (
         ("--max-tokens", int, "the most tokens that are written"),
         ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
@@ -184,19 +205,49 @@ def parser() -> Parser:
     return flags
 
 
-def _check_shown(top: int, threshold: float) -> None:
+def _check_asked(top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any) -> None:
     if top < 1:
         raise UsageError(f"--top {top}: give 1 or more")
     if not 0 <= threshold <= 1:
         raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
+    if mistakes is not None and mistakes < 1:
+        raise UsageError(f"--mistakes {mistakes}: give 1 or more")
+    given = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
+    both = [flag for flag, value in given.items() if value]
+    if len(both) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
 
 
-def _cut(shown: dict[str, Any], top: int | None, threshold: float) -> dict[str, Any]:
-    """Return an answer with its likeliest classes alone, where it has some: so many, or those above the threshold."""
-    if "present" in shown:
-        present = [name for name, share in shown["probabilities"].items() if share > threshold]
-        return {**shown, "present": sorted(present, key=shown["probabilities"].get, reverse=True)}
-    return {**shown, "classes": shown["classes"][:top]} if "classes" in shown else shown
+def _check_inputs(options: argparse.Namespace) -> None:
+    """Refuse words that do not go together, and files of which none is there, before any net is loaded."""
+    words = options.inputs
+    if options.prompt:
+        _wish(options).check()
+        if words:
+            raise UsageError(f"--prompt: leave {words[0]} out; one command takes prompts or files")
+        return
+    if options.json and options.format not in (None, "jsonl"):
+        raise UsageError(
+            f"--json: is --format jsonl, and --format says {options.format}; leave one of them out"
+        )
+    if options.mistakes is not None and len(words) > 1:
+        raise UsageError(f"--mistakes: takes one input; leave {words[1]} out, or join .rec files by commas")
+    if options.mistakes is not None:
+        return
+    if options.mistakes_out:
+        raise UsageError("--mistakes-out: goes with --mistakes N")
+    if not words:
+        raise UsageError("give the files that are to be judged, or --prompt TEXT for a language model")
+    problems = [_problem(word) for word in words]
+    if all(problems):
+        raise DataError(f"{words[0]}: {problems[0]}")
+
+
+def _problem(word: Path) -> str | None:
+    """Return why a word is no input; None where it is one, or only reading shows it."""
+    if str(word) == "-" or os.path.isdir(word) or glob.has_magic(str(word)):
+        return None
+    return regular_files.problem(word)
 
 
 if __name__ == "__main__":

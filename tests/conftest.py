@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from examples.digits import write_digits
 from tests.support import warm_start
 from tests.support.commands import ROOT, Command
+from tests.support.made_once import made_once
 
 # One thread an operator, as several tests run at once; and sums come in the same order whatever the machine.
 # A command that a test starts inherits it, and its own --threads stands above it.
@@ -89,13 +91,43 @@ def command() -> Command:
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     """A folder with train.rec and val.rec: bright pictures against dark ones, learnt in a few steps."""
-    folder = tmp_path_factory.mktemp("shapes")
-    rng = np.random.default_rng(0)
-    for name, level in (("bright", 200), ("dark", 40)):
-        (folder / "images" / name).mkdir(parents=True)
-        for number in range(40):
-            picture = np.clip(rng.normal(level, 20, (24, 24, 3)), 0, 255).astype(np.uint8)
-            cv2.imwrite(str(folder / "images" / name / f"{number}.png"), picture)
-    done = command("tools.im2rec_wrapper", "pack", folder / "images", folder, "--split", 0.8)
+
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for name, level in (("bright", 200), ("dark", 40)):
+            (folder / "images" / name).mkdir(parents=True)
+            for number in range(40):
+                picture = np.clip(rng.normal(level, 20, (24, 24, 3)), 0, 255).astype(np.uint8)
+                cv2.imwrite(str(folder / "images" / name / f"{number}.png"), picture)
+        succeed(command("tools.im2rec_wrapper", "pack", folder / "images", folder, "--split", 0.8))
+
+    return made_once(tmp_path_factory, "shapes", make)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
+    """A folder with images/, train.rec and val.rec: the demo's handwritten digits."""
+    pytest.importorskip("sklearn")
+
+    def make(folder: Path) -> None:
+        write_digits(folder / "images")
+        succeed(command("tools.im2rec_wrapper", "pack", folder / "images", folder, "--split", 0.9))
+
+    return made_once(tmp_path_factory, "digits", make)
+
+
+@pytest.fixture(scope="session")
+def trained_digits(tmp_path_factory: pytest.TempPathFactory, digits: Path, command: Command) -> Path:
+    """The run folder of a net that knows most digits; who writes into it copies it before."""
+
+    def make(folder: Path) -> None:
+        few_epochs = ["--epochs", 3, "--devices", "cpu", "--kvstore", "local"]
+        data = ["--train", digits / "train.rec", "--val", digits / "val.rec"]
+        out = ["--out", folder / "run", "--log", "none"]
+        succeed(command("mxtrain.fit", "--config", "examples/digits.yaml", *data, *few_epochs, *out))
+
+    return made_once(tmp_path_factory, "trained-digits", make) / "run"
+
+
+def succeed(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
-    return folder

@@ -23,6 +23,14 @@ PINNED = {
         "simplejpeg==1.9.0",
         "opencv-python-headless==4.11.0.86",
     ],
+    # Nets to convert. torchvision 0.28 is for torch 2.13.
+    "converting": [
+        "torch==2.13.0",
+        "torchvision==0.28.0",
+        "timm==1.0.31",
+        "safetensors==0.8.0",
+        "numpy==2.4.6",
+    ],
     "tensorflow": ["tensorflow-cpu==2.21.0", "numpy==2.4.6"],
     "dali": ["nvidia-dali-cuda120==2.4.0", "numpy==2.4.6"],
 }

@@ -87,13 +87,13 @@ def row(name: str, work: Work, hosts: Hosts, num_workers: int) -> str:
     return f"| {name} | {one.efficiency:.0%} | {needed} | {best.efficiency:.0%} | {best.limit} |"
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Write `text` between the marks of a page."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, mark, after = rest.partition(END)
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, mark, after = rest.partition(end)
     if not mark:
-        raise SystemExit(f"{path}: there is no {BEGIN} ... {END} to write between")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+        raise SystemExit(f"{path}: there is no {begin} ... {end} to write between")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def ms(seconds: float) -> str:

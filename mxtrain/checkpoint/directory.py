@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 VERSION = 2
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES, GRID = "weights.params", "optimizer.params", "ema.params", "grid.params"
+AVERAGE, MASKS = (
+    "average.params",
+    "masks.params",
+)  # of weights taken so far by --average; of --prune-by weight
+CONVERTED = "converted"  # a key of state.json: weights from elsewhere, of which no run can be resumed
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
 NUM_READ = 2  # intact checkpoints that are read in full before a cluster agrees on a step
 SYNC_BYTES = 64 << 20  # synced at a time, so that a slow disk differs from a dead one
@@ -37,6 +42,7 @@ class Checkpoint(NamedTuple):
 
     path: Path
     state: dict[str, Any]
+    others: tuple[Path, ...] = ()  # checkpoints of the same net, with whose weights its own are averaged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +145,7 @@ def intact_steps(folder: Path) -> dict[int, str]:
     Only the newest are verified: the disks of workers are one checkpoint apart at most, so one of these will be chosen.
     """
     read = _newest(folder, NUM_READ)
-    states = [state for _, state in reversed(read)]
+    states = [each.state for each in reversed(read)]
     if len(read) == NUM_READ:  # else there are no others
         unverified = [state for state in map(_read_unverified, _steps(folder)) if state is not None]
         states = [*(state for state in unverified if state["step"] < states[0]["step"]), *states]
@@ -148,13 +154,24 @@ def intact_steps(folder: Path) -> dict[int, str]:
 
 def _newest(folder: Path, number: int) -> list[Checkpoint]:
     """Return up to `number` intact checkpoints, newest first; DataError where there are some, but all are damaged."""
-    found = list(itertools.islice(_intact(folder), number))
+    found = list(itertools.islice(intact(folder), number))
     if not found and _steps(folder):
         raise DataError(
             f"{folder}: holds checkpoints, but none that can be read; repair one, or give --resume never "
             "(which keeps them) or another --out"
         )
     return found
+
+
+def of_run(run: Path) -> Path:
+    """Return the folder of a run folder's checkpoints."""
+    return run / "checkpoints"
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a path is the folder of a checkpoint, be it damaged."""
+    named_so = path.name.startswith("step-") and path.parent.name == "checkpoints"
+    return path.is_dir() and (named_so or any((path / name).is_file() for name in (MANIFEST, STATE)))
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -164,9 +181,14 @@ def path_of(folder: Path, step: int) -> Path:
 
 def best(folder: Path) -> Checkpoint | None:
     """Return the intact checkpoint with the best score, of equals the newest; the newest where none has a score."""
-    found = list(_intact(folder))
+    return next(iter(ranked(folder)), None)
+
+
+def ranked(folder: Path) -> list[Checkpoint]:
+    """Return the intact checkpoints that have a score, the best first; all, the newest first, where none has one."""
+    found = list(intact(folder))
     scored = [each for each in found if each.state.get("score") is not None]
-    return max(scored, key=lambda each: _merit(each.state)) if scored else next(iter(found), None)
+    return sorted(scored, key=lambda each: -_merit(each.state)) if scored else found
 
 
 def _merit(state: Mapping[str, Any]) -> float:
@@ -198,7 +220,7 @@ def _delete(path: Path) -> None:
         logger.warning("%s: cannot be deleted (%s)", path, error.strerror or error)
 
 
-def _intact(folder: Path) -> Iterator[Checkpoint]:
+def intact(folder: Path) -> Iterator[Checkpoint]:
     """Yield the intact checkpoints, newest first; a damaged one is logged and skipped."""
     for path in reversed(_steps(folder)):
         try:

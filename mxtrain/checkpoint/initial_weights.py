@@ -28,20 +28,27 @@ def teacher_checksum(run: Run, description: Mapping[str, Any]) -> str | None:
     teacher = checkpoint_at("--teacher", run.model.teacher)
     _refuse_other_classes(teacher, description.get("class_names", []))
     _refuse_other_numbers(teacher, description)
-    return _checksum(weights_of(teacher))
+    return _checksum(weights_of(teacher.path))
 
 
 def weights_file(flag: str, text: str) -> Path:
     """Return the .params file that a flag's `text` means: that file, or the one inside a run folder or checkpoint."""
     if Path(text).is_file():
         return Path(text)
-    return weights_of(checkpoint_at(flag, text, "a .params file, "))
+    return weights_of(checkpoint_at(flag, text, "a .params file, ").path)
 
 
-def weights_of(found: Checkpoint) -> Path:
+def pretrained_state(text: str) -> Mapping[str, Any]:
+    """Return the state of the checkpoint that `--pretrained` means; an empty one for a .params file, and for none."""
+    if not text or Path(text).is_file():
+        return {}
+    return checkpoint_at("--pretrained", text, "a .params file, ").state
+
+
+def weights_of(path: Path) -> Path:
     """Return the file of a checkpoint's averaged weights, or of its weights where it has no averages."""
-    averages = found.path / AVERAGES
-    return averages if averages.is_file() else found.path / WEIGHTS
+    averages = path / AVERAGES
+    return averages if averages.is_file() else path / WEIGHTS
 
 
 def checkpoint_at(flag: str, text: str, others: str = "") -> Checkpoint:

@@ -76,7 +76,7 @@ def make_importable(checkpoint: Checkpoint, *import_paths: str, last: bool = Fal
 
     The folder comes first on the Python path, or `last` where the modules of the present run take precedence.
     """
-    path, state = checkpoint
+    path, state = checkpoint[:2]
     folders = state.get("modules")
     for text in import_paths:
         top = _top(text)

@@ -1,4 +1,4 @@
-"""The checkpoint that a command means, and whether a run may resume from it.
+"""The checkpoint that a run resumes from, and whether it may.
 
 Needs no mxnet, so that a run that cannot resume is refused before anything is loaded or overwritten.
 """
@@ -16,7 +16,7 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, catalogue, exact_sums
 from mxtrain.config.names import is_async
-from mxtrain.core.errors import DataError, UsageError
+from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
 from mxtrain.optim import early_stop, schedules
 from mxtrain.optim.early_stop import Best
@@ -60,9 +60,11 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     else:
         path = Path(run.output.resume)
         found = Checkpoint(path, directory.read_state(path))
+        _refuse_converted(found)
         _refuse_another_runs_folder(as_begun(run, found), identity, folder, found)
     if found is None:
         return None
+    _refuse_converted(found)
     asked, run = run, as_begun(run, found)
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
@@ -78,6 +80,14 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
         if _is_scored_by_another(run.data, before.data, identity, saved):
             _warn_of_other_scores(run.data, before.data, step)
     return point
+
+
+def _refuse_converted(found: Checkpoint) -> None:
+    if directory.CONVERTED in found.state:
+        raise UsageError(
+            f"{found.path}: holds weights that were converted, and no run to resume; give --pretrained "
+            f"{found.path.parent.parent} and another --out"
+        )
 
 
 def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
@@ -102,23 +112,6 @@ def _has_ended(run: config.Run, identity: InputIdentity, found: Checkpoint) -> b
     return is_over or step >= schedules.run_length(run.optim, identity.num_samples)[1]
 
 
-def select_checkpoint(out: Path, which: str) -> Checkpoint:
-    """Return the checkpoint that `--checkpoint` means: of the run folder `out` the best or latest, or one by path."""
-    if which not in ("best", "latest"):
-        if not Path(which).is_dir():
-            raise UsageError(f"--checkpoint {which}: no such folder; give best, latest or a path")
-        return Checkpoint(Path(which), directory.read_state(Path(which)))
-    folder = out / "checkpoints"
-    if not folder.is_dir():
-        raise UsageError(
-            f"--run {out}: not a run folder, it has no checkpoints/; give the --out of mxtrain.fit"
-        )
-    found = directory.best(folder) if which == "best" else directory.newest(folder)
-    if found is None:
-        raise DataError(f"{folder}: holds no whole checkpoint; let mxtrain.fit finish an epoch first")
-    return found
-
-
 def _refuse_another_runs_folder(
     run: config.Run, identity: InputIdentity, folder: Path, found: Checkpoint
 ) -> None:
@@ -131,7 +124,7 @@ def _refuse_another_runs_folder(
 
 def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Checkpoint) -> None:
     """Refuse other hyper-parameters or other data than the checkpoint's: what came of it would be neither run."""
-    path, state = found
+    path, state = found[:2]
     before_inputs = InputIdentity.of_checkpoint(state)
     # A flag that is younger than the checkpoint had its default, but for --sums; one that is gone had a meaning.
     saved = {**config.to_flat(config.Run()), **state["config"], "sums": _sums_of(found)}

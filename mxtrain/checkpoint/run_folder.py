@@ -27,10 +27,19 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import amp_table
 from mxtrain.core import distributions, durable, kernels, plain_text, wheels
 from mxtrain.core.errors import UsageError
+from mxtrain.report import progress
 
 logger = logging.getLogger(__name__)
 
-PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs/*")
+PARTS = (
+    "config.yaml",
+    "environment.json",
+    "metrics.jsonl",
+    "metrics.csv",
+    "checkpoints",
+    "augmented",
+    "logs/*",
+)
 ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also at this moment
 
 
@@ -203,11 +212,19 @@ class _EarlyLog(logging.handlers.MemoryHandler):
         super().__init__(capacity=1 << 16, flushLevel=logging.CRITICAL + 1)
 
 
+class _ToTerminal(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.8 has no StreamHandler[TextIO]
+    """Logs to stderr, above the live line where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with progress.hidden():
+            super().emit(record)
+
+
 def start_log(level: str, path: Path | None = None) -> None:
     """Send the log to stderr from `level` on, and all of it to the file `path` if one is given."""
     root = logging.getLogger("mxtrain")
     root.setLevel(logging.DEBUG)
-    to_terminal = logging.StreamHandler()
+    to_terminal = _ToTerminal()
     to_terminal.setFormatter(logging.Formatter("%(message)s"))
     to_terminal.setLevel(level.upper())
     root.handlers = [to_terminal]
@@ -244,7 +261,8 @@ class _ToCaller(logging.Handler):
         self._before.parent = replaced.parent
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._before.callHandlers(record)
+        with progress.hidden():
+            self._before.callHandlers(record)
 
 
 def log_to(path: Path) -> None:

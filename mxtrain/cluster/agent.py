@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 import traceback
+from collections import deque
 from pathlib import Path
 from typing import Any, Iterator, NoReturn, Sequence
 
@@ -31,6 +32,7 @@ from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, S
 POLL_SECONDS = 0.05
 FAIL_SECONDS = 1.0
 GIL_SECONDS = 300.0
+MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
 
 
 def join(
@@ -59,6 +61,8 @@ class Agent(WorkerGroup):
         self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[bytes | Assignment | Verdict] = queue.SimpleQueue()
         self._progress: tuple[str, int, float] = ("", -1, time.monotonic())
+        self._note: dict[str, Any] | None = None  # that the next heartbeat takes along
+        self._heard: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
         self._num_sums = 0
         self._ps_threads: ps_lite.Threads | None = None
         self._is_late = self._is_assigned = self._in_sum = self._has_finished = False
@@ -82,12 +86,20 @@ class Agent(WorkerGroup):
         return self.assignment.is_writer
 
     @property
+    def is_first_on_host(self) -> bool:
+        return self.assignment.is_first_on_host
+
+    @property
     def local_workers(self) -> int:
         return self.assignment.local_workers
 
     @property
     def job(self) -> str:
         return self.assignment.job
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        return self.assignment.hosts
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -112,6 +124,12 @@ class Agent(WorkerGroup):
             last_step if step is None else step,
             time.monotonic(),
         )
+
+    def tell(self, note: dict[str, Any]) -> None:
+        self._note = note
+
+    def heard(self) -> list[dict[str, Any]]:
+        return [self._heard.popleft() for _ in range(len(self._heard))]
 
     def sum(self, values: Any) -> np.ndarray[Any, Any]:
         own = np.ascontiguousarray(values, dtype="<f8")
@@ -234,6 +252,8 @@ class Agent(WorkerGroup):
     def _handle(self, message: dict[str, Any], raw: bytes) -> None:
         if message["kind"] == "total":
             self._inbox.put(raw)
+        elif message["kind"] == "note":
+            self._heard.append(message["note"])
         elif message["kind"] == "late":
             self._is_late = True
             verdicts.write_stderr(
@@ -260,8 +280,11 @@ class Agent(WorkerGroup):
                 phase, step, reported = self._progress
                 # The rendezvous is slow without anybody's fault, and a sum by another worker's.
                 idle = now - reported if self._is_assigned and not self._in_sum else 0.0
+                note, self._note = self._note, None
                 with contextlib.suppress(Closed):  # reading tells why
                     self._channel.send({"kind": "heartbeat", "phase": phase, "step": step, "idle": idle})
+                    if note is not None:
+                        self._channel.send({"kind": "note", "note": note})
             finally:
                 self._sending.release()
 

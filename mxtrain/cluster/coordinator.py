@@ -113,6 +113,9 @@ class Coordinator:
             total = self._sums.add(connection.rank, int(message["sequence"]), raw)
             if total is not None:
                 self._connections.send(self._workers(), {"kind": "total"}, total)
+        elif kind == "note":
+            others = [worker for worker in self._workers() if worker is not connection]
+            self._connections.send(others, {"kind": "note", "note": dict(message["note"])})
         elif kind == "finish":
             connection.has_finished = True
             if all(worker.has_finished for worker in self._workers()):

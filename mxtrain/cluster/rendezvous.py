@@ -67,8 +67,10 @@ class Assignment:
     is_writer: bool
     local_workers: int
     uses_unix_sockets: bool = False
+    is_first_on_host: bool = True  # of its workers
     several_disks: bool = False  # of the workers' run folders
     job: str = ""  # identifies the job in its checkpoints
+    hosts: tuple[str, ...] = ()  # of all workers, by rank
     remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
 
 
@@ -261,9 +263,11 @@ def assign_ranks(
                 resume_step=resume_step,
                 is_writer=info is first_on_disk,
                 local_workers=len(_on_host(info, workers)),
+                is_first_on_host=info in _on_host(info, workers)[:1],
                 uses_unix_sockets=uses_unix_sockets,
                 several_disks=several_disks,
                 job=job,
+                hosts=tuple(each.host for each in workers),
                 remarks=found,
             )
         )

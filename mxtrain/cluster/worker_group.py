@@ -6,6 +6,7 @@ workers reach each other.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
 from mxtrain.config.names import is_async
@@ -36,6 +37,11 @@ class WorkerGroup(Protocol):
         ...
 
     @property
+    def is_first_on_host(self) -> bool:
+        """True for one of the workers that share a host: only this one looks at the host itself."""
+        ...
+
+    @property
     def local_workers(self) -> int:
         """Number of workers that share this host's cores."""
         ...
@@ -43,6 +49,11 @@ class WorkerGroup(Protocol):
     @property
     def job(self) -> str:
         """Identifier by which the job recognizes its own checkpoints."""
+        ...
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """Names of the hosts of all workers, in the order of their ranks."""
         ...
 
     @property
@@ -64,11 +75,22 @@ class WorkerGroup(Protocol):
         """
         ...
 
+    def tell(self, note: dict[str, Any]) -> None:
+        """Pass a note, small and of what JSON can hold, on to the other workers; never waits.
+
+        It goes with a heartbeat. One that comes before that takes its place.
+        """
+
+    def heard(self) -> list[dict[str, Any]]:
+        """Return the notes of other workers that have come since the last call."""
+        ...
+
 
 class SingleWorker(WorkerGroup):
     """The only worker of a run."""
 
-    rank, world_size, is_writer, local_workers, job, remarks = 0, 1, True, 1, "", ()
+    rank, world_size, is_writer, is_first_on_host, local_workers, job, remarks = 0, 1, True, True, 1, "", ()
+    hosts = (os.uname().nodename,)
 
     def sum(self, values: Any) -> Doubles:
         import numpy as np  # not needed by --help
@@ -77,6 +99,12 @@ class SingleWorker(WorkerGroup):
 
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
         """Do nothing: nobody watches."""
+
+    def tell(self, note: dict[str, Any]) -> None:
+        """Do nothing: nobody hears."""
+
+    def heard(self) -> list[dict[str, Any]]:
+        return []
 
 
 SINGLE_WORKER = SingleWorker()

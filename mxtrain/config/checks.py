@@ -25,7 +25,9 @@ from mxtrain.config import (
     names,
     pixel_numbers,
     rate_scales,
+    shrink_checks,
     sizes,
+    step_range,
     store_checks,
 )
 from mxtrain.core import command_name, gpus, kernels
@@ -40,8 +42,9 @@ def check(run: Run, begins: bool = True) -> None:
     store_checks.check_store(run)
     _check_devices(run)
     _check_batch(run)
-    if "tensorboard" in run.output.log.split(",") and not importlib.util.find_spec("tensorboardX"):
-        raise UsageError("--log tensorboard needs tensorboardX: pip install 'mxtrain[logging]'")
+    for sink, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+        if sink in run.output.log.split(",") and not importlib.util.find_spec(package):
+            raise UsageError(f"--log {sink} needs {package}: pip install 'mxtrain[logging]'")
     if begins:  # a restarted job may have pruned the checkpoint it began with
         _check_resume(run.output.resume)
         _check_initial_weights(run)
@@ -59,8 +62,11 @@ def check_description(run: Run) -> None:
     _check_channels(run.data)
     _check_step(run)
     _check_model(run)
+    shrink_checks.check(run)
     _check_names(run)
     _check_loading(run)
+    if run.output.profile:
+        step_range.parse(run.output.profile)
 
 
 def _check_purpose(run: Run) -> None:
@@ -221,14 +227,9 @@ def _check_names(run: Run) -> None:
 def _check_sink(sink: str, out: str) -> None:
     if sink in names.SINKS:
         return
-    known, metrics = ", ".join(names.SINKS), f"{out}/metrics.jsonl"
-    if sink in names.WITHOUT_SINK:
-        raise UsageError(
-            f"--log {sink}: no sink yet ({known}); leave it out: {metrics} holds every number of a run, one JSON "
-            f"object a line, and {names.WITHOUT_SINK[sink].format(metrics)}"
-        )
     raise UsageError(
-        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({known}); {metrics} holds every number without it"
+        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({', '.join(names.SINKS)}); {out}/metrics.jsonl holds "
+        "every number without it"
     )
 
 

@@ -37,11 +37,13 @@ WORDS: dict[str, Sequence[str]] = {
     "model": tuple(net_names.NETS),
     "normalize": names.NORMALIZE,
     "optimizer": tuple(catalogue.OPTIMIZERS),
+    "prune_by": names.PRUNED,
     "resume": ("auto", "never"),
     "sampling": names.SAMPLINGS,
     "schedule": tuple(catalogue.SCHEDULES),
     "sums": names.SUMS,
     "task": names.TASKS,
+    "tta": (*names.TTA, "+".join(names.TTA)),
     "verify": names.VERIFY,
 }
 PATHS = {

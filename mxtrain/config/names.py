@@ -6,6 +6,7 @@ Names that take numbers are in `catalogue.py`.
 from __future__ import annotations
 
 from mxtrain.config.gluoncv_names import GLUONCV_CLASSIFIERS
+from mxtrain.config.torch_net_names import TORCH_NETS
 
 STORES = ("local", "device")
 DIST_STORES = (
@@ -19,6 +20,7 @@ AMP = ("off", "auto", "bf16", "fp16")
 AMP_DEVICES = {"bf16": "cpu", "fp16": "gpu"}  # where MXNet has kernels for these
 LOSS_SCALES = ("auto", "dynamic")
 SUMS = ("exact", "fast")
+PRUNED = ("channel", "weight")
 TEXT_CLASSIFICATIONS = ("sequence_classification", "token_classification")
 TASKS = ("classification", "multilabel", "regression", "arrays", "lm", *TEXT_CLASSIFICATIONS)
 # What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
@@ -42,19 +44,15 @@ DEFAULT_AUGMENTATIONS = {
 }
 LOADERS = ("auto", "threads", "processes")
 SAMPLINGS = ("once", "balanced")
+TTA = ("flip", "crops")
 VERIFY = ("always", "first-epoch", "never")
 NORMALIZE = ("auto", "host", "device")
 CACHES = ("none", "ram", "disk")
-SINKS = ("console", "tensorboard", "none")
-# How the numbers come from the run folder to where people look for a sink of that name.
-WITHOUT_SINK = {
-    "csv": "pandas.read_json('{}', lines=True).to_csv('metrics.csv') makes a table of it",
-    "wandb": "in Python, wandb.log(json.loads(line)) for each line of it brings them there",
-}
+SINKS = ("console", "tensorboard", "wandb", "csv", "none")
 LOG_LEVELS = ("debug", "info", "warning")
 
 SMALL_NETS = ("small_cnn", "small_resnet")
-MODELS = SMALL_NETS + GLUONCV_CLASSIFIERS
+MODELS = SMALL_NETS + GLUONCV_CLASSIFIERS + TORCH_NETS
 
 
 def is_async(kvstore: str) -> bool:

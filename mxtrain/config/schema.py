@@ -108,6 +108,14 @@ class Model:
         "",
         "weights to begin with: a .params file, a run folder or a checkpoint; what does not fit is left out",
     )
+    prune: float = flag(
+        0.0, "take this share out of the --pretrained net, as in 0.5, and train what is left; 0: off"
+    )
+    prune_by: str = flag(
+        "channel",
+        "what --prune takes out: channel (of convolutions and dense layers, which get smaller and faster) | weight "
+        "(single weights become 0 and stay so)",
+    )
     teacher: str = flag("", "a run folder or checkpoint whose net this one learns from too (distillation)")
     freeze: str = flag(
         "", "parameters that stay as they are: patterns of their names, as in 'conv1.*,layer[12].*'"
@@ -198,6 +206,11 @@ class Optim:
     ema: float = flag(
         0.0, "evaluate and keep a moving average of the weights with this decay, as in 0.9999; 0: off"
     )
+    average: int = flag(
+        0,
+        "end with the mean of the weights at the ends of so many of the last epochs (stochastic weight averaging); "
+        "0: off",
+    )
     sums: str = flag(
         "exact",
         "how gradients are added: exact (on CPUs the same bits for any devices, workers and accumulation) | fast (as "
@@ -242,12 +255,37 @@ class Output:
         "the number of an evaluation, as in loss or macro_f1, by which checkpoints are the best and --early-stop ends; "
         "left out: the task's own; needs --val",
     )
+    sample_steps: int = flag(
+        50,
+        "look closely at every so many steps, and at 2, 5, 10, 20: at layers, workers, forward and backward; 0: off",
+    )
     keep_last: int = flag(2, "how many of the newest checkpoints are kept")
     keep_best: int = flag(1, "how many of the best checkpoints are kept besides")
-    log: str = flag("console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, none")
+    log: str = flag(
+        "console", "sinks beside metrics.jsonl, joined by commas: console, tensorboard, wandb, csv; or none"
+    )
+    profile: str = flag(
+        "",
+        "write what these steps' time goes into, as in 100:110, as a trace, logs/profile.json in the run folder, and "
+        "print the costliest operators and layers",
+    )
     dry_run: bool = flag(False, "print the plan and a table of the parameters, and stop")
     plot_schedule: str = flag("", "draw the rate over all steps of the run into this PNG, and stop")
     log_level: str = flag("info", "how much is logged on stderr: debug | info | warning")
+    quiet: bool = flag(
+        False, "nothing but errors on stderr, and the last line; logs/fit.log has the rest all the same"
+    )
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The names of the sinks beside metrics.jsonl."""
+        unwanted = ("none", "console") if self.quiet else ("none",)
+        return tuple(name for name in self.log.split(",") if name not in unwanted)
+
+    @property
+    def terminal_level(self) -> str:
+        """The level from which on the log goes to stderr."""
+        return "error" if self.quiet else self.log_level
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(node, yaml.ScalarNode):
                 raise UsageError(_refuse_collection(path, key, defaults[key]))
             value = loader.construct_object(node)
-            found[key] = _as_flag(path, key, value, node.value, defaults[key])
+            found[key] = as_flag(f"--config {path}", key, value, node.value, defaults[key])
         return found
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}; give a YAML file of flags") from None
@@ -81,12 +81,15 @@ def _refuse_collection(path: str, key: str, default: Any) -> str:
     return f"--config {path}: {key}: give one value, and no list"
 
 
-def _as_flag(path: str, key: str, value: Any, text: str, default: Any) -> Any:
-    """Return the flag's value; YAML 1.1 makes `value` of `text`: false of off, 750 of 12:30, a string of 1e-3."""
+def as_flag(where: str, key: str, value: Any, text: str, default: Any) -> Any:
+    """Return a flag's value as its `default` has it; `where` begins the message that refuses another.
+
+    YAML 1.1 makes `value` of `text`: false of off, 750 of 12:30, a string of 1e-3.
+    """
     if value is None and default is not None:
-        raise UsageError(f"--config {path}: {key} is empty; give a value or leave the line out")
+        raise UsageError(f"{where}: {key} is empty; give a value or leave the line out")
     if isinstance(default, bool) and not isinstance(value, bool):
-        raise UsageError(f"--config {path}: {key}: expected true or false, got '{text}'")
+        raise UsageError(f"{where}: {key}: expected true or false, got '{text}'")
     if value is not None and (isinstance(default, str) or default is None or key in TEXTS):
         return text
     if isinstance(value, str) and isinstance(default, float):

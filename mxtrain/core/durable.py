@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path
-from typing import Iterator
+from typing import BinaryIO, Iterator
 
 from mxtrain.core.errors import REMEDIES, OutOfResources, UsageError
 
@@ -29,6 +29,34 @@ def replace(path: Path, text: str) -> None:
     fsync(aside)
     aside.replace(path)
     fsync(path.parent)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of the one at `path` after the block, or, where that is left early, goes.
+
+    UsageError where there can be none.
+    """
+    target = Path(os.path.realpath(path))
+    aside = target.with_name(target.name + ".writing")
+    try:
+        if target.exists() and not target.is_file():
+            raise UsageError(
+                f"{path}: is {'a folder' if target.is_dir() else 'no file'}; give the name of a file"
+            )
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        fsync(target.parent)
+    except OSError as error:
+        if error.filename in (None, str(aside), aside):
+            raise cannot_write(path, error) from None
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()
 
 
 @contextlib.contextmanager

@@ -32,13 +32,13 @@ FALLBACKS = ("Prescott", "Barcelona")
 BY_INSTRUCTIONS = (("Haswell", {"avx2", "fma"}), ("Sandybridge", {"avx"}))
 
 # oneDNN's, each with those before it: the name that DNNL_MAX_CPU_ISA gives them, and the instructions they add.
-AVX512, AMX = "AVX512_CORE", "AVX512_CORE_AMX"
+AVX512, VNNI, AMX = "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_AMX"
 ONEDNN = (
     ("SSE41", {"sse4_1"}),
     ("AVX", {"avx"}),
     ("AVX2", {"avx2"}),
     (AVX512, {"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
-    ("AVX512_CORE_VNNI", {"avx512_vnni"}),
+    (VNNI, {"avx512_vnni"}),
     ("AVX512_CORE_BF16", {"avx512_bf16"}),
     (AMX, {"amx_tile", "amx_int8", "amx_bf16"}),
 )
@@ -170,6 +170,17 @@ def bf16_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.
         cap = f"{MAX_CPU_ISA}={environ[MAX_CPU_ISA]}"
         return f"needs AVX-512, which {cap} keeps MXNet from using: unset that, or leave --amp out"
     return "needs AVX-512 (avx512f, avx512bw, avx512dq and avx512vl), which this CPU lacks: leave --amp out"
+
+
+def int8_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return that the kernels in use have no instructions for int8, and what that means; None where they have."""
+    name = onednn(flags, environ)
+    if _reaches(name, VNNI):
+        return None
+    return (
+        f"oneDNN's kernels here ({name}) have no instructions for int8 (avx512_vnni): it gains less speed than where "
+        "there are some, and its answers differ slightly from those"
+    )
 
 
 def amx_problem(flags: set[str] | None = None, environ: Mapping[str, str] = os.environ) -> str | None:

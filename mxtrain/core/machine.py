@@ -7,6 +7,7 @@ doctor can explain a machine on which mxnet does not start. Wheels are `wheels.p
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
@@ -131,6 +132,21 @@ def cpu_seconds(pid: int) -> float:
     """Return the CPU time that all threads of a process have used; 0 where there is no such process."""
     fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def process_began() -> float:
+    """Return when this process was started, by time.monotonic(); to a hundredth of a second."""
+    fields = _read(Path("/proc/self/stat")).rpartition(")")[2].split()
+    if not fields:
+        return time.monotonic()
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return min(time.monotonic(), time.monotonic() - since_boot + int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process has in RAM, shared memory with it; 0 where there is no such process."""
+    fields = _read(Path(f"/proc/{pid}/statm")).split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
 
 
 def shared_memory() -> dict[str, int]:

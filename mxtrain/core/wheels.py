@@ -25,6 +25,7 @@ ENGINES = {
         "nvidia-cusolver-cu11==11.4.1.48",
         "nvidia-nvtx-cu11==11.8.86",
         "nvidia-nccl-cu11==2.21.5",
+        "nvidia-ml-py>=11",  # the use of GPUs, and what links them
     ),
 }
 GLUONCV = "gluoncv==0.10.5.post0"

@@ -19,7 +19,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Callable, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,11 +51,14 @@ class DecodedRecord(NamedTuple):
     checksums: list[int]
 
 
-# Called often while the cache is filled, with whether there was progress since the last call; stops it by raising.
-OnProgress = Callable[[bool], None]
+class OnProgress(Protocol):
+    """Called often while the cache is filled; stops it by raising."""
+
+    def __call__(self, has_moved: bool, done: int = 0, total: int = 0) -> None:
+        """Take whether there was progress since the last call, and how many pictures of all are done, if any is."""
 
 
-def ignore_progress(has_moved: bool) -> None:
+def ignore_progress(has_moved: bool, done: int = 0, total: int = 0) -> None:
     """Do nothing: the default."""
 
 
@@ -215,7 +218,7 @@ def _decode_all(
                     index.checksums[position, : len(decoded.scales)] = decoded.checksums
                     for pixels in decoded.scales:
                         file.write(pixels.data)
-            on_progress(True)
+            on_progress(True, positions.stop, count)
     return index
 
 

@@ -31,7 +31,7 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: 
     if count < 2:
         raise DataError(f"{train.path}: holds {count} class; a classifier needs at least two")
     outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
-    _refuse_out_of_range(train, labels, count)
+    _refuse_out_of_range(train, labels, count, "give --num-classes or pack again")
     if val is not None:
         check(val, outputs, of_text)
     return outputs
@@ -40,7 +40,8 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: 
 def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> None:
     """Refuse a data set that a net with these outputs cannot be trained or evaluated on, with a DataError."""
     refuse_other_names(dataset, class_names)
-    _refuse_out_of_range(dataset, _class_labels(dataset, of_text), len(class_names))
+    labels = _class_labels(dataset, of_text)
+    _refuse_out_of_range(dataset, labels, len(class_names), "pack training and validation together")
 
 
 def check_sample(label: Label, num_classes: int) -> None:
@@ -140,13 +141,13 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
     return labels
 
 
-def _refuse_out_of_range(dataset: Dataset, labels: Any, count: int) -> None:
+def _refuse_out_of_range(dataset: Dataset, labels: Any, count: int, advice: str) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= count))
     if len(wrong):
         first = int(wrong[0])
         raise DataError(
             f"{dataset.where(first)} has label {labels[first]:g}, but there are {count} classes (0 to {count - 1}); "
-            f"{len(wrong)} such records; give --num-classes or pack again"
+            f"{len(wrong)} such records; {advice}"
         )
 
 

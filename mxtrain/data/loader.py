@@ -136,6 +136,11 @@ class Loader:
         self._tuner = autotune.Autotuner(options.max_workers(), grows=options.workers == "auto")
         self._pool.grow(self._tuner.num_workers)
 
+    @property
+    def num_workers(self) -> int:
+        """The number of workers at this moment."""
+        return self._tuner.num_workers
+
     def __enter__(self) -> Loader:
         return self
 

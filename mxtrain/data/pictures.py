@@ -18,7 +18,7 @@ from mxtrain.config import Data, Run, sizes
 from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import labels, normalisation, tiff
+from mxtrain.data import labels, normalisation, other_pictures, tiff
 from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.augment import eval_transform, train_transform
@@ -167,26 +167,49 @@ def of_batch(
     return {"data": data, "label": label}
 
 
+def restored(data: Array, numbers: normalisation.Normalisation) -> Array:
+    """Return the pictures of a batch as uint8 (pictures, height, width, channels), not normalised any more."""
+    if data.dtype == np.uint8:
+        return np.ascontiguousarray(data.transpose(0, 2, 3, 1))
+    mean, deviation = (np.reshape(each, (-1, 1, 1)).astype(np.float32) * 255 for each in numbers)
+    found = np.empty((len(data), *data.shape[2:], data.shape[1]), np.uint8)
+    for planes, picture in zip(data, found):  # one at a time, so that it stays in the CPU's cache
+        pixels = planes * deviation
+        pixels += mean + 0.5
+        picture[:] = np.clip(pixels, 0, 255, out=pixels).transpose(1, 2, 0)
+    return found
+
+
 def input_of(source: Any, run: Run, description: Mapping[str, Any]) -> Array:
-    """Return a picture, a file's path or uint8 (height, width, 3), as a net of `run` takes it; DataError if none."""
-    name = "this picture"
+    """Return a picture as a net of `run` takes it; DataError if it is none.
+
+    It is a file's path, what such a file holds, or uint8 (height, width, 3).
+    """
+    name = str(source) if isinstance(source, (str, os.PathLike)) else "this picture"
     payload: Any
-    if isinstance(source, (str, os.PathLike)):
-        name = str(source)
-        try:
-            payload = regular_files.read(name)
-        except OSError as error:
-            raise DataError(f"{name}: {regular_files.problem(name) or error.strerror}") from None
+    if isinstance(source, (str, os.PathLike, bytes)):
+        payload = source if isinstance(source, bytes) else _content(source)
         if tiff.num_pages(payload) > 1:
             logger.warning("%s: has %d pages; page 1 is taken", name, tiff.num_pages(payload))
     else:
         payload = record_of(0, (source, 0.0), "predict").payload
     picture = np.empty(shape_of(run.data), np.float32)
     try:
+        if other_pictures.is_one(payload):
+            payload = other_pictures.decode(payload)
         transform_of(run, description, is_training=False)(payload, None, picture)
     except ValueError as error:
         raise DataError(f"{name}: {error}") from None
+    except MemoryError:
+        raise DataError(f"{name}: is too large for this machine's memory; make it smaller") from None
     return picture
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return regular_files.read(os.fspath(path))
+    except OSError as error:
+        raise DataError(f"{path}: {regular_files.problem(os.fspath(path)) or error.strerror}") from None
 
 
 def record_of(key: int, item: Any, user: str) -> Record:

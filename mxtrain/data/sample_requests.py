@@ -79,29 +79,34 @@ def evaluation_requests(
     ]
 
 
+def positions(records: Records) -> Ints:
+    """Return the position of each sample in what --val names, or with --overfit in what --train does."""
+    return records.samples if isinstance(records, OverfitRecords) else np.arange(len(records))
+
+
 class OverfitRecords:
     """The samples that a run with --overfit trains on, each once: `Records` for its evaluations."""
 
     def __init__(self, run: Run, records: Records):
-        self._records, self._samples = records, np.unique(epoch_sampler(run, records)(0))
+        self._records, self.samples = records, np.unique(epoch_sampler(run, records)(0))
         self.path: Path = records.path
         self.class_names: list[str] | None = records.class_names
         self.files: list[Path] = []
-        self.keys: Ints = records.keys[self._samples]
+        self.keys: Ints = records.keys[self.samples]
         self.descriptors: tuple[int, ...] = records.descriptors
 
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self.samples)
 
     def read(self, position: int, verify: bool = True) -> Record:
-        return self._records.read(int(self._samples[position]), verify)
+        return self._records.read(int(self.samples[position]), verify)
 
     def where(self, position: int) -> str:
-        return self._records.where(int(self._samples[position]))
+        return self._records.where(int(self.samples[position]))
 
     def will_need(self, positions: Ints) -> None:
-        self._records.will_need(self._samples[positions])
+        self._records.will_need(self.samples[positions])
 
     def labels(self) -> Floats:
-        labels: Floats = self._records.labels()[self._samples]
+        labels: Floats = self._records.labels()[self.samples]
         return labels

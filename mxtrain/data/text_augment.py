@@ -121,6 +121,18 @@ def of(text: str, description: Mapping[str, Any], has_mask: bool = True) -> Text
     return TextAugmentation(specs, tables, tokenizer, end_token, size, has_mask)
 
 
+def as_seen(ids: Any, tokenizer: str, vocab_size: int) -> str:
+    """Return the text of tokens that are changed, with `[...]` for those that are masked; empty without a text."""
+    decode = tokenizers.cached(tokenizer).decode
+    if decode is None:
+        return ""
+    is_masked = np.asarray(ids) >= vocab_size
+    pieces = np.split(ids, np.flatnonzero(np.diff(is_masked)) + 1)
+    return "".join(
+        "[...]" if max(piece, default=0) >= vocab_size else decode(piece.tolist()) for piece in pieces
+    )
+
+
 def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:
     """Refuse an augmentation that does not fit a data set, and return digests of the tables that it reads."""
     found = {}

@@ -28,6 +28,7 @@ class LocalTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     Without buckets there are no other workers.
     """
 
+    is_remote = False
     staleness: int | None = None  # all workers wait for each other, so no gradient is of older weights
 
     def __init__(

@@ -22,6 +22,8 @@ from mxtrain.runtime import mx
 class RemoteTrainer:
     """A worker's trainer; the workers of `step_group(group, kvstore)` make each step with it."""
 
+    is_remote = True
+
     def __init__(self, parameters: Sequence[Any], optimizer: Any, kvstore: str, group: WorkerGroup):
         self.staleness = 0 if is_async(kvstore) else None
         self.parameters = list(parameters)

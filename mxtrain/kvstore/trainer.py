@@ -30,6 +30,11 @@ class StepTrainer(Protocol):
         ...
 
     @property
+    def is_remote(self) -> bool:
+        """True where servers update the weights: `apply` sends gradients and fetches what became of them."""
+        ...
+
+    @property
     def staleness(self) -> int | None:
         """Updates by others since the weights of the last gradients were pulled; None where workers wait."""
         ...

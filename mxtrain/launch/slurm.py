@@ -105,14 +105,11 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
     )
     parser.add_argument("--requeue", action="store_true", help="back into the queue when there is more to do")
     asked = parser.parse_args(argv)
-    if "SLURM_JOB_NODELIST" not in os.environ:
-        raise UsageError(
-            "no Slurm allocation here; `launch slurm` prints a script for sbatch, salloc gives a shell"
-        )
+    nodes = allocated_nodes()
     run, flags = parse_fit_flags(flags, SRUN)
     check(run, flags)
-    known = hosts_of(_scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"]), run.layout.num_workers)
-    address = node_address(_scontrol("show", "node", known[0].target))
+    known = hosts_of(nodes, run.layout.num_workers)
+    address = address_of(known[0])
     job = HostsJob(
         run=run,
         flags=flags,
@@ -127,6 +124,20 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         logs.print_message("back into the queue")
         _scontrol("requeue", os.environ["SLURM_JOB_ID"])
     return code
+
+
+def allocated_nodes() -> str:
+    """The names of the nodes of this process's allocation; UsageError outside one."""
+    if "SLURM_JOB_NODELIST" not in os.environ:
+        raise UsageError(
+            "no Slurm allocation here; `launch slurm` prints a script for sbatch, salloc gives a shell"
+        )
+    return _scontrol("show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
+
+
+def address_of(node: Host) -> str:
+    """Slurm's own address of a node; an empty text where it says none."""
+    return node_address(_scontrol("show", "node", node.target))
 
 
 def hosts_of(names: str, num_workers: int) -> list[Host]:
@@ -154,6 +165,11 @@ def job_identity(environ: Mapping[str, str]) -> dict[str, str]:
 
 def agent_command(host: Host) -> list[str]:
     """The command that starts the host agent on a node, with all that the job has there."""
+    return module_command(host, ["mxtrain.launch", "host-agent"])
+
+
+def module_command(host: Host, module: Sequence[str]) -> list[str]:
+    """The command that runs a module of Python's, with its arguments, on a node of this allocation."""
     where = [
         "--nodes=1",
         "--ntasks=1",
@@ -162,7 +178,7 @@ def agent_command(host: Host) -> list[str]:
         "--cpu-bind=none",
         "--unbuffered",
     ]
-    return ["srun", *where, sys.executable, "-m", "mxtrain.launch", "host-agent"]
+    return ["srun", *where, sys.executable, "-m", *module]
 
 
 def _scontrol(*arguments: str) -> str:

@@ -59,14 +59,15 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
 
 def agent_command(ssh: Sequence[str], host: Host, python: str, folder: str) -> list[str]:
     """The command that starts the host agent, in `folder` there and with the same packages. It holds no secret."""
+    return module_command(ssh, host, python, folder, ["mxtrain.launch", "host-agent"])
+
+
+def module_command(
+    ssh: Sequence[str], host: Host, python: str, folder: str, module: Sequence[str]
+) -> list[str]:
+    """The command that runs a module of Python's, with its arguments, on a host as the host agent runs there."""
     packages = os.environ.get("PYTHONPATH", "")
-    words = [
-        *(["env", f"PYTHONPATH={packages}"] if packages else []),
-        python,
-        "-m",
-        "mxtrain.launch",
-        "host-agent",
-    ]
+    words = [*(["env", f"PYTHONPATH={packages}"] if packages else []), python, "-m", *module]
     return [*ssh, host.target, f"cd {shlex.quote(folder)} && exec {' '.join(map(shlex.quote, words))}"]
 
 

@@ -89,6 +89,7 @@ class OperatorForTraining:
 
     def __init__(self, block: Any, rewrites: Sequence[Rewrite], as_it_is: Any, otherwise: Any):
         _, self._output = block._cached_graph
+        self.symbol = self._output  # what it trains by
         self._places = _places(block)
         self._flags = [*self._places.items(), *block._flags]
         self._rewrites, self._as_it_is, self._otherwise = rewrites, as_it_is, otherwise
@@ -107,7 +108,7 @@ class OperatorForTraining:
 
     def is_rewritten_for(self, shapes: Shapes) -> bool:
         """Compile the net for training with inputs of these shapes; return whether that differs from its own graph."""
-        symbol = rewritten(self._output, shapes, self._rewrites)
+        self.symbol = symbol = rewritten(self._output, shapes, self._rewrites)
         is_other = symbol is not self._output
         self._shapes = shapes
         self._training = mx.nd.CachedOp(symbol, self._flags) if is_other else self._as_it_is

@@ -25,8 +25,14 @@ def normalized(data: Any, normalisation: Normalisation = OF_COLOURS) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def _numbers(context: Any, normalisation: Normalisation) -> tuple[Any, Any]:
+    factor, offset = factor_and_offset(normalisation)
+    return mx.nd.array(factor, ctx=context), mx.nd.array(offset, ctx=context)
+
+
+def factor_and_offset(normalisation: Normalisation) -> tuple[Any, Any]:
+    """Return by what pixels are multiplied, and what is taken off then, as float32 (1, channels, 1, 1)."""
     mean, std = map(np.array, normalisation)
-    return tuple(
-        mx.nd.array(numbers.reshape(1, -1, 1, 1), ctx=context, dtype="float32")
-        for numbers in (1 / (255 * std), mean / std)
+    factor, offset = (
+        numbers.reshape(1, -1, 1, 1).astype(np.float32) for numbers in (1 / (255 * std), mean / std)
     )
+    return factor, offset

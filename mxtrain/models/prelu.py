@@ -6,14 +6,28 @@ slope's gradient so comes out multiplied by the slope: 0.25 of what it should be
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Any, Iterator
 
 from mxtrain.runtime import mx
+
+_original = mx.gluon.nn.PReLU.hybrid_forward
 
 
 def patch() -> None:
     """Make Gluon's PReLU compute the right gradient of its slope, for the whole process."""
     mx.gluon.nn.PReLU.hybrid_forward = _forward
+
+
+@contextlib.contextmanager
+def as_one_node() -> Iterator[None]:
+    """A block in which nets are traced with Gluon's own PReLU: where no gradient is wanted, the value is the same."""
+    before = mx.gluon.nn.PReLU.hybrid_forward
+    mx.gluon.nn.PReLU.hybrid_forward = _original
+    try:
+        yield
+    finally:
+        mx.gluon.nn.PReLU.hybrid_forward = before
 
 
 def _forward(self: Any, F: Any, x: Any, alpha: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Collection, Mapping, NamedTuple, Sequence, Tuple
 
 from mxtrain.core.errors import DataError
 from mxtrain.models import weights
+from mxtrain.models.pruning import Cut
 from mxtrain.runtime import mx
 
 logger = logging.getLogger(__name__)
@@ -46,32 +47,40 @@ class NameMatch(NamedTuple):
         return lines
 
 
-def load(net: Any, path: Path) -> Collection[str]:
+def load(net: Any, path: Path, cut: Cut | None = None) -> Collection[str]:
     """Load what fits the net from the file, log a report, and return the names of the loaded parameters.
 
-    DataError if nothing fits or an array is not finite.
+    Where the file's net is wider, `cut` takes what fits. DataError if nothing fits or an array is not finite.
     """
-    arrays, named = _read(path), weights.named_parameters(net)
+    arrays, named = read(path, f"--pretrained {path}"), weights.named_parameters(net)
+    ours = {name: cut.shape(each.name) if cut else each.shape for name, each in named.items()}
     found = match_names(
         {name: array.shape for name, array in arrays.items()},
-        {name: parameter.shape for name, parameter in named.items()},
+        ours,
         {name: parameter.name for name, parameter in named.items()},
     )
     if not found.loaded:
-        theirs, ours = (
-            ", ".join(f"{name} {each.shape}" for name, each in list(of.items())[:3]) for of in (arrays, named)
+        there, here = (
+            ", ".join(f"{name} {shape}" for name, shape in list(of.items())[:3])
+            for of in ({name: array.shape for name, array in arrays.items()}, ours)
         )
-        raise DataError(f"--pretrained {path}: fits nothing of this net: it has {theirs}, the net {ours}")
+        raise DataError(f"--pretrained {path}: fits nothing of this net: it has {there}, the net {here}")
+    if cut is not None:
+        cut.choose(
+            {named[name].name: arrays[theirs].asnumpy() for name, theirs in found.loaded.items()}, str(path)
+        )
     for name, theirs in found.loaded.items():
         array = arrays[theirs].astype(named[name].dtype)
         if not mx.nd.contrib.isfinite(array).min().asscalar():
             raise DataError(
                 f"--pretrained {path}: '{theirs}' holds numbers that are not finite; give another file"
             )
-        if array.shape != named[name].shape:
+        if array.shape != ours[name]:
             array = array.sum(axis=1, keepdims=True)
             logger.info("--pretrained %s: '%s' is summed over its three colours", path, theirs)
-        weights.put(named[name], array)
+        weights.put(
+            named[name], array if cut is None else mx.nd.array(cut(named[name].name, array.asnumpy()))
+        )
     for line in found.report():
         logger.info("--pretrained %s: %s", path, line)
     return found.loaded
@@ -128,14 +137,12 @@ def _with_and_without_prefix(by_name: dict[str, str]) -> list[dict[str, str]]:
     return [by_name, {name[length:]: value for name, value in by_name.items()}]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return the file's arrays by name, without the prefixes of net.export."""
+def read(path: Path, called: str) -> dict[str, Any]:
+    """Return the file's arrays by name, without the prefixes of net.export; a refusal calls it `called`."""
     try:
         arrays = mx.nd.load(str(path))
     except mx.base.MXNetError:
-        raise DataError(
-            f"--pretrained {path}: not a whole file of MXNet's arrays; copy or save it again"
-        ) from None
+        raise DataError(f"{called}: not a whole file of MXNet's arrays; copy or save it again") from None
     if not isinstance(arrays, dict):
-        raise DataError(f"--pretrained {path}: holds arrays without names; save it with net.save_parameters")
+        raise DataError(f"{called}: holds arrays without names; save it with net.save_parameters")
     return {name[4:] if name.startswith(("arg:", "aux:")) else name: array for name, array in arrays.items()}

@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import warnings
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
 from mxtrain.models import graph_rewrites, segments
@@ -22,6 +22,7 @@ from mxtrain.runtime import mx
 
 LARGEST_SEED = 2**31 - 1
 RANDOM = re.compile("Dropout|random|sample|shuffle|rrelu", re.IGNORECASE)
+DEFAULT: Mapping[str, int] = {}  # MXNet's own way to queue operators
 M_MMAP_THRESHOLD, HALF_A_MEGABYTE = -3, 1 << 19  # mallopt's
 
 
@@ -35,16 +36,17 @@ class SegmentInput(NamedTuple):
 class RecomputedNet(mx.gluon.Block):
     """A net computed in segments. Its parameters have the same names as the net's."""
 
-    def __init__(self, net: Any, graphs: Sequence[Graph], data: str):
+    def __init__(self, net: Any, graphs: Sequence[Graph], data: str, queueing: Mapping[str, int] = DEFAULT):
         super().__init__(prefix="")
         self.net = net
         parameters = net.collect_params()
-        self._segments = [_segment(graph, parameters, data) for graph in graphs]
+        self._segments = [_segment(graph, parameters, data, queueing) for graph in graphs]
         self._takes_data = [data in _names(graph) for graph in graphs]  # besides what is handed on
         self._draws = [_draws(graph) for graph in graphs]
         moving = running_statistics(net)
         self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
         self._first = _first_trained(graphs, parameters)
+        self.whole_graph: Any = None  # the inputs and the output of the graph that was cut
         self.num_bytes = 0  # about what it computes at a time; 0 where that is not known
         self._is_plain = False
         self._pending: dict[Any, list[SegmentInput]] = {}
@@ -126,12 +128,16 @@ def recompute(net: Any, name: str, picture_shape: tuple[int, ...]) -> Recomputed
     graphs = segments.split(graph, shapes, data.name)
     if len(graphs) == 1:
         raise UsageError(f"--remat: no cut through {name} would save memory; leave it out")
+    whole = net._cached_graph
+    # How MXNet queues the net's operators, if that is not as by default.
+    queueing = {flag: value for flag, value in net._flags if flag.endswith("_bulk_size")}
     net.hybridize(active=False)
     # glibc keeps freed blocks below a threshold that grows up to 32 MB, which would be most of what is saved.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HALF_A_MEGABYTE)
-    made = RecomputedNet(net, graphs, data.name)
+    made = RecomputedNet(net, graphs, data.name, queueing)
+    made.whole_graph = whole
     made.num_bytes = segments.lowest_peak(graph, shapes, data.name)
     return made
 
@@ -147,7 +153,13 @@ def unwrapped(net: Any) -> Any:
     return net.net if isinstance(net, RecomputedNet) else net
 
 
-def _segment(graph: Graph, parameters: Any, data: str) -> Any:
+def graph_of(net: Any) -> tuple[Sequence[Any], Any] | None:
+    """Return the inputs and the output of a compiled net's whole graph; None of a net that is no graph."""
+    found = net.whole_graph if isinstance(net, RecomputedNet) else getattr(net, "_cached_graph", None)
+    return found or None
+
+
+def _segment(graph: Graph, parameters: Any, data: str, queueing: Mapping[str, int]) -> Any:
     """Return the segment as a block of what is handed on and, where it needs that, of the net's input `data`."""
     output = mx.sym.load_json(json.dumps(graph))
     inputs = [mx.sym.var(name) for name in (segments.HANDED_ON, data) if name in _names(graph)]
@@ -155,7 +167,7 @@ def _segment(graph: Graph, parameters: Any, data: str) -> Any:
         warnings.simplefilter("ignore")  # MXNet's, that it does not know the input's type before there is one
         segment = mx.gluon.SymbolBlock(output, inputs, parameters)
     # A static graph would hold its memory between the passes.
-    segment.hybridize()
+    segment.hybridize(**queueing)
     return segment
 
 

@@ -24,7 +24,7 @@ def fill_parameters(net: Any, input_shape: Shape) -> Shape | None:
     if traced is None:
         return None
     blocks, output = traced
-    shapes = _shapes(output, input_shape)
+    shapes = of_variables(output, input_shape)
     parameters = list(net.collect_params().values())
     if not shapes or any(each._deferred_init and each.name not in shapes for each in parameters):
         return None
@@ -60,7 +60,7 @@ def _is_plain(block: Any) -> bool:
     return isinstance(block, gluon_block) and (type(block).forward is gluon_block.forward or not block.params)
 
 
-def _shapes(output: Any, input_shape: Shape) -> dict[str, Shape]:
+def of_variables(output: Any, input_shape: Shape) -> dict[str, Shape]:
     """Return the shapes of a graph's variables and, as OUTPUT, of its output; none where not all follow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MXNet warns of each shape that does not follow

@@ -33,6 +33,8 @@ class SparseEmbedding(mx.gluon.Block):
         )
 
     def forward(self, ids: Any) -> Any:
+        if isinstance(ids, mx.sym.Symbol):  # traced to be exported
+            return mx.sym.Embedding(ids, self.weight.var(), input_dim=self.num_rows, output_dim=self.width)
         self._refuse_unknown(ids)
         if self.weight.pull_rows is not None and mx.autograd.is_training():
             with mx.autograd.pause():

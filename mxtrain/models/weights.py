@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
+import numpy as np
+
 from mxtrain.core.errors import DataError
 from mxtrain.core.params_file import Arrays
 from mxtrain.runtime import mx
@@ -61,8 +63,19 @@ def put(parameter: Any, values: Any) -> None:
         mx.nd.cast(values.as_in_context(array.context), dtype=array.dtype, out=array)
 
 
-def load(net: Any, path: str) -> None:
-    """Load the weights of file `path` on all devices; DataError if a name or shape differs from the net's."""
+def load(net: Any, *paths: str) -> None:
+    """Load the weights of a file, or the mean of several, on all devices; DataError if a name or shape differs.
+
+    Running statistics are averaged as all else is.
+    """
+    named, files = named_parameters(net), [_read(path, net) for path in paths]
+    for name, parameter in named.items():
+        arrays = [file[name] for file in files]
+        put(parameter, arrays[0] if len(arrays) == 1 else _mean(arrays))
+
+
+def _read(path: str, net: Any) -> dict[str, Any]:
+    """Return the arrays of a file that fits the net."""
     arrays, named = mx.nd.load(path), named_parameters(net)
     for name in sorted({*arrays, *named}):
         if name not in named or name not in arrays:
@@ -71,4 +84,15 @@ def load(net: Any, path: str) -> None:
         if arrays[name].shape != named[name].shape:
             shapes = f"{arrays[name].shape} in the file, {named[name].shape} in the net"
             raise DataError(f"{path}: does not fit this net: parameter '{name}' is {shapes}")
-        put(named[name], arrays[name])
+    found: dict[str, Any] = arrays
+    return found
+
+
+def _mean(arrays: list[Any]) -> Any:
+    total = sum(array.asnumpy().astype(np.float64) for array in arrays)
+    return mean_of(total, len(arrays), arrays[0].dtype)
+
+
+def mean_of(total: Any, count: int, dtype: Any) -> Any:
+    """Return the mean of `count` arrays of this type whose sum in float64 is `total`; of equal ones it is these."""
+    return mx.nd.array(total / count, dtype=dtype)

@@ -11,7 +11,7 @@ import math
 from typing import Any, Sequence
 
 from mxtrain import runtime
-from mxtrain.config import given, gluoncv_names, import_path, names
+from mxtrain.config import given, gluoncv_names, import_path, names, torch_net_names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models import (
@@ -27,6 +27,7 @@ from mxtrain.models import (
     rnn_weights,
     shapes,
     small,
+    torch_nets,
     volumes,
     weights,
 )
@@ -63,7 +64,7 @@ def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
     prelu.patch()
     if name in names.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
-    if name in gluoncv_names.GLUONCV_CLASSIFIERS:
+    if name in gluoncv_names.GLUONCV_CLASSIFIERS or name in torch_net_names.TORCH_NETS:
         net = _gluoncv_net(name, num_classes)
         if channels != COLOURS:
             _take_channels(net, channels)
@@ -110,7 +111,11 @@ def _clear_added_gradients(net: Any) -> None:
 
 
 def _gluoncv_net(name: str, num_classes: int) -> Any:
-    """Return GluonCV's net; its families take the number of classes in different ways."""
+    """Return GluonCV's net, or one of torch's made of it; families take the number of classes in different ways."""
+    if name in torch_net_names.TORCH_NETS:
+        net = _gluoncv_net(torch_nets.base_of(name), num_classes)
+        torch_nets.adapt(net, name, num_classes)
+        return net
     keywords = {"classes": num_classes}
     if name.startswith("hrnet"):
         keywords = {"num_classes": num_classes}
@@ -142,12 +147,14 @@ def compile(
     narrowing: Narrowing | None = None,
     micro_batch: int = 1,
     flag: str = "--model",
+    one_by_one: bool = False,
 ) -> None:
     """Fix all shapes, and turn the net, which `flag` calls `name`, into a symbolic graph if it can be one.
 
     A sample is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
-    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. UsageError
-    if the net does not take or answer what the `contract` says.
+    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. MXNet queues a
+    graph's operators several at a time, which takes a little less, or `one_by_one`, for a profile to tell them apart.
+    UsageError if the net does not take or answer what the `contract` says.
     """
     sample = [mx.nd.zeros((1, *shape), ctx=contexts[0]) for shape in contract.inputs]
     answer = None if contract.answer is None else (1, *contract.answer)
@@ -166,23 +173,28 @@ def compile(
         )
         return
     try:
-        compile_graph(net, [(micro_batch, *shape) for shape in contract.inputs], contexts[0], narrowing)
+        compile_graph(
+            net, [(micro_batch, *shape) for shape in contract.inputs], contexts[0], narrowing, one_by_one
+        )
         if ":" in name:  # a user's own net is tried; known ones are by our tests
             net(*sample)
             mx.nd.waitall()
             _lay_out_plainly(net)
     except Exception as error:
         net.hybridize(active=False)
-        reason = _reason(error)
+        reason = reason_of(error)
         logger.warning(
             "%s runs imperatively%s, it will not hybridize: %s", name, _in_float32(narrowing), reason
         )
 
 
-def compile_graph(net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None) -> None:
+def compile_graph(
+    net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None, one_by_one: bool = False
+) -> None:
     """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
-    net.hybridize(static_alloc=True, static_shape=True)
+    queueing = {"forward_bulk_size": 0, "backward_bulk_size": 0} if one_by_one else {}
+    net.hybridize(static_alloc=True, static_shape=True, **queueing)
     net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
 
@@ -193,7 +205,7 @@ def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -
         output = net(*sample)
         mx.nd.waitall()
     except (mx.base.MXNetError, ValueError) as error:
-        raise UsageError(f"{named} does not take {contract.takes}: {_reason(error)}") from None
+        raise UsageError(f"{named} does not take {contract.takes}: {reason_of(error)}") from None
     return output
 
 
@@ -229,7 +241,7 @@ def _refuse_unused(named: str, net: Any) -> None:
         )
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return the sentence of an MXNet error, without the C++ stack around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "Check failed" in line or "Error in operator" in line]

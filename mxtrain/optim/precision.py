@@ -139,6 +139,13 @@ def l2_norm(arrays: Sequence[Any]) -> float:
     return math.sqrt(mx.nd.concat(*squares, dim=0).asnumpy().sum(dtype="float64")) if squares else 0.0
 
 
+def lengths(arrays: Sequence[Any]) -> list[float]:
+    """Return the L2 norm of each array, computed as `l2_norm` does."""
+    flat = [sparse_rows.stored_values(array) for array in arrays]
+    squares = [mx.nd.dot(array, array) if array.size else None for array in flat]
+    return [0.0 if square is None else math.sqrt(square.asscalar()) for square in squares]
+
+
 def all_finite(arrays: Sequence[Any]) -> bool:
     """Return whether all elements, and the sum of their squares, are finite."""
     return math.isfinite(l2_norm(arrays))

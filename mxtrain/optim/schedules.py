@@ -8,6 +8,7 @@ and do not depend on its length. The names and their numbers are `config/catalog
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import math
 import numbers
@@ -17,6 +18,7 @@ from mxtrain.config import Optim, catalogue, given, import_path
 from mxtrain.config.bounds import FAR, SMALLEST
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data import order
+from mxtrain.optim.average_plan import settling_steps
 
 MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of the rest, from which the rate is plotted
 ROUNDING = 1e-9  # a number this close to a whole one is taken for it
@@ -104,6 +106,13 @@ def run_length(optim: Optim, num_samples: int) -> tuple[int, int]:
 
 def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Callable[[int], float]:
     """Return a function from a step, counted from 0, to its learning rate, in a run of `num_steps` steps."""
+    if optim.average:
+        moving, num_moving = (
+            dataclasses.replace(optim, average=0),
+            num_steps - settling_steps(optim, steps_per_epoch),
+        )
+        rate_of = rate_function(moving, steps_per_epoch, num_moving)
+        return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
         return functools.partial(_rate_of_scheduler, given.require("--schedule", optim.schedule))
     name, numbers_given = catalogue.schedule(optim)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mxtrain
-from mxtrain.core import gpus, kernels, libraries, machine, wheels
+from mxtrain.core import gpu_links, gpus, kernels, libraries, machine, wheels
 from mxtrain.data import native
 from mxtrain.probe import kernel_speed, machine_advice, mxnet_check
 from mxtrain.probe.machine_advice import CLUSTER_VARIABLES
@@ -39,6 +39,7 @@ def examine() -> dict[str, Any]:
         "wheel_conflicts": wheels.conflicts(),
         "missing_libraries": libraries.missing(),
     }
+    facts["gpu_links"] = gpu_links.examine() if facts["gpu"]["devices"] else None
     facts["trainable"] = facts["mxnet"]["error"] is None
     facts["speed"] = kernel_speed.examine() if facts["trainable"] else None
     facts["recommendations"] = machine_advice.recommendations(facts)

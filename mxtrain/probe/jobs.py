@@ -11,13 +11,14 @@ import json
 import os
 import secrets
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxtrain.cluster import unix_sockets
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
@@ -26,8 +27,10 @@ from mxtrain.launch import local, plan
 SECONDS = 55.0
 MIN_SECONDS = 3.0
 KINDS = ((1, True), (1, False), (2, True))  # number of servers, True for unix sockets
-WORKERS = 2
+WORKERS, BYTES_OF_FLOAT = 2, 4
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
+ARRAYS = 64
+ASKED = "sums.json"  # in the folder of a job: what its workers are to sum
 SOCKET_BYTES, CHUNK = 256 << 20, 1 << 20
 NOT_INHERITED = ("DMLC_", "PS_", "MXTRAIN_")
 
@@ -65,14 +68,36 @@ def socket_rate(family: int) -> float:
                 return round(SOCKET_BYTES / (time.perf_counter() - started) / 1e9, 2)
 
 
-def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
-    """Run one cluster of the real roles until `deadline` at most; return its measurements or its error."""
-    result: dict[str, Any] = {"servers": num_servers, "unix_sockets": unix, "milliseconds": {}, "error": None}
+class Sums(NamedTuple):
+    """Arrays that workers sum, by their numbers of elements, over each kind of buckets, by its name."""
+
+    workers: int
+    elements: Sequence[int]
+    buckets: Mapping[str, Mapping[str, float]]  # the megabytes of a bucket, and the threshold of compression
+
+
+OF_MACHINE = Sums(
+    WORKERS,
+    [int(MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT)] * ARRAYS,
+    {f"{size:g}": {"bucket_mb": size} for size in BUCKET_MB},
+)
+
+
+def job(num_servers: int, unix: bool, deadline: float, sums: Sums = OF_MACHINE) -> dict[str, Any]:
+    """Run one cluster of the real roles until `deadline` at most; return its measurements or its error.
+
+    `times` has the milliseconds of all rounds for each kind of buckets, `milliseconds` their median.
+    """
+    result: dict[str, Any] = {
+        **{"servers": num_servers, "unix_sockets": unix, "error": None},
+        **{"milliseconds": {}, "times": {}},
+    }
     left = deadline - time.monotonic()
     if left < MIN_SECONDS:
         return {**result, "error": "no time was left for it; the machine is busy"}
     with tempfile.TemporaryDirectory() as folder:
-        group = processes(num_servers, unix, Path(folder), left)
+        Path(folder, ASKED).write_text(json.dumps(sums._asdict()))
+        group = processes(num_servers, unix, Path(folder), left, sums.workers)
         try:
             children = [_start(process) for process in group]
             try:
@@ -85,13 +110,18 @@ def job(num_servers: int, unix: bool, deadline: float) -> dict[str, Any]:
         printed = Path(folder, "worker-0.log").read_text(errors="replace").splitlines()
     if error is not None:
         return {**result, "error": error}
-    return {**result, "milliseconds": json.loads(next(line for line in printed if line.startswith("{")))}
+    times = json.loads(next(line for line in printed if line.startswith("{")))
+    medians = {name: round(statistics.median(taken), 1) for name, taken in times.items()}
+    return {**result, "milliseconds": medians, "times": times}
 
 
-def processes(num_servers: int, unix: bool, folder: Path, seconds: float) -> list[plan.ProcessSpec]:
+def processes(
+    num_servers: int, unix: bool, folder: Path, seconds: float, num_workers: int = WORKERS
+) -> list[plan.ProcessSpec]:
     """Return the processes of such a cluster, which log to `folder`."""
-    spec = plan.JobSpec(plan.LOOPBACK, local.free_port(), WORKERS, num_servers)
-    flags = ("--kvstore", "dist_sync", "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
+    spec = plan.JobSpec(plan.LOOPBACK, local.free_port(), num_workers, num_servers)
+    counts = ("--num-workers", str(num_workers), "--num-servers", str(num_servers))
+    flags = ("--kvstore", "dist_sync", *counts, "--start-timeout", f"{seconds:.1f}", "--out", str(folder))
     roles = plan.local_processes(spec, plan.fit_command(flags), folder, secrets.token_hex(16), attempt=0)
     worker = (sys.executable, "-m", "mxtrain.probe.worker", *flags)
     return [

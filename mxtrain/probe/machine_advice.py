@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxtrain.core import gpus
+from mxtrain.probe import gpu_advice
 
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 FAR_OFF = 1.2  # times as fast; a measurement of a second beside others' work is not more exact
@@ -38,6 +39,8 @@ def recommendations(facts: dict[str, Any]) -> list[str]:
         advice.append(
             "/dev/shm is small for a Gluon DataLoader's workers (mxtrain's own do not use it): --shm-size=2g"
         )
+    if facts["gpu_links"]:
+        advice += gpu_advice.advise(facts["gpu_links"])
     if not facts["native_decoder"] and "avx2" in facts["cpu"]["instructions"]:
         needed = {"c_compiler": "gcc", "python_headers": "python3-dev"}
         lacking = [package for fact, package in needed.items() if not facts[fact]]

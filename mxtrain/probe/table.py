@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from mxtrain.probe import gpu_advice
+
 TABLE_COLUMNS, NAME_COLUMNS = 100, 14
 
 
@@ -50,6 +52,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("speed", _speed_lines(facts["speed"])),
         ("threads", [f"{threads['usable_cores']} usable of {threads['logical_cores']} cores{quota}"]),
         ("gpu", gpus or [f"none: {facts['gpu']['reason']}"]),
+        *([("gpu links", gpu_advice.lines(facts["gpu_links"]))] if facts["gpu_links"] else []),
         ("/dev/shm", [f"{shm['free_bytes'] / 2**20:,.0f} MiB free of {shm['total_bytes'] / 2**20:,.0f} MiB"]),
         ("loading", ["native decoder" if facts["native_decoder"] else "no native decoder"]),
         ("ports", [bound, *(f"{name}={value}" for name, value in ports["variables"].items())]),

@@ -1,4 +1,4 @@
-"""A worker of a probe: sums the same bytes repeatedly, in buckets of several sizes, and prints the times.
+"""A worker of a probe: sums the same bytes repeatedly, in buckets of several kinds, and prints the times.
 
 `jobs.py` starts it among a scheduler and servers of `fit`, with the flags of `fit`. Owns the measurement in one job.
 """
@@ -13,9 +13,9 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import json
 import logging
 import os
-import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any, Callable
 
 from mxtrain import config
@@ -28,7 +28,6 @@ from mxtrain.probe import jobs
 from mxtrain.train import join
 
 SECONDS, MAX_ROUNDS = 3.0, 9
-ARRAYS = 64
 
 
 def main() -> None:
@@ -43,33 +42,34 @@ def main() -> None:
         from mxtrain import runtime
 
         runtime.load(group.local_workers)
-        times = measure(group)
+        asked = json.loads(Path(run.output.out, jobs.ASKED).read_text())
+        times = measure(group, jobs.Sums(**asked))
         if group.rank == 0:
             print(json.dumps(times), flush=True)
 
 
-def measure(group: WorkerGroup) -> dict[str, float]:
-    """Return the milliseconds until the sums are there, the median of a few rounds, by the megabytes of a bucket."""
-    from mxtrain.kvstore.buckets import BYTES_OF_FLOAT, Buckets
+def measure(group: WorkerGroup, sums: jobs.Sums) -> dict[str, list[float]]:
+    """Return the milliseconds until the sums are there, of each round, by the kind of buckets."""
+    from mxtrain.kvstore.buckets import Buckets
     from mxtrain.kvstore.store import open_store
     from mxtrain.runtime import mx
 
     kv = open_store("dist_sync")
-    shape = (int(jobs.MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT),)
+    shapes = [(elements,) for elements in sums.elements]
     sides = {
-        f"{size:g}": Buckets(kv, [shape] * ARRAYS, bucket_mb=size, name=f"of-{size:g}-mb")
-        for size in jobs.BUCKET_MB
+        name: Buckets(kv, shapes, name=f"of-{number}", **kind)
+        for number, (name, kind) in enumerate(sums.buckets.items())
     }
     mx.nd.waitall()
     first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]
     # A sum, so that all workers do the same number of rounds.
     of_round = group.sum([sum(first)])[0] / group.world_size
     rounds = max(1, min(MAX_ROUNDS, int(SECONDS / of_round)))
-    taken: dict[str, list[float]] = {size: [] for size in sides}
+    taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
-        for size, buckets in sides.items():
-            taken[size].append(_seconds(group, buckets, mx.nd.waitall))
-    return {size: round(1e3 * statistics.median(times), 1) for size, times in taken.items()}
+        for name, buckets in sides.items():
+            taken[name].append(round(1e3 * _seconds(group, buckets, mx.nd.waitall), 2))
+    return taken
 
 
 def _seconds(group: WorkerGroup, buckets: Any, wait: Callable[[], None]) -> float:

@@ -1,4 +1,4 @@
-"""Plots, drawn with matplotlib: the extra `reports`.
+"""Plots, drawn with matplotlib: the extra `report`.
 
 Owns how they look. What is drawn comes from the caller, as plain numbers.
 """
@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
 
 BLUE = "#1f5fa8"
+COLOURS = (BLUE, "#c2571a", "#22703c", "#7a4fa3", "#a3324f", "#0f7480", "#7d6608", "#5b6470")
+
+
+class Line(NamedTuple):
+    """A line of a plot: `points` has `name`, `step`, `y`, and `low` and `high` where it stands for more points."""
+
+    label: str
+    run: int
+    points: Mapping[str, Any]
 
 
 def draw_rates(
@@ -43,12 +52,68 @@ def draw_rates(
     _save(figure, path)
 
 
+def draw_curve(path: Path, title: str, lines: Sequence[Line]) -> None:
+    """Draw a number of runs over their steps into a PNG: training solid, validation dotted, extremes as a band."""
+    figure = _figure()
+    axes = figure.subplots()
+    has_one_run = len({line.run for line in lines}) == 1
+    for line in lines:
+        is_validation = line.points["name"] == "validation"
+        colour = COLOURS[(is_validation if has_one_run else line.run) % len(COLOURS)]
+        steps = line.points["step"]
+        if "low" in line.points:
+            axes.fill_between(
+                steps, line.points["low"], line.points["high"], color=colour, alpha=0.15, linewidth=0
+            )
+        style = "o:" if is_validation else "-" if len(steps) > 1 else "o"
+        # A label that begins with _ would be left out, and $ begins a formula.
+        label = textwrap.shorten(line.label, 60, placeholder="…").replace("$", r"\$")
+        axes.plot(
+            steps, line.points["y"], style, color=colour, linewidth=1.5, markersize=4, label=label.lstrip("_")
+        )
+    axes.grid(alpha=0.25)
+    axes.margins(x=0.01)
+    axes.set_xlabel("step")
+    axes.set_title(title.replace("$", r"\$"), loc="left")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def draw_range_test(
+    path: Path,
+    rates: Sequence[float],
+    losses: Sequence[float],
+    smoothed: Sequence[float],
+    rate: float | None,
+    title: str,
+) -> None:
+    """Draw the losses of a learning-rate range test into a PNG, and a line at the suggested rate."""
+    figure = _figure()
+    axes = figure.subplots()
+    axes.plot(rates, losses, ".", color=BLUE, alpha=0.35, markersize=4, label="of each step")
+    axes.plot(rates, smoothed, color=BLUE, linewidth=1.5, label="smoothed")
+    if rate is not None:
+        axes.axvline(rate, color=COLOURS[1], linewidth=1.2, linestyle="--", label=f"suggested: {rate:.2g}")
+    axes.set_xscale("log")
+    lowest, margin = min(losses), 0.3 * (smoothed[0] - min(smoothed))
+    axes.set_ylim(lowest - 0.2 * margin, smoothed[0] + margin)
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("loss")
+    axes.grid(alpha=0.25)
+    axes.legend()
+    figure.suptitle("\n".join(textwrap.wrap(title, 110)), fontsize=10)
+    _save(figure, path)
+
+
 def _figure() -> Any:
     """Return a new figure, made without pyplot, which would need a display and keep a global figure."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("drawing needs matplotlib: pip install 'mxtrain[reports]'") from None
+        raise UsageError("drawing needs matplotlib: pip install 'mxtrain[report]'") from None
     return Figure(figsize=(9, 6), dpi=120, constrained_layout=True)
 
 

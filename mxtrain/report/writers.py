@@ -1,41 +1,27 @@
-"""Writers of a run's records: metrics.jsonl is the truth, the others show it.
+"""The sinks of a run's records: metrics.jsonl, which is the truth, and what `--log` names, which shows it.
 
-A record is a plain dict with `kind` (train or eval), `step` and `epoch`. A sink has `write(record)` and `close()`.
-Owns no number: what is measured comes from the loop.
+Owns which there are, when their files are made, and what becomes of one that fails: it is given up, and the run goes
+on. Of metrics.jsonl alone a failure ends the run. No number is made here: what is measured comes from the loop.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
 import logging
-import math
-import os
+import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Protocol, TextIO
+from typing import Any, Callable, Iterator, NamedTuple, Protocol
 
+import mxtrain
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.core import durable
-from mxtrain.report import progress
+from mxtrain.core import errors
+from mxtrain.report.console import OF_PICTURES, Console, Shown
+from mxtrain.report.json_lines import Before, JsonLines
+from mxtrain.report.record import Record, event
 
 logger = logging.getLogger(__name__)
-
-Record = Dict[str, Any]
-FLUSH_SECONDS = 30.0  # from TensorBoard's events in memory to its file
-
-
-class Shown(NamedTuple):
-    """The names of the numbers that the console shows beside the loss and the rate."""
-
-    unit: str = "images"  # of speed
-    step_means: tuple[str, ...] = ("accuracy",)
-    score: str = "accuracy"
-
-
-OF_PICTURES = Shown()
 
 
 class Sink(Protocol):
@@ -44,185 +30,177 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class JsonLines:
-    """A file with one JSON object a line, complete after every record.
+class Logged(NamedTuple):
+    """A run as its sinks have to know it."""
 
-    On resume, lines past the checkpoint are cut away: no step appears twice and none is missing. The evaluation
-    after its last step is past it as long as the checkpoint has no score of it.
-    """
-
-    def __init__(self, path: Path, last_step: int, last_is_scored: bool):
-        last_evaluation = last_step if last_is_scored else last_step - 1
-        kept = [
-            json.dumps(record)
-            for record in _whole_records(path)
-            if record["step"] <= (last_evaluation if record.get("kind") == "eval" else last_step)
-        ]
-        with durable.writing(path):
-            durable.replace(path, "".join(line + "\n" for line in kept))
-            self.path, self.file = path, path.open("a", buffering=1, encoding="utf-8")
-
-    def write(self, record: Record) -> None:
-        # JSON has no NaN: what is not finite is null.
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        with durable.writing(self.path):
-            if not os.fstat(self.file.fileno()).st_nlink:  # what is written to a file without a name is lost
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            self.file.write(json.dumps(finite) + "\n")
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # only what could not be written before is left to write
-            self.file.close()
+    out: Path
+    num_steps: int
+    num_epochs: int = 0
+    sinks: tuple[str, ...] = ()  # of --log
+    step: int = 0  # steps that are done
+    epoch: int = 0
+    is_scored: bool = True  # the last of these steps is evaluated
+    shown: Shown = OF_PICTURES
+    job_restarts: int = 0  # of its cluster, by whoever restarts that
 
 
-def _whole_records(path: Path) -> Iterator[Record]:
-    """Yield the records of the file; a line that a kill or a power failure has damaged is dropped with a warning."""
-    if not path.exists():
-        return
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            record["step"] + 0
-            yield record
-        except (ValueError, TypeError, KeyError):
-            logger.warning("%s: line %d is no record, dropped", path, number)
-
-
-class Console:
-    """A progress bar on a terminal; elsewhere a plain line at the first step and the last, and now and then between."""
+class Report:
+    """Takes the records of a run. Of several workers rank 0 shows them, and one per disk writes metrics.jsonl."""
 
     def __init__(
         self,
-        num_steps: int,
-        first_step: int,
-        stream: TextIO | None = None,
-        every_seconds: float = progress.LINE_SECONDS,
-        shown: Shown = OF_PICTURES,
+        run: Logged,
+        group: WorkerGroup = SINGLE_WORKER,
+        begin: Callable[[], None] = lambda: None,
+        on_record: Callable[[Record], None] = lambda record: None,
     ):
-        self._of_step = ("loss", *shown.step_means, "lr", f"{shown.unit}_per_second")
-        # Where the loss is the score the others say what it means, as perplexity does.
-        self._of_evaluation = ("val_loss", f"val_{shown.score}") if shown.score != "loss" else ()
-        self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
-        self.epoch: int | None = None
-        # The stream is None where it was closed.
-        self.progress = progress.ProgressDisplay(
-            stream if stream is not None else sys.stderr, num_steps, first_step
+        """Prepare it. `begin` is called before the first record, and only then files are made.
+
+        `on_record` gets each record of rank 0 once it is written.
+        """
+        self._run, self._group, self._begin, self._on_record = run, group, begin, on_record
+        self._lines: JsonLines | None = None
+        self._sinks: dict[str, Sink] = {}
+        self._has_begun, self._step, self._epoch = False, run.step, run.epoch
+        self.initialise_seconds: float | None = None  # from the start of the attempt to the loop's
+        self.lap: Callable[[], float] | None = None  # returns the seconds that no record has yet
+        self.stop_reason: str | None = None  # why the run ends before its end, where no exception says so
+        self._names = run.sinks if group.rank == 0 else ()
+        if "console" in self._names:
+            self._open("console")
+
+    def write(self, record: Record) -> None:
+        """Write a record everywhere; the first one begins the run."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin_files()
+        self._step, self._epoch = record["step"], record["epoch"]
+        self._write({**record, "time": record.get("time", time.time())})
+
+    def event(self, name: str, text: str, step: int, epoch: int, **more: Any) -> None:
+        """Write down what happened to the run; nothing happens to one that has not begun."""
+        if self._has_begun:
+            self.write(event(name, step, epoch, text, **more))
+
+    def evaluating(self, done: int, total: int) -> None:
+        """Show how many of the samples of an evaluation are done, where anybody looks."""
+        console = self._sinks.get("console")
+        if isinstance(console, Console):
+            console.evaluating(done, total)
+
+    def close(self, error: BaseException | None) -> None:
+        """Write down how the run ended, by `error` or without, and close all sinks."""
+        with contextlib.suppress(Exception):  # of a full disk there has been an error already
+            reason = self.stop_reason if error is None else _in_words(error)
+            name = "end" if reason is None else "stop"
+            more: dict[str, Any] = {} if reason is None else {"reason": reason}
+            if self.lap is not None:
+                more["seconds"] = round(self.lap(), 4)
+            self.event(name, "the run is done" if reason is None else reason, self._step, self._epoch, **more)
+        if self._lines is not None:
+            self._lines.close()
+        for sink in self._sinks.values():
+            with contextlib.suppress(Exception):
+                sink.close()
+
+    def _begin_files(self) -> None:
+        run = self._run
+        self._begin()
+        if self._group.is_writer:
+            self._lines = JsonLines(run.out / "metrics.jsonl", run.step, run.is_scored)
+        for name in self._names:
+            if name != "console":
+                self._open(name)
+        before = self._lines.before if self._lines is not None else Before()
+        self.write(_beginning(run, before, self.initialise_seconds))
+
+    def _write(self, record: Record) -> None:
+        if self._lines is not None:
+            self._lines.write(record)
+        for name, sink in list(self._sinks.items()):
+            try:
+                sink.write(record)
+            except Exception as error:
+                self._give_up(name, error)
+        if self._group.rank == 0:
+            self._on_record(record)
+
+    def _open(self, name: str) -> None:
+        try:
+            self._sinks[name] = _open_sink(name, self._run)
+        except Exception as error:
+            self._give_up(name, error)
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        """Say once that a sink has failed, and go on without it."""
+        sink = self._sinks.pop(name, None)
+        if sink is not None:
+            with contextlib.suppress(Exception):
+                sink.close()
+        logger.warning(
+            "--log %s: %s; the run goes on without it, metrics.jsonl has every number", name, _in_words(error)
         )
-
-    def write(self, record: Record) -> None:
-        if record["kind"] == "eval":
-            shown = _shown(
-                record, self._of_evaluation or [name for name in record if name.startswith("val_")]
-            )
-            self.progress.print_line(f"epoch {record['epoch']}: " + ", ".join(shown))
-            return
-        shown = _shown(record, self._of_step)
-        text = f"epoch {record['epoch']} step {record['step']}/{self.num_steps}: " + ", ".join(shown)
-        beside = ", ".join(_shown(record, ("loss", "lr")))
-        self.progress.update(record["step"], text, beside, self._every_seconds(record))
-
-    def close(self) -> None:
-        self.progress.close()
-
-    def _every_seconds(self, record: Record) -> float:
-        """Return the time from the last line after which this step gets one; less where an epoch begins."""
-        begins, self.epoch = self.epoch != record["epoch"], record["epoch"]
-        if record["step"] in (self.first_step + 1, self.num_steps):
-            return 0.0
-        return self.every_seconds / 10 if begins else self.every_seconds
-
-
-def _shown(record: Record, names: Any) -> list[str]:
-    return [f"{name} {record[name]:.4g}" for name in names if name in record]
-
-
-class TensorBoard:
-    """The same numbers as TensorBoard scalars.
-
-    Not written by SummaryWriter's thread: that dies of a full disk, and the next writer then waits for ever.
-    """
-
-    def __init__(self, folder: Path, last_step: int):
-        from tensorboardX import event_file_writer, summary
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-
-        self._folder, self._event, self._scalar = folder, Event, summary.scalar
-        with durable.writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._writer = event_file_writer.EventsWriter(str(folder / "events"))
-        begin = Event(step=last_step + 1, session_log=SessionLog(status=SessionLog.START))
-        self._add(begin)  # hides an earlier run's records of the steps from there on
-        self._flush()
-
-    def write(self, record: Record) -> None:
-        event = self._event(step=record["step"])
-        for name, value in record.items():
-            if name not in ("kind", "step", "epoch", "time") and isinstance(value, (int, float)):
-                event.summary.MergeFrom(self._scalar(f"{record['kind']}/{name}", value))
-        self._add(event)
-        if time.monotonic() - self._flushed_seconds >= FLUSH_SECONDS:
-            self._flush()
-
-    def close(self) -> None:
-        file = self._writer._py_recordio_writer._writer
-        # As in JsonLines. On a full disk the first fails as it flushes, and leaves the file open, as Python would say.
-        for close in (self._writer.close, file.close):
-            with contextlib.suppress(OSError):
-                close()
-
-    def _add(self, event: Any) -> None:
-        event.wall_time = time.time()
-        with durable.writing(self._folder):
-            self._writer.write_event(event)
-
-    def _flush(self) -> None:
-        self._flushed_seconds = time.monotonic()
-        with durable.writing(self._folder):
-            self._writer.flush()
 
 
 @contextlib.contextmanager
 def open_sinks(
-    names: str,
-    out: Path,
-    num_steps: int,
-    first_step: int,
-    is_scored: bool = True,
+    run: Logged,
     group: WorkerGroup = SINGLE_WORKER,
     begin: Callable[[], None] = lambda: None,
-    numbers: Shown = OF_PICTURES,
     on_record: Callable[[Record], None] = lambda record: None,
-) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes a record to metrics.jsonl and to what `--log` names.
-
-    `first_step` steps are done, and evaluated if `is_scored`. Of several workers rank 0 shows records, and one per disk
-    writes them. `begin` is called before the first record; only then are files created. `on_record` gets each record of
-    rank 0 once it is written.
-    """
-    shown = names.split(",") if group.rank == 0 else []
-    sinks: list[Sink] = [Console(num_steps, first_step, shown=numbers)] if "console" in shown else []
-    has_begun = False
-
-    def write(record: Record) -> None:
-        nonlocal has_begun
-        if not has_begun:
-            has_begun = True
-            begin()
-            sinks[:0] = _files(shown, out, first_step, is_scored, group)
-        for sink in sinks:
-            sink.write(record)
-        if group.rank == 0:
-            on_record(record)
-
+) -> Iterator[Report]:
+    """Yield the report of a run, and close it with how the block ended; the arguments are Report's."""
+    report = Report(run, group, begin, on_record)
     try:
-        yield write
-    finally:
-        for sink in sinks:
-            sink.close()
+        yield report
+    except BaseException as error:
+        report.close(error)
+        raise
+    report.close(None)
 
 
-def _files(shown: list[str], out: Path, first_step: int, is_scored: bool, group: WorkerGroup) -> list[Sink]:
-    found: list[Sink] = [JsonLines(out / "metrics.jsonl", first_step, is_scored)] if group.is_writer else []
-    if "tensorboard" in shown:
-        found.append(TensorBoard(out / "logs" / "tensorboard", last_step=first_step))
-    return found
+def _open_sink(name: str, run: Logged) -> Sink:
+    if name == "console":
+        return Console(run.num_steps, run.step, shown=run.shown, num_epochs=run.num_epochs)
+    if name == "tensorboard":
+        from mxtrain.report.tensorboard import TensorBoard
+
+        return TensorBoard(run.out / "logs" / "tensorboard", last_step=run.step)
+    if name == "wandb":
+        from mxtrain.report.wandb_sink import WandB
+
+        return WandB(run.out)
+    from mxtrain.report.table import Table
+
+    return Table(run.out / "metrics.csv", run.out / "metrics.jsonl")
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of what has been loaded; to ask for what is installed would take ten times as long."""
+    versions = {"mxtrain": mxtrain.__version__, "python": platform.python_version()}
+    for name in ("numpy", "cv2", "mxnet"):
+        if name in sys.modules:
+            versions[name] = str(sys.modules[name].__version__)
+    return versions
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        path = error.filename2 or error.filename
+        return f"{path}: {error.strerror}" if path else error.strerror
+    return str(error) if isinstance(error, errors.Stop) else errors.message_of(error)
+
+
+def _beginning(run: Logged, before: Before, initialise_seconds: float | None) -> Record:
+    """Return the event with which an attempt begins."""
+    attempt = max(before.attempts, run.job_restarts, int(run.step > 0)) + 1
+    told: Record = {"attempt": attempt, "versions": _versions()}
+    if initialise_seconds is not None:
+        told["initialise_seconds"] = round(initialise_seconds, 3)
+    if attempt == 1:
+        return event("start", run.step, run.epoch, f"the run begins, of {run.num_steps} steps", **told)
+    text = f"attempt {attempt} goes on from step {run.step}"
+    if before.lost_steps:
+        text += f"; {before.lost_steps} steps of the one before are done again"
+    lost = {"lost_steps": before.lost_steps, "lost_seconds": before.lost_seconds}
+    return event("restart", run.step, run.epoch, text, **told, **lost)

@@ -20,6 +20,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
 from mxtrain.data.arrays import Input
 from mxtrain.data.assembly import SampleReader
+from mxtrain.data.fields import Arrays as NamedArrays
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
@@ -40,6 +41,8 @@ class Arrays(Task):
     nets = tuple(net_names.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
     looks_at = 1000
+    suffixes = tables.SUFFIXES
+    takes_names = True
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
@@ -152,6 +155,9 @@ class Arrays(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
+
+    def sample_result(self, output: Any, arrays: NamedArrays) -> dict[str, Any]:
+        return self.predicted.sample_result(output, arrays)
 
     def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
         """Return the rows of a table or a file of arrays; any other value is one sample."""

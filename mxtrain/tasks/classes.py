@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.data import labels
-from mxtrain.data.fields import Array, Field
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.tasks.metrics import Accuracy
 from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
@@ -57,15 +57,37 @@ class PredictedClasses:
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
 
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        return answered(output, arrays["label"])
+
     def shown(self, output: Any) -> dict[str, Any]:
         """Return every class with its probability, the likeliest first, for JSON, from the output of one sample."""
-        scores = np.ravel(output).astype(np.float64)
-        shares = np.exp(scores - scores.max())
-        shares /= shares.sum()
-        return likeliest_first(self.names, shares)
+        return likeliest_first(self.names, probabilities(np.ravel(output)))
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
         return classes_in_words(shown)
+
+
+def probabilities(scores: Array) -> Array:
+    """Return the probability of each class by a net's scores for one sample."""
+    scores = scores.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a net that has diverged
+        shares: Array = np.exp(scores - scores.max())
+        shares /= shares.sum()
+    return shares
+
+
+def answered(scores: Any, label: Any) -> dict[str, Any]:
+    """Return the `sample_result` of a class; nothing of what a user's task makes of other arrays."""
+    if np.ndim(scores) != 1 or np.ndim(label) or not 0 <= label < len(scores):
+        return {}
+    shares, predicted = probabilities(scores), int(np.argmax(scores))
+    return {
+        "label": int(label),
+        "predicted": predicted,
+        "probability": float(shares[predicted]),
+        "label_probability": float(shares[int(label)]),
+    }
 
 
 def likeliest_first(class_names: Sequence[str], output: Array) -> dict[str, Any]:

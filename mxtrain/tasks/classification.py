@@ -11,13 +11,19 @@ from typing import Any, ClassVar, Collection, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names
-from mxtrain.data import class_weights, labels, mix, normalisation, pictures
-from mxtrain.data.fields import Arrays, Field
+from mxtrain.data import class_weights, given_files, labels, mix, normalisation, pictures
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.mix import MixedIn
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, of_pictures
 from mxtrain.tasks import heeded_flags
-from mxtrain.tasks.classes import ClassificationForward, classes_in_words, described, likeliest_first
+from mxtrain.tasks.classes import (
+    ClassificationForward,
+    answered,
+    classes_in_words,
+    described,
+    likeliest_first,
+)
 from mxtrain.tasks.metrics import Accuracy
 from mxtrain.tasks.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.task import Description, Metric, Score, Task
@@ -30,6 +36,8 @@ class Classification(Task):
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     judged_as = "classes"
+    suffixes = given_files.PICTURES
+    takes_names = True
     unit = "images"
     step_means = ("accuracy",)
     score = Score("accuracy")
@@ -86,6 +94,21 @@ class Classification(Task):
             return arrays
         return {**arrays, "other_label": mixed_in.label, "other_fraction": mixed_in.fraction}
 
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        numbers = normalisation.of_description(self.run.data, self.description)
+        captions = [self._caption(label) for label in arrays["label"]]
+        if "other_label" in arrays:
+            shares = arrays["other_fraction"].ravel()
+            captions = [
+                f"{1 - share:.0%} {caption}, {share:.0%} {self._caption(other)}"
+                for caption, other, share in zip(captions, arrays["other_label"], shares)
+            ]
+        return list(zip(captions, pictures.restored(arrays["data"], numbers)))
+
+    def _caption(self, label: Any) -> str:
+        """Return the name of a label."""
+        return self.class_names[int(label)]
+
     def contract(self) -> Contract:
         data = self.run.data
         return of_pictures(data.image_size, len(self.class_names), data.channels)
@@ -119,6 +142,9 @@ class Classification(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        return answered(output, arrays["label"])
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         return {"data": pictures.input_of(source, self.run, self.description)}

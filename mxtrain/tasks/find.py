@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 from typing import Any, Callable, ContextManager
 
@@ -21,6 +23,8 @@ from mxtrain.tasks.regression import Regression
 from mxtrain.tasks.sequence_classification import SequenceClassification
 from mxtrain.tasks.task import Description, Task
 from mxtrain.tasks.token_classification import TokenClassification
+
+logger = logging.getLogger(__name__)
 
 BY_NAME: dict[str, type[Task]] = {
     "classification": Classification,
@@ -78,6 +82,22 @@ def in_code_of(task: Task) -> ContextManager[None]:
 def named(task: Task, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of the task's whose calls are in such blocks; it pickles if `function` does."""
     return function if is_built_in(task) else as_user_code(f"--task {task.run.model.task}", function)
+
+
+def without_failures(task: Task, function: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+    """Return a function of the task's that gives `instead` where a user's task fails in it; it pickles if that does.
+
+    For what nobody has asked for: a class of the user's may inherit it, and make of its arrays something else.
+    """
+    return function if is_built_in(task) else functools.partial(_or_else, function, instead)
+
+
+def _or_else(function: Callable[..., Any], instead: Any, *given: Any) -> Any:
+    try:
+        return function(*given)
+    except Exception:
+        logger.debug("%s fails, and is left out", function, exc_info=True)
+        return instead
 
 
 def function_of(task: Task, method: Callable[..., Any], *given: Any) -> Callable[..., Any]:

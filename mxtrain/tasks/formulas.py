@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array
+from mxtrain.tasks.metrics import places
 from mxtrain.tasks.multilabel_metrics import average_precision
 
 Floats = npt.NDArray[np.float64]
@@ -42,8 +43,7 @@ class Formula(NamedTuple):
 
 
 def _hits(predictions: Array, targets: Array, k: int) -> Array:
-    likeliest = np.argsort(-predictions, axis=1, kind="stable")[:, :k]
-    return np.array([[(likeliest == targets[:, None]).any(axis=1).sum(), len(targets)]])
+    return np.array([[(places(predictions, targets) < k).sum(), len(targets)]])
 
 
 def _share(sums: Floats) -> float:

@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import re
-from typing import Any, Callable, Collection, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -21,11 +21,11 @@ from mxtrain.config import catalogue, given, import_path
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import find as tasks
+from mxtrain.tasks.class_report import ClassReport
 from mxtrain.tasks.formulas import FORMULAS, Formula
-from mxtrain.tasks.task import Metric, Score, State, Task
+from mxtrain.tasks.task import Judged, Metric, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
-Judged = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `judged`
 
 
 class Judgement(NamedTuple):
@@ -38,7 +38,8 @@ class Judgement(NamedTuple):
 def of_task(task: Task) -> Judgement:
     """Return the judgement of a task's run, by --score or the task's own; UsageError for a score that nothing gives."""
     metrics = metrics_of(task)
-    return Judgement(metrics, _score(task, metrics))
+    report = report_of(task)
+    return Judgement(metrics, _score(task, [*metrics, *([report] if report else [])]))
 
 
 def metrics_of(task: Task) -> list[Metric]:
@@ -55,6 +56,14 @@ def metrics_of(task: Task) -> list[Metric]:
         has.update(names)
         found.append(asked)
     return found
+
+
+def report_of(task: Task) -> ClassReport | None:
+    """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
+    if task.judged_as not in ("classes", "labels"):
+        return None
+    judged = tasks.without_failures(task, task.judged, (np.zeros(0), np.zeros(0)))
+    return ClassReport(judged, of_labels=task.judged_as == "labels")
 
 
 def given_twice(name: str) -> str:

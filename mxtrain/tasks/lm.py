@@ -112,6 +112,21 @@ class LanguageModel(Task):
             change = text_augment.of(self.run.data.augment, self.description, has_mask=False)
         return WindowReader(change)
 
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        if not catalogue.text_augmentations(self.run.data.augment):
+            return ()
+        windows = [tokens[targets >= 0] for tokens, targets in zip(arrays["tokens"], arrays["targets"])]
+        tokenizer = self.description["tokenizer"]
+        return [("", text_augment.as_seen(window, tokenizer, self.vocab_size)) for window in windows]
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        """Return how many tokens of the window count, and their perplexity: its loss is their sum."""
+        num_tokens = int((arrays["targets"] != NOT_COUNTED).sum())
+        if output is None or not num_tokens:
+            return {}
+        mean = float(output.sum(dtype=np.float64)) / num_tokens
+        return {"tokens": num_tokens, "perplexity": math.exp(min(mean, 700.0))}
+
     def contract(self) -> Contract:
         window, vocab_size = self.window, self.vocab_size
         return Contract(

@@ -20,6 +20,8 @@ from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.task import Description, Metric, Score
 
+WRONG_LABELS = 10  # that are told of a sample
+
 
 class Multilabel(Classification):
     """The task; its description has `class_names`, and `class_weights`, those of a yes, if given."""
@@ -52,6 +54,9 @@ class Multilabel(Classification):
         sizes = self.run.optim.batch_size, self.run.data.image_size, count
         return pictures.of_batch(batch, user, *sizes, label_shape=(count,), channels=self.run.data.channels)
 
+    def _caption(self, label: Any) -> str:
+        return ", ".join(self.class_names[number] for number in np.flatnonzero(label > 0)) or "none"
+
     def training_forward(self, teacher: Any) -> MultilabelForward:
         return MultilabelForward(**vars(super().training_forward(teacher)))
 
@@ -61,6 +66,21 @@ class Multilabel(Classification):
     def metrics(self) -> Sequence[Metric]:
         count = len(self.class_names)
         return AveragePrecision(count), F1(count)
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        """Return the labels that it has, and up to ten that are answered wrongly, the worst first."""
+        label = arrays["label"]
+        if np.ndim(output) != 1 or np.shape(output) != np.shape(label):
+            return {}
+        against = np.where(label > 0, -output, output).astype(np.float64)  # how far it is on the wrong side
+        order = np.argsort(-against, kind="stable")
+        wrong = [each for each in order if label[each] >= 0 and not against[each] < 0][:WRONG_LABELS]
+        with np.errstate(over="ignore"):
+            found = 1 / (1 + np.exp(-output.astype(np.float64)))
+        return {
+            "labels": np.flatnonzero(label > 0).tolist(),
+            "wrong": [[int(each), float(found[each])] for each in wrong],
+        }
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return the probability of each label, which is there or not whatever the others are."""

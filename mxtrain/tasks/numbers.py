@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.data import targets
-from mxtrain.data.fields import Field
+from mxtrain.data.fields import Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.data.targets import Numbers
 from mxtrain.tasks.metrics import Errors
@@ -61,6 +61,12 @@ class PredictedNumbers:
 
     def metrics(self) -> Sequence[Metric]:
         return (Errors(self.numbers.names, self.numbers.statistics.mean),)
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        if np.shape(output) != np.shape(arrays["label"]):
+            return {}  # of a user's task
+        numbers = (np.ravel(each).astype(np.float64).tolist() for each in (arrays["label"], output))
+        return dict(zip(("label", "predicted"), numbers))
 
     def shown(self, output: Any) -> dict[str, Any]:
         """Return the numbers by their names, for JSON, from the net's output for one sample."""

@@ -11,8 +11,8 @@ from typing import Any, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names
-from mxtrain.data import normalisation, pictures, targets
-from mxtrain.data.fields import Field
+from mxtrain.data import given_files, normalisation, pictures, targets
+from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import heeded_flags, net_inputs
@@ -29,6 +29,8 @@ class Regression(Task):
     looks_at = 1000
     unit = "images"
     judged_as = "numbers"
+    suffixes = given_files.PICTURES
+    takes_names = True
     step_means = PredictedNumbers.step_means
     score = PredictedNumbers.score
 
@@ -61,6 +63,14 @@ class Regression(Task):
     def record_of(cls, key: int, item: Any, user: str) -> Record:
         return pictures.record_of(key, item, user)
 
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        numbers = normalisation.of_description(self.run.data, self.description)
+        names = self.predicted.numbers.names
+        captions = [
+            ", ".join(f"{name} {number:.4g}" for name, number in zip(names, row)) for row in arrays["label"]
+        ]
+        return list(zip(captions, pictures.restored(arrays["data"], numbers)))
+
     def contract(self) -> Contract:
         data, predicted = self.run.data, self.predicted
         return Contract(
@@ -82,6 +92,9 @@ class Regression(Task):
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        return self.predicted.sample_result(output, arrays)
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         return {"data": pictures.input_of(source, self.run, self.description)}

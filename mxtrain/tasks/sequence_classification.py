@@ -6,10 +6,10 @@ from typing import Any, Mapping, Sequence
 
 from mxtrain.config import Run
 from mxtrain.data import labels, texts, user_samples
-from mxtrain.data.fields import Array
+from mxtrain.data.fields import Array, Arrays
 from mxtrain.data.records import Dataset, Record
 from mxtrain.data.tokens import OF_DOCUMENTS
-from mxtrain.tasks.classes import classes_in_words, likeliest_first
+from mxtrain.tasks.classes import answered, classes_in_words, likeliest_first
 from mxtrain.tasks.task import Metric, Score
 from mxtrain.tasks.text_metrics import Confusion
 from mxtrain.tasks.texts import TextTask
@@ -40,6 +40,9 @@ class SequenceClassification(TextTask):
 
     def metrics(self) -> Sequence[Metric]:
         return (Confusion(len(self.class_names)),)
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        return answered(output, arrays["label"])
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return the probability of each class."""

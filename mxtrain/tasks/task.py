@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
+from pathlib import Path
 from typing import Any, Callable, ClassVar, Collection, Dict, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
@@ -23,6 +25,7 @@ from mxtrain.models.contract import Contract
 
 Description = Dict[str, Any]  # that JSON can hold
 State = npt.NDArray[np.float64]  # one-dimensional
+Judged = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `judged`
 
 
 class Outcome(NamedTuple):
@@ -76,6 +79,10 @@ class Task(abc.ABC):
     # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
+    # How the names of files end that predict looks for in a folder; without any it takes all.
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    # A str that predict gets from Python names a file, as it does for the command; a pathlib.Path always does.
+    takes_names: ClassVar[bool] = False
     # How many of a stream's first samples `describe` gets, as a data set; with 0 it gets a stream that knows no labels.
     looks_at: ClassVar[int] = 0
 
@@ -88,6 +95,11 @@ class Task(abc.ABC):
     def units_per_sample(self) -> int:
         """The number of such units in a sample."""
         return 1
+
+    @property
+    def is_of_pictures(self) -> bool:
+        """Return True where samples are pictures, which `inputs_of` takes as encoded bytes too."""
+        return "image_size" in self.flags
 
     @property
     def step_means(self) -> Sequence[str]:
@@ -156,6 +168,13 @@ class Task(abc.ABC):
         """
         return arrays
 
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        """Return what people can look at of the samples of a micro-batch, as `prepare` has made it: none by default.
+
+        Each has a caption, and is a text, or a picture as uint8 (height, width, colours).
+        """
+        return ()
+
     # --------------------------------------------------------------------------------------------------------
     # The net, with mxnet loaded
 
@@ -190,12 +209,25 @@ class Task(abc.ABC):
             )
         return output.asnumpy(), arrays["label"]
 
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        """Return what an evaluation says of one sample besides its loss, for JSON.
+
+        `output` is the row of the outcome's output that is the sample's, None where it has none; `arrays` are its
+        arrays.
+        """
+        return {}
+
     # --------------------------------------------------------------------------------------------------------
     # Predictions
 
     def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
         """Return the samples that an input holds, and names for them: by default it is one, called what it is."""
         return [(str(source), source)]
+
+    def path_of(self, source: Any) -> Path | None:
+        """Return the path that an input names; None where it is a sample itself."""
+        is_path = isinstance(source, os.PathLike) or (self.takes_names and isinstance(source, str))
+        return Path(source) if is_path else None
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         """Return the values of those fields that the net takes, from a path or a Python value; DataError in words."""

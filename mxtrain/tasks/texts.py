@@ -31,6 +31,7 @@ class TextTask(Task):
     nets = tuple(net_names.TEXT_NETS)
     unit = "texts"
     judged_as = "classes"
+    suffixes = (".txt",)
     step_means = ("accuracy",)
     what_has_labels: ClassVar[str]  # OF_DOCUMENTS or OF_TOKENS
 
@@ -101,6 +102,18 @@ class TextTask(Task):
         return TextReader(
             tokens, self.window, len(self.class_names), self.what_has_labels == OF_TOKENS, change
         )
+
+    def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
+        if not catalogue.text_augmentations(self.run.data.augment):
+            return ()
+        known, has_one = self.description, arrays["label"].ndim == 1
+        return [
+            (
+                self.class_names[int(label)] if has_one else "",
+                text_augment.as_seen(tokens[mask > 0], known["tokenizer"], known["vocab_size"]),
+            )
+            for tokens, mask, label in zip(arrays["tokens"], arrays["mask"], arrays["label"])
+        ]
 
     def contract(self) -> Contract:
         shape, answer = (self.window,), self._answer()
@@ -186,7 +199,7 @@ class TextForward:
         counts = known
         if self.class_weights is not None:
             counts = known * mx.nd.array(self.class_weights, ctx=label.context).take(label)
-        losses = counted(self.loss(scores, label.relu()), counts)
+        losses = counted(self.loss(scores, label.relu()), counts).reshape(arrays["label"].shape)
         with mx.autograd.pause():
             hits = (scores.argmax(axis=1) == label).sum()  # none where there is no label
         return Outcome(losses, counts.sum(), {"accuracy": (hits, known.sum())}, output)

@@ -12,12 +12,14 @@ import numpy as np
 from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
 from mxtrain.data import labels, texts, tokenizers
-from mxtrain.data.fields import Array
+from mxtrain.data.fields import Array, Arrays
 from mxtrain.data.records import Dataset, Record
 from mxtrain.data.tokens import OF_TOKENS
 from mxtrain.tasks.task import Metric, Score
 from mxtrain.tasks.text_metrics import Confusion, Entities, is_bio, spans
 from mxtrain.tasks.texts import TextTask
+
+WRONG_WORDS = 10  # that are told of a text
 
 
 class TokenClassification(TextTask):
@@ -50,6 +52,20 @@ class TokenClassification(TextTask):
     def metrics(self) -> Sequence[Metric]:
         entities = [Entities(self.class_names)] if is_bio(self.class_names) else []
         return (Confusion(len(self.class_names)), *entities)
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        """Return the number of words, and up to ten that are taken for another class: place, class, answer."""
+        has_label = arrays["label"] >= 0
+        if np.ndim(output) != 2:
+            return {}
+        label, found = arrays["label"][has_label].astype(int), output[has_label].argmax(axis=1)
+        wrong = np.flatnonzero(label != found)[:WRONG_WORDS].tolist()
+        return {
+            "words": len(label),
+            "wrong": [
+                [place, *(self.class_names[each[place]] for each in (label, found))] for place in wrong
+            ],
+        }
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return each token's id, -1 behind the end, whether it begins a word, and the probability of each class."""

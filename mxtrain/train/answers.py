@@ -1,35 +1,71 @@
-"""A trained net's answers to single inputs, whatever its task: micro-batches without labels.
+"""A trained net's answers to single inputs, whatever its task: read ahead in threads, computed in micro-batches.
 
 Owns putting inputs together. What an input is, and what an answer says, is the task's (`tasks/task.py`).
 """
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Iterable, Iterator, Sequence
+import collections
+import contextlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
 from mxtrain.config import batch_plan
+from mxtrain.core import machine
+from mxtrain.core.errors import DataError
 from mxtrain.data import fields
 from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.loader import MAX_THREADS
+from mxtrain.models import features
+from mxtrain.tasks import find as tasks
 from mxtrain.tasks.task import Task
+from mxtrain.train.inputs import Input
 from mxtrain.train.to_device import to_context
 
-
-def of(task: Task, net: Any, context: Any, samples: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the net says of each sample, as the task shows it; as many are computed at once as in training."""
-    waiting = iter(samples)
-    while True:
-        group = list(itertools.islice(waiting, batch_plan.of_run(task.run).micro_batch))
-        if not group:
-            return
-        arrays = together(task.fields, [task.inputs_of(sample) for sample in group])
-        output = task.answer(net, {name: to_context(array, context) for name, array in arrays.items()})
-        yield from map(task.shown, output.asnumpy())
+# From the arrays of a micro-batch to what there is to say of each sample.
+Compute = Callable[[Arrays], Iterable[Any]]
+Read = Tuple[Input, Union[Mapping[str, Any], DataError]]
+_MOST_BAD = 8  # micro-batches of inputs that are none, before those in between are answered
 
 
-def together(all_fields: Sequence[Field], samples: Sequence[dict[str, Any]]) -> Arrays:
+def of(task: Task, compute: Compute, inputs: Iterable[Input | None]) -> Iterator[tuple[Input, Any]]:
+    """Yield each input with what `compute` says of it, or the DataError of one that is none, in their order.
+
+    As many are computed at once as in training; fewer before a None, which says that the next may take its time.
+    """
+    size = batch_plan.of_run(task.run).micro_batch
+    compute = tasks.named(task, compute)
+    with contextlib.closing(_read(task, inputs, 2 * size)) as read:
+        for group in _groups(read, size):
+            good = [values for _, values in group if not isinstance(values, DataError)]
+            told = iter(compute(together(task.fields, good)) if good else ())
+            for each, values in group:
+                yield each, values if isinstance(values, DataError) else next(told)
+
+
+def said_by(task: Task, net: Any, context: Any) -> Compute:
+    """Return the function that computes what the net says of samples, as the task shows it."""
+
+    def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
+        return map(task.shown, task.answer(net, _placed(arrays, context)).asnumpy())
+
+    return compute
+
+
+def features_by(task: Task, net: Any, name: str, context: Any) -> Compute:
+    """Return the function that computes the features of samples, what the head of the net takes; UsageError without."""
+    tapped = features.tapped(net, name)
+
+    def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
+        task.answer(tapped, _placed(arrays, context))
+        return [{"features": row} for row in features.by_sample(tapped.taken, name).asnumpy()]
+
+    return compute
+
+
+def together(all_fields: Sequence[Field], samples: Sequence[Mapping[str, Any]]) -> Arrays:
     """Return the inputs of some samples as a micro-batch, with lengths that vary filled up as the loader does it."""
     first = samples[0]
     present = [
@@ -42,3 +78,56 @@ def together(all_fields: Sequence[Field], samples: Sequence[dict[str, Any]]) -> 
     for row, sample in enumerate(samples):
         rows.write(present, row, sample)
     return fields.cut(present, rows)
+
+
+def _placed(arrays: Arrays, context: Any) -> dict[str, Any]:
+    return {name: to_context(array, context) for name, array in arrays.items()}
+
+
+def _groups(read: Iterable[Read | None], size: int) -> Iterator[list[Read]]:
+    """Yield inputs in groups of so many good ones."""
+    group: list[Read] = []
+    num_good = 0
+    for each in read:
+        if each is not None:
+            group.append(each)
+            num_good += not isinstance(each[1], DataError)
+        if group and (each is None or num_good == size or len(group) == _MOST_BAD * size):
+            yield group
+            group, num_good = [], 0
+    if group:
+        yield group
+
+
+def _read(task: Task, inputs: Iterable[Input | None], num_ahead: int) -> Generator[Read | None, None, None]:
+    """Yield inputs with their arrays, read up to so many ahead; a user's task, which may compute, reads them here."""
+    if not tasks.is_built_in(task):
+        for each in inputs:
+            yield None if each is None else (each, _values(each))
+        return
+    waiting: collections.deque[tuple[Input, Future[Any]]] = collections.deque()
+    pool = ThreadPoolExecutor(min(machine.usable_cores(), MAX_THREADS), "reader")
+    try:
+        for each in inputs:
+            if each is not None:
+                waiting.append((each, pool.submit(_values, each)))
+            while waiting and (each is None or len(waiting) > num_ahead):
+                done, future = waiting.popleft()
+                yield done, future.result()
+            if each is None:
+                yield None
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
+        pool.shutdown()
+
+
+def _values(each: Input) -> Mapping[str, Any] | DataError:
+    """Return the arrays of an input, or why it is none: an exception that is kept would keep them all by its frames."""
+    try:
+        return each.values()
+    except DataError as error:
+        return error.with_traceback(None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+import collections
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from mxtrain.train.parts import build_parts
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
 
 
-def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
+def parameter_table(run: Run, task: Task, widths: Mapping[str, int] | None = None) -> str:
     """Build all that a step of `run` needs, and return a line for each parameter of its net and two with the sums.
 
-    A GPT that is too large for this machine is described and not built, which a third line says. `is_fresh` is False
-    where the weights would come from a checkpoint.
+    A GPT that is too large for this machine is described and not built, which a third line says. `widths` are
+    those of the checkpoint that the weights would come from.
     """
     num_devices = len(build_net.contexts(run.layout.devices))
     if catalogue.model(run.model.model).name in net_names.GPTS:
@@ -33,7 +34,7 @@ def parameter_table(run: Run, task: Task, is_fresh: bool = True) -> str:
             optimizer, computed = _prepare(run, task, net)
             table = _table(run, net, optimizer, num_devices, computed)
             return f"{table}\nthis machine has {_mb(left)} left, which is too little: nothing was built"
-    parts = build_parts(run, task, is_fresh=is_fresh, is_trial=True)
+    parts = build_parts(run, task, widths=widths, is_trial=True)
     computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
     return _table(run, parts.net, parts.optimizer, num_devices, computed)
 
@@ -91,7 +92,7 @@ def _computed_bytes(net: Any, micro_batch: int, inputs: Sequence[Shape]) -> int:
 def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int, computed: int) -> Iterator[str]:
     trained = [parameter for parameter in parameters if _trains(parameter)]
     weight_bytes, gradient_bytes = (sum(map(_bytes, each)) for each in (parameters, trained))
-    of_optimizer = _state_bytes(optimizer, trained)
+    of_optimizer = state_bytes(optimizer, [parameter.shape for parameter in trained])
     averages = f", averages {_mb(weight_bytes)} on the first" if run.optim.ema else ""
     numbers = sum(map(_numbers, parameters))
     yield f"{numbers:,} numbers in {len(parameters)} parameters, {sum(map(_numbers, trained)):,} of them trained"
@@ -102,16 +103,13 @@ def _sums(run: Run, optimizer: Any, parameters: list[Any], num_devices: int, com
     )
 
 
-def _state_bytes(optimizer: Any, trained: list[Any]) -> int:
-    """Return the size of the optimizer's state, which is made for one parameter at a time and dropped again."""
+def state_bytes(optimizer: Any, shapes: Iterable[Shape]) -> int:
+    """Return the size of the optimizer's state for weights of these shapes, made once for each shape."""
     total = 0
-    for index, parameter in enumerate(trained):
-        is_made = parameter._data is not None
-        data = parameter.list_data()[0] if is_made else mx.nd.empty(parameter.shape, dtype=parameter.dtype)
-        made = optimizer.create_state_multi_precision(index, data)
-        total += sum(
-            array.size * np.dtype(array.dtype).itemsize for array in optimizer_state.state_arrays(made)
-        )
+    for index, (shape, count) in enumerate(collections.Counter(map(tuple, shapes)).items()):
+        made = optimizer.create_state_multi_precision(index, mx.nd.empty(shape))
+        arrays = optimizer_state.state_arrays(made)
+        total += count * sum(array.size * np.dtype(array.dtype).itemsize for array in arrays)
     return total
 
 

@@ -1,14 +1,14 @@
 """The evaluation of a net on a data set: every sample once, exact counts.
 
-Owns the numbers of an evaluation, for training and for the evaluate command. The net sees micro-batches of the size
-that it trains with: they fit here too, where nothing is kept for a backward pass.
+Owns the numbers and the other records of an evaluation, for training and for the evaluate command. The net sees
+micro-batches of the size that it trains with: they fit here too, where nothing is kept for a backward pass.
 """
 
 from __future__ import annotations
 
 import collections
 import math
-from typing import Any, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -21,9 +21,17 @@ from mxtrain.data.loader import Loader, loader_options
 from mxtrain.data.records import Records
 from mxtrain.tasks import find as tasks
 from mxtrain.tasks import judgement
-from mxtrain.tasks.task import Forward, Metric, Outcome, Task
+from mxtrain.tasks.task import Forward, Outcome, Task
 from mxtrain.train.step import number
 from mxtrain.train.to_device import to_context
+from mxtrain.train.worst_samples import WorstSamples
+
+
+class Evaluation(NamedTuple):
+    """The findings of an evaluation."""
+
+    numbers: dict[str, Any]  # by name: `val_loss`, `val_...` of each metric's, and `num_samples`
+    records: list[dict[str, Any]]  # `classes` and `worst`, by their kinds
 
 
 def evaluate(
@@ -36,13 +44,14 @@ def evaluate(
     stop_requests: Sequence[Stop] = (),
     group: WorkerGroup = SINGLE_WORKER,
     step: int = 0,
-) -> dict[str, Any] | None:
-    """Return loss and the task's metrics over all of `records`, which the workers of `group` divide among them.
+    on_samples: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation | None:
+    """Return loss, the task's metrics and more over all of `records`, which the workers of `group` divide among them.
 
     None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
-    this worker's progress.
+    this worker's progress; `on_samples` is called with how many samples are done, about, and of how many.
     """
-    judged = _Judged(judgement.metrics_of(task))
+    judged, done = _Judged(task, records), 0
     with open_loader(run, task, records, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
@@ -55,13 +64,14 @@ def evaluate(
             # As many batches compute at once as there are devices.
             if len(pending) == len(contexts):
                 judged.add(loader, *pending.popleft())
+            done += len(batch) * group.world_size
+            on_samples(min(done, len(records)), len(records))
         while pending:
             judged.add(loader, *pending.popleft())
             group.report_progress()
     # A state for each micro-batch: their sum has the same bits whoever computes them.
     num_micro_batches = math.ceil(len(records) / batch_plan.of_run(run).micro_batch)
-    found = judged.finish(num_micro_batches, group, len(stop_requests))
-    return None if found is None else {**found, "num_samples": len(records)}
+    return judged.finish(num_micro_batches, group, len(stop_requests))
 
 
 def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
@@ -77,22 +87,28 @@ def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SIN
 class _Judged:
     """The losses and the metrics' states of this worker's micro-batches, in their order."""
 
-    def __init__(self, metrics: Sequence[Metric]):
-        self._metrics = metrics
+    def __init__(self, task: Task, records: Records):
+        self._metrics, self._report = judgement.metrics_of(task), judgement.report_of(task)
         self._losses: list[tuple[float, float]] = []  # with their weights
-        self._states: list[list[Any]] = [[] for _ in metrics]
+        self._states: list[list[Any]] = [[] for _ in self._metrics]
+        self._report_states: list[Any] = []
+        self._worst = WorstSamples(tasks.without_failures(task, task.sample_result, {}))
+        self._num_samples = len(records)
+        self._positions = sample_requests.positions(records)
 
     def add(self, loader: Loader, batch: Any, outcome: Outcome) -> None:
         """Wait for what became of the next micro-batch, and release it."""
-        self._losses.append((outcome.losses.asnumpy().sum(dtype=np.float64), number(outcome.weight)))
+        losses = outcome.losses.asnumpy()
+        self._losses.append((losses.sum(dtype=np.float64), number(outcome.weight)))
         for metric, states in zip(self._metrics, self._states):
             states.append(np.asarray(metric.state(outcome.output, batch.arrays), np.float64))
+        if self._report is not None:
+            self._report_states.append(self._report.state(outcome.output, batch.arrays))
+        self._worst.add(losses, self._positions[batch.request.samples], outcome.output, batch.arrays)
         loader.release(batch)
 
-    def finish(
-        self, num_micro_batches: int, group: WorkerGroup, num_stop_requests: int
-    ) -> dict[str, Any] | None:
-        """Return the numbers of all workers' micro-batches; None where any of them has been asked to stop."""
+    def finish(self, num_micro_batches: int, group: WorkerGroup, num_stop_requests: int) -> Evaluation | None:
+        """Return what all workers' micro-batches give; None where any of them has been asked to stop."""
         widths = (2, *(metric.width for metric in self._metrics))
         rows = np.zeros((num_micro_batches, sum(widths)))
         own_rows = rows[group.rank :: group.world_size]
@@ -113,7 +129,18 @@ class _Judged:
             for name in numbers.keys() & found.keys():
                 raise UsageError(judgement.given_twice(name[len("val_") :]))
             found.update(numbers)
-        return _of_rank_0(found, group) if any(map(judgement.is_users, self._metrics)) else found
+        records = []
+        if self._report is not None:
+            of_all = gather_in_turn(group, self._report_states, num_micro_batches)
+            for name, value in self._report.finish(of_all).items():
+                found.setdefault(f"val_{name}", value)
+            record = self._report.record(of_all)
+            records += [] if record is None else [{"kind": "classes", **record}]
+        if any(map(judgement.is_users, self._metrics)):
+            found = _of_rank_0(found, group)
+        worst = self._worst.of_all(group)
+        records += [{"kind": "worst", "samples": worst}] if worst else []
+        return Evaluation({**found, "num_samples": self._num_samples}, records)
 
 
 def _of_rank_0(found: dict[str, float], group: WorkerGroup) -> dict[str, float]:

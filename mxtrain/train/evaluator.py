@@ -13,7 +13,7 @@ from mxtrain.config import Run
 from mxtrain.core.errors import Stop
 from mxtrain.data.records import Records
 from mxtrain.optim.ema import with_averages
-from mxtrain.report.writers import Record
+from mxtrain.report.record import Record
 from mxtrain.tasks import judgement
 from mxtrain.train import diagnose
 from mxtrain.train.evaluate import evaluate
@@ -33,9 +33,10 @@ class Evaluator:
         length: RunLength,
         stop_requests: list[Stop],
         write: Callable[[Record], None],
+        on_samples: Callable[[int, int], None],
     ):
         self._run, self._parts, self._val_set, self._length = run, parts, val_set, length
-        self._stop_requests, self._write = stop_requests, write
+        self._stop_requests, self._write, self._on_samples = stop_requests, write, on_samples
 
     def is_time(self, step: int) -> bool:
         """Return whether the run is evaluated after so many steps: where epochs end, and by --evaluate-steps."""
@@ -56,16 +57,20 @@ class Evaluator:
         assert self._val_set is not None
         run, parts = self._run, self._parts
         with with_averages(parts.ema):
-            scores = evaluate(
+            found = evaluate(
                 *(run, parts.task, parts.plain_forward, parts.net, self._val_set, parts.contexts),
                 stop_requests=self._stop_requests,
                 group=parts.group,
                 step=state.step,
+                on_samples=self._on_samples,
             )
-            if scores is None:
+            if found is None:
                 return state
-            epoch = self._length.epoch_of(state.step)
-            self._write({"kind": "eval", "step": state.step, "epoch": epoch, **scores})
+            scores, seconds = found.numbers, parts.clock.lap_apart("evaluate")
+            place = {"step": state.step, "epoch": self._length.epoch_of(state.step)}
+            self._write({"kind": "eval", **place, **scores, "seconds": seconds})
+            for record in found.records:
+                self._write({"kind": record["kind"], **place, **record})
             if not math.isfinite(scores["val_loss"]):
                 out = Path(run.output.out)
                 raise diagnose.bad_evaluation(run, parts, self._val_set, state, scores["val_loss"], out)

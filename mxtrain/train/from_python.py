@@ -19,7 +19,7 @@ from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Model, Optim, Run, bounds, from_python, names
 from mxtrain.core.errors import SIGINT, Stop, StopTraining, UsageError, in_user_code
 from mxtrain.data import columns
-from mxtrain.report.writers import Record
+from mxtrain.report.record import Record
 from mxtrain.train import guest, result, serving, session, signals
 from mxtrain.train.result import Result
 
@@ -190,7 +190,7 @@ def _hooks(on_step: Hook, on_evaluation: Hook, stop_requests: list[Stop]) -> Cal
     hooks = {"train": ("on_step", on_step), "eval": ("on_evaluation", on_evaluation)}
 
     def show(record: Record) -> None:
-        name, hook = hooks[record["kind"]]
+        name, hook = hooks.get(record["kind"], ("", None))
         if hook is None:
             return
         try:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from pathlib import Path
-from typing import Any, Callable, ContextManager
+from typing import Any, Callable
 
 from mxtrain.checkpoint.checkpointer import Checkpointer
 from mxtrain.checkpoint.directory import Checkpoint
@@ -19,22 +18,24 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
 from mxtrain.data.records import Dataset, Records
-from mxtrain.optim import early_stop, schedules
-from mxtrain.report.writers import Record, Shown, open_sinks
+from mxtrain.optim import average_plan, early_stop, schedules
+from mxtrain.report.console import Shown
+from mxtrain.report.record import Record
+from mxtrain.report.writers import Logged, Report, open_sinks
 from mxtrain.tasks import find as tasks
-from mxtrain.tasks.task import Task
 from mxtrain.train import diagnose, loss_alarm, signals
 from mxtrain.train.evaluator import Evaluator
-from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
 from mxtrain.train.loss_alarm import LossAlarm
 from mxtrain.train.next_action import Action, RunLength, next_action
+from mxtrain.train.observation import observed
 from mxtrain.train.parts import TrainingParts, build_parts
-from mxtrain.train.state import TrainState, restore, snapshot, synchronize
+from mxtrain.train.profile import StepProfiler
+from mxtrain.train.state import TrainState, restore, snapshot, synchronize, widths_of
 from mxtrain.train.step import StepResult, train_step
+from mxtrain.train.step_records import ASYNC_AGREEMENT_STEPS, StepRecords
 
 logger = logging.getLogger(__name__)
-
-ASYNC_AGREEMENT_STEPS = 10  # between two agreements of workers that do not wait for each other at every step
 
 
 def train(
@@ -47,32 +48,40 @@ def train(
     group: WorkerGroup = SINGLE_WORKER,
     on_first_record: Callable[[], None] = lambda: None,
     on_record: Callable[[Record], None] = lambda record: None,
+    began: float | None = None,
+    job_restarts: int = 0,
 ) -> Any:
     """Train as `run` says, on data sets that `identity` identifies, from `checkpoint` or from the start.
 
     Returns the net. All workers of `group` call it with the same run. It ends early with an exception: one of
     `stop_requests`, after a checkpoint, or one that says what went wrong; a hook's request returns the net too.
-    `on_first_record` is called before the first record is written, `on_record` with each, on the first worker.
+    `on_first_record` is called before the first record is written, `on_record` with each, on the first worker. `began`
+    is when this attempt did, by time.monotonic(); `job_restarts` is how often its cluster's job was started again.
     """
     task = tasks.of_description(run, identity.description)
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
     rate_at = schedules.rate_function(run.optim, *length)
-    parts = build_parts(run, task, group, is_fresh=checkpoint is None)
+    averaging = average_plan.of_run(run.optim, *length)
+    parts = build_parts(
+        run, task, group, checkpoint and widths_of(checkpoint), began=began, averaging=averaging
+    )
     state = restore(run, parts, checkpoint)
     if state.step >= length.num_steps:
         logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
 
-    sinks = _open_sinks(run, parts, state, length, on_first_record, on_record)
+    sinks = open_sinks(_logged(run, parts, state, length, job_restarts), group, on_first_record, on_record)
     saving = Checkpointer(run.output, state, group.report_progress)
     loading = open_pipeline(run, train_set, task, state.step, length.num_steps, group, state.bad_records)
-    with sinks as write, saving as checkpointer, loading as pipeline:
-        evaluator = Evaluator(run, parts, val_set, length, stop_requests, write)
+    profiling, observing = StepProfiler(run, parts, state.step), observed(parts, length)
+    with sinks as report, saving as checkpointer, loading as pipeline, profiling as profiler, observing as observe:
+        evaluator = Evaluator(run, parts, val_set, length, stop_requests, report.write, report.evaluating)
         synchronized_step: int | None = None
-        alarm = LossAlarm()
+        alarm, records = LossAlarm(), StepRecords(parts, length, pipeline, report, observe)
+        report.initialise_seconds, report.lap = parts.clock.lap_apart(), parts.clock.lap_apart
 
         while True:
             action, stop = _agree_on_action(run, parts, state, length, checkpointer, evaluator, stop_requests)
-            if _has_ended(action, stop):
+            if _has_ended(run, state, action, stop, report):
                 break
 
             # Synchronize the workers: once for all that is saved and evaluated at this step
@@ -83,6 +92,7 @@ def train(
             # Save
             if action is Action.SAVE:
                 _save(run, parts, state, identity, checkpointer)
+                _report_checkpoint(report, state, length, parts.clock.lap_apart("checkpoint"))
                 continue
 
             # Evaluate: unless a stop request comes in between, the state has a score afterwards
@@ -91,36 +101,32 @@ def train(
                 continue
 
             # Train one step
-            started, rate = time.monotonic(), rate_at(state.step)
-            batches = pipeline.batches(state.step)
-            result = train_step(parts, batches, pipeline.release, state.step, rate, state.scale)
-            bad_records = pipeline.gather_bad_records(state.bad_records)
-            state = dataclasses.replace(state.after_step(result), bad_records=bad_records)
-            seconds = time.monotonic() - started
-            write(_step_record(task, state, length.epoch_of(state.step), rate, result, seconds))
+            profiler.before_step(state.step + 1)
+            before, rate = state, rate_at(state.step)
+            state, result = _train_step(parts, pipeline, state, rate)
+            records.write(before, state, rate, result)
+            epoch = length.epoch_of(state.step)
+            profiler.after_step(state.step, epoch, report.event)
             alarm = _check_loss(alarm, parts, state, result)
             if not result.applied:
-                _report_skipped_step(run, parts, train_set, state, result)
-
-    if state.best and early_stop.is_over(state.best, run.optim.early_stop):
-        logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
+                _report_skipped_step(run, parts, train_set, state, result, report, epoch)
     return parts.net
 
 
-def _open_sinks(
-    run: Run,
-    parts: TrainingParts,
-    state: TrainState,
-    length: RunLength,
-    on_first_record: Callable[[], None],
-    on_record: Callable[[Record], None],
-) -> ContextManager[Callable[[Record], None]]:
-    """Return a block that gives the function to which a record goes for all sinks; they go on behind `state`."""
-    out, is_scored = Path(run.output.out), state.score is not None
-    shown = Shown(parts.task.unit, tuple(parts.task.step_means), parts.judgement.score.name)
-    return open_sinks(
-        *(run.output.log, out, length.num_steps, state.step, is_scored, parts.group),
-        *(on_first_record, shown, on_record),
+def _logged(
+    run: Run, parts: TrainingParts, state: TrainState, length: RunLength, job_restarts: int
+) -> Logged:
+    """Return the run as its sinks have to know it; they go on behind `state`."""
+    return Logged(
+        out=Path(run.output.out),
+        num_steps=length.num_steps,
+        num_epochs=length.epoch_of(length.num_steps),
+        sinks=run.output.sinks,
+        step=state.step,
+        epoch=length.epoch_of(state.step),
+        is_scored=state.score is not None,
+        shown=Shown(parts.task.unit, tuple(parts.task.step_means), parts.judgement.score.name),
+        job_restarts=job_restarts,
     )
 
 
@@ -148,16 +154,20 @@ def _agree_on_action(
         is_finished=state.step >= length.num_steps or early_stop.is_over(state.best, run.optim.early_stop),
         is_stop_requested=stop is not None,
     )
+    parts.clock.lap("other")
     return action, stop
 
 
-def _has_ended(action: Action, stop: Stop | None) -> bool:
+def _has_ended(run: Run, state: TrainState, action: Action, stop: Stop | None, report: Report) -> bool:
     """Return whether the run is over, because it is finished or a hook asked for it; other requests are raised."""
+    if action is Action.FINISH and state.best and early_stop.is_over(state.best, run.optim.early_stop):
+        logger.info("--early-stop: no better score than %.4f of step %d", state.best.score, state.best.step)
     if stop is None or action is not Action.STOP:
         return action is Action.FINISH
     if stop is not signals.BY_HOOK:
         raise stop
     logger.info("%s", stop)
+    report.stop_reason = str(stop)
     return True
 
 
@@ -179,30 +189,24 @@ def _save(
     checkpointer.save(state, copied)
 
 
-def _step_record(
-    task: Task, state: TrainState, epoch: int, rate: float, result: StepResult, seconds: float
-) -> Record:
-    """Return the record of the step that led to `state`, for metrics.jsonl."""
-    record: Record = {
-        "kind": "train",
-        "step": state.step,
-        "epoch": epoch,
-        "loss": result.loss,
-        "lr": rate,
-        **result.means,
-        "gradient_norm": result.gradient_norm,
-        f"{task.unit}_per_second": result.num_samples * task.units_per_sample / seconds,
-        "seconds": seconds,
-    }
-    if result.staleness is not None:
-        record.update(staleness=result.staleness)
-    if result.scale.dynamic:
-        record.update(loss_scale=result.scale.scale)
-    if result.scale.dynamic or state.skipped_steps:
-        record.update(applied=result.applied, skipped_steps=state.skipped_steps)
-    if state.bad_records:
-        record.update(bad_records=len(state.bad_records))
-    return record
+def _train_step(
+    parts: TrainingParts, pipeline: InputPipeline, state: TrainState, rate: float
+) -> tuple[TrainState, StepResult]:
+    """Train one step, on its batches, and return the state after it."""
+    parts.clock.start_step(state.step + 1)
+    batches = pipeline.batches(state.step)
+    parts.clock.lap("split")
+    result = train_step(parts, batches, pipeline.release, state.step, rate, state.scale)
+    if parts.average is not None:
+        parts.average.after_step(state.step + 1)
+    bad_records = pipeline.gather_bad_records(state.bad_records)
+    parts.clock.lap("synchronize")
+    return dataclasses.replace(state.after_step(result), bad_records=bad_records), result
+
+
+def _report_checkpoint(report: Report, state: TrainState, length: RunLength, seconds: float) -> None:
+    text = f"checkpoint of step {state.step}; training waited {seconds:.3g} s for it"
+    report.event("checkpoint", text, state.step, length.epoch_of(state.step), seconds=round(seconds, 4))
 
 
 def _check_loss(alarm: LossAlarm, parts: TrainingParts, state: TrainState, result: StepResult) -> LossAlarm:
@@ -228,8 +232,10 @@ def _report_skipped_step(
     train_set: Dataset,
     state: TrainState,
     result: StepResult,
+    report: Report,
+    epoch: int,
 ) -> None:
-    """Log that the last step was skipped; after one bad step too many find out why, and raise."""
+    """Say that the last step was skipped, and why; after one bad step too many find out more, and raise."""
     bad_steps, most = state.bad_steps_in_a_row, run.optim.max_bad_steps
     if bad_steps >= most:
         step, out = state.step - 1, Path(run.output.out)
@@ -237,12 +243,12 @@ def _report_skipped_step(
             raise diagnose.bad_step(
                 parts, pipeline.batches(step), pipeline.release, train_set.where, state, result, out
             )
-    if not result.weight:
-        logger.warning("step %d skipped: none of its samples counts, its weight is 0", state.step)
-    elif bad_steps:
-        logger.warning(
-            "step %d skipped: not finite; %d of %d in a row end the run", state.step, bad_steps, most
-        )
-    else:
-        scale = result.scale.scale
-        logger.info("step %d skipped: gradients overflow; the loss scale is now %g", state.step, scale)
+    level, reason = logging.WARNING, "none of its samples counts, its weight is 0"
+    if result.weight and bad_steps:
+        reason = f"not finite; {bad_steps} of {most} in a row end the run"
+    elif result.weight:
+        level = logging.INFO
+        reason = f"gradients overflow; the loss scale is now {result.scale.scale:g}"
+    text = f"step {state.step} skipped: {reason}"
+    logger.log(level, "%s", text)
+    report.event("skipped_step", text, state.step, epoch)

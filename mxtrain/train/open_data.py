@@ -30,9 +30,10 @@ def open_source(flag: str, source: str, run: Run) -> Any:
     _refuse_epoch_steps(flag, source, run)
     is_table = Path(source).suffix.lower() in tables.SUFFIXES
     if is_table and "target" not in tasks.class_of(run).flags:
+        advice = "give --task arrays, or" if flag == "--train" else f"for --task {run.model.task}"
         raise UsageError(
-            f"{flag} {source}: is a table or a file of arrays, not a .rec; give --task arrays, or pack the pictures or "
-            "the text that it lists"
+            f"{flag} {source}: is a table or a file of arrays, not a .rec; {advice} pack the pictures or the text that "
+            "it lists"
         )
     opened = tables.open_records(Path(source), run.data.target) if is_table else open_set(source)
     return tasks.class_of(run).samples_of(run, opened)

@@ -8,25 +8,29 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from typing import Any, Callable, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, catalogue, exact_sums, names, store_checks
-from mxtrain.data.fields import Arrays
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models import running_statistics, sparse_rows, weights
-from mxtrain.optim import layer_rates, optimizers
+from mxtrain.optim import layer_rates, optimizers, weight_masks
+from mxtrain.optim.average import WeightAverage
+from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.optim.ema import Ema
 from mxtrain.optim.grid import Grid
 from mxtrain.optim.optimizer_state import ExtraOptimizerState
 from mxtrain.optim.weight_decay import exempt_from_decay
+from mxtrain.optim.weight_masks import WeightMasks
 from mxtrain.tasks import find as tasks
 from mxtrain.tasks import judgement
 from mxtrain.tasks.judgement import Judgement
 from mxtrain.tasks.task import Forward, Task
 from mxtrain.train import build_net, distillation
+from mxtrain.train.seen_samples import SeenSamples
+from mxtrain.train.stage_clock import StageClock
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ class TrainingParts:
 
     net: Any
     task: Task
-    prepare: Callable[[Arrays, int, int], Arrays]  # the task's
+    prepare: SeenSamples  # the task's, which keeps the first samples that it makes
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
     judgement: Judgement
@@ -52,6 +56,8 @@ class TrainingParts:
     clip_norm: float
     clip_value: float
     ema: Ema | None
+    average: WeightAverage | None
+    masks: WeightMasks | None  # of weights that stay zero
     needs_input_grad: bool  # for the running statistics of norms that train nothing
     sample_counter: running_statistics.SampleCounter
     group: WorkerGroup  # all workers
@@ -59,22 +65,27 @@ class TrainingParts:
         WorkerGroup  # the workers that make each step together: all, or under dist_async this one alone
     )
     is_async: bool  # whether workers update the weights without waiting for each other
+    clock: StageClock = dataclasses.field(default_factory=StageClock)
 
 
 def build_parts(
     run: Run,
     task: Task,
     group: WorkerGroup = SINGLE_WORKER,
-    is_fresh: bool = True,
+    widths: Mapping[str, int] | None = None,
     is_trial: bool = False,
+    began: float | None = None,
+    averaging: AveragePlan | None = None,
 ) -> TrainingParts:
     """Return everything that a first step of `run` needs.
 
-    If it is not `is_fresh`, initial weights are left out, because `state.restore` will bring those of a checkpoint. A
-    trial takes no step, and opens no store of a cluster, which would wait for the other workers.
+    With `widths`, those of a checkpoint's net, initial weights are left out, because `state.restore` will bring its. A
+    trial takes no step, and opens no store of a cluster, which would wait for the other workers. The clock of steps has
+    been running since `began`; `averaging` says when --average takes weights.
     """
     optim, places = run.optim, build_net.contexts(run.layout.devices)
-    net = build_net.build_to_train(run, task, places, is_fresh)
+    net = build_net.build_to_train(run, task, places, widths)
+    masks = weight_masks.of_run(net, run.model, widths is None)
     trained = list(weights.named_parameters(net).values())
     if not optim.decay_all:
         exempt_from_decay(trained)
@@ -97,7 +108,7 @@ def build_parts(
     return TrainingParts(
         net=net,
         task=task,
-        prepare=tasks.named(task, task.prepare),
+        prepare=SeenSamples(tasks.named(task, task.prepare), is_kept=group.rank == 0),
         forward=tasks.function_of(task, task.training_forward, distillation.teacher_net(run, places)),
         plain_forward=tasks.function_of(task, task.plain_forward),
         judgement=judgement.of_task(task),
@@ -112,11 +123,14 @@ def build_parts(
         clip_norm=optim.clip_norm,
         clip_value=optim.clip_value,
         ema=Ema(net, optim.ema) if optim.ema else None,
+        average=WeightAverage(net, averaging) if averaging else None,
+        masks=masks,
         needs_input_grad=running_statistics.need_input_grad(net),
         sample_counter=running_statistics.SampleCounter(),
         group=group,
         step_group=step_group(group, run.layout.kvstore),
         is_async=names.is_async(run.layout.kvstore),
+        clock=StageClock(began, run.output.sample_steps),
     )
 
 

@@ -21,8 +21,8 @@ class Result:
 
     Attributes:
         net: the Gluon net as the last step left it, on the devices of the run; one that was given is trained in place.
-        history: all records of the run, as in metrics.jsonl: dicts of `kind` "train" or "eval", also of the parts
-            before a resume.
+        history: the records of all steps and evaluations of the run, as in metrics.jsonl, which has others too
+            (docs/records.md): dicts of `kind` "train" or "eval", also of the parts before a resume.
         best: the evaluation with the best score, None where nothing was evaluated.
         checkpoint: the folder of the checkpoint with the best score, or of the newest where nothing was evaluated.
         run: the run as it was trained; it holds the objects that `fit` was given.
@@ -42,7 +42,7 @@ def of(ended: Ended) -> Result:
         folder = ended.resumed_from.path.resolve().parent
     found = directory.best(folder)
     assert found is not None, "a run that has ended has saved"
-    history = run_folder.records(folder.parent)
+    history = [each for each in run_folder.records(folder.parent) if each["kind"] in ("train", "eval")]
     evaluations = [record for record in history if record["kind"] == "eval"]
     best = best_of(evaluations, ended.score) if evaluations else None
     return Result(_net(ended), history, best, found.path, ended.run)

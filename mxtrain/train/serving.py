@@ -13,7 +13,7 @@ def serve(run: Run, node: NodeSpec) -> NoReturn:
     """Be the scheduler or a server `node` of a cluster, and end this process when its workers have ended."""
     from mxtrain.checkpoint import run_folder
 
-    run_folder.start_log(run.output.log_level)
+    run_folder.start_log(run.output.terminal_level)
     with join.as_server(run, node) as agent:
         from mxtrain import runtime
 

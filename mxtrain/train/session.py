@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -15,13 +17,14 @@ from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import batch_plan
 from mxtrain.core.errors import Stop
+from mxtrain.report import progress
 from mxtrain.train import join, node_info, signals
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.data.records import Dataset, Records
-    from mxtrain.report.writers import Record
+    from mxtrain.report.record import Record
     from mxtrain.tasks.task import Score, Task
 
 logger = logging.getLogger("mxtrain.fit")
@@ -44,6 +47,7 @@ class Prepared(NamedTuple):
     node: NodeSpec | None  # this worker of a cluster
     inputs: RunInputs
     node_info: dict[str, Any]  # that describes this worker to its cluster
+    began: float  # when the attempt did, by time.monotonic()
 
 
 class Ended(NamedTuple):
@@ -65,7 +69,8 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     `begins` is False for a process that its job has restarted, to which some checks no longer apply.
     """
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.config import checks
+    from mxtrain.config import checks, step_range
+    from mxtrain.optim import average_plan, schedules
     from mxtrain.tasks import find as tasks
     from mxtrain.tasks import judgement
     from mxtrain.train.open_data import open_source
@@ -76,6 +81,9 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
     task = tasks.of_data(run, train, val)
+    length = schedules.run_length(run.optim, len(train))
+    step_range.check_end(run.output.profile, length[1])
+    average_plan.of_run(run.optim, *length)
     score = judgement.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
     return RunInputs(train, val, identity, task, score)
@@ -111,12 +119,16 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     ]
 
 
-def prepare(run: config.Run, node: NodeSpec | None = None) -> Prepared:
-    """Open what `run` needs, as the worker `node` of a cluster if it is not None; needs no mxnet."""
+def prepare(run: config.Run, node: NodeSpec | None = None, began: float | None = None) -> Prepared:
+    """Open what `run` needs, as the worker `node` of a cluster if it is not None; needs no mxnet.
+
+    The attempt `began` then, by time.monotonic(); left out: now.
+    """
+    began = time.monotonic() if began is None else began
     with join.reporting_failure(run, node):
         inputs = open_inputs(run, begins=node is None or not node.is_restart)
         info = node_info.collect(run, inputs.train, inputs.val, inputs.identity) if node else {}
-    return Prepared(run, node, inputs, info)
+    return Prepared(run, node, inputs, info, began)
 
 
 def train(
@@ -130,7 +142,7 @@ def train(
     from mxtrain.data import cache, sample_requests, streams
     from mxtrain.data.streams import Stream
 
-    run, node, inputs, info = prepared
+    run, node, inputs, info, began = prepared
     worker = join.as_worker(run, node, info, stop_requests)
     with worker as (assigned, group), run_folder.locked(assigned, group) as out:
         for remark in group.remarks:
@@ -151,7 +163,9 @@ def train(
         on_progress = signals.progress_callback(group, stop_requests)
         if isinstance(train, Stream) and checkpoint is not None:
             streams.resume(train, checkpoint.state, assigned.optim.batch_size, on_progress)
-        cached = functools.partial(cache.with_cache, run.data, out=out, on_progress=on_progress)
+        stream = sys.stderr if group.rank == 0 and "console" in run.output.sinks else None
+        on_pictures = progress.counted(on_progress, stream, "decoding", "pictures")
+        cached = functools.partial(cache.with_cache, run.data, out=out, on_progress=on_pictures)
         train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
         val = val and cached(val)
         if run.optim.overfit:
@@ -166,5 +180,7 @@ def train(
         net = loop.train(
             *(assigned, train, val, identity, checkpoint, stop_requests, group, run_start),
             on_record=on_record,
+            began=began,
+            job_restarts=node.attempt if node is not None else 0,
         )
         return Ended(run, out, task, score, net, checkpoint, run_start.has_happened, group.rank == 0)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from mxtrain import config
 from mxtrain.checkpoint import last_bits, locations
-from mxtrain.checkpoint.directory import AVERAGES, GRID, OPTIMIZER, WEIGHTS, Checkpoint, Snapshot
+from mxtrain.checkpoint.directory import (
+    AVERAGE,
+    AVERAGES,
+    GRID,
+    MASKS,
+    OPTIMIZER,
+    WEIGHTS,
+    Checkpoint,
+    Snapshot,
+)
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run
@@ -99,6 +108,10 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
     files = {WEIGHTS: weights.copy_of(parts.net), OPTIMIZER: optimizer_arrays}
     if parts.ema is not None:
         files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
+    if parts.average is not None and parts.average.totals:
+        files[AVERAGE] = parts.average.totals
+    if parts.masks is not None:
+        files[MASKS] = parts.masks.packed()
     if parts.grid is not None and parts.grid.exponents is not None:
         files[GRID] = {"exponents": parts.grid.exponents.copy()}
     values = {
@@ -109,6 +122,8 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "modules": locations.modules(run),
         **last_bits.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
+        **({"averaged_steps": parts.average.taken} if parts.average else {}),
+        **({"widths": parts.net.widths} if parts.net.widths else {}),
         "job": parts.group.job,
         **identity.to_dict(),
     }
@@ -122,16 +137,26 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
     """
     if checkpoint is None:
         return TrainState(step=0, scale=precision.initial_loss_scale(run.model.amp, run.model.loss_scale))
-    path, saved = checkpoint
+    path, saved = checkpoint[:2]
     weights.load(parts.net, str(path / WEIGHTS))
     parts.trainer.load_optimizer_state(str(path / OPTIMIZER), saved["update_counts"])
     parts.extra_optimizer_state.restore(saved.get("optimizer_numbers", {}))  # old checkpoints have none
     if parts.ema is not None:
         parts.ema.restore(str(path / AVERAGES), num_updates=saved["step"] - saved["skipped_steps"])
+    if parts.average is not None:
+        parts.average.restore(path / AVERAGE, saved["averaged_steps"], saved["step"])
+    if parts.masks is not None:
+        parts.masks.restore(str(path / MASKS))
     if parts.grid is not None and (path / GRID).is_file():
         parts.grid.restore(mx.nd.load(str(path / GRID))["exponents"].asnumpy())
     logger.info("resuming from %s", path)
     return _share_score(_from_dict(saved), parts.group, parts.judgement.score.is_lower_better)
+
+
+def widths_of(checkpoint: Checkpoint) -> dict[str, int]:
+    """Return the widths of a checkpoint's net where they are not those that its name has: --prune was given."""
+    found: dict[str, int] = checkpoint.state.get("widths", {})
+    return found
 
 
 def _from_dict(saved: dict[str, Any]) -> TrainState:

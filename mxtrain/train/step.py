@@ -9,6 +9,7 @@ hits each has a row, added in order.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from typing import Any, Callable, Iterator, List, Mapping, Protocol, Sequence
@@ -22,6 +23,7 @@ from mxtrain.optim.exact_gradients import ExactAccumulator
 from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
+from mxtrain.train import barriers, sampled_layers
 from mxtrain.train.parts import TrainingParts
 from mxtrain.train.to_device import to_context
 
@@ -51,6 +53,7 @@ class StepResult:
     scale: LossScale
     means: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the task's, by name
     staleness: int | None = None  # under dist_async: updates by others since the weights of these gradients
+    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of a sampled step
 
 
 def train_step(
@@ -72,18 +75,14 @@ def train_step(
     gradients, running = step_gradients(parts, scale.scale), step_statistics(parts)
     computed: dict[int, StepRow] = {}
     for wave, is_last in _waves(batches, parts.contexts):
+        parts.clock.lap("load")
         for batch, context in wave:
             gradients.before_backward(context)
             running.before_batch(context)
-            scaled, row = forward(parts, batch, context, step, scale.scale)
-            # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length
-            # lies between the two.
-            scaled.backward()
-            remat.finish_backward(parts.net, context)
+            row = _compute(parts, batch, context, step, scale.scale, batch is wave[-1][0])
             computed[batch.request.position] = row
         if is_last:
-            first_device = gradients.write_sums()
-            parts.trainer.start_reduce()  # each gradient is on its way as soon as the backward pass has it
+            first_device = _start_reduce(parts, gradients)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics
         # unseen by the engine: both are ours again only when everything has run.
         mx.nd.waitall()
@@ -91,10 +90,13 @@ def train_step(
         for batch, context in wave:
             running.after_batch(context, batch.request.position, len(batch))
             release(batch)
+        if not is_last:
+            parts.clock.lap("backward")
 
     # ----------------------------------------------------------------------------------------------------
     # Reduce over devices and workers
     rows, statistics = _reduce(parts, gradients, running, computed)
+    parts.clock.lap("synchronize")
     loss, weight, num_samples, *sums = in_order(rows).tolist()
     if not num_samples:  # dist_async: a short step with nothing for this worker
         parts.trainer.skip_update()
@@ -106,17 +108,51 @@ def train_step(
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_weight
     applied = all(map(math.isfinite, (norm, loss, weight)))
     gradients.end_step(applied)
-    if applied:
-        running.apply(statistics, rows[:, NUM_SAMPLES])
-        gradients.unscale(scale.scale)
-        _update_weights(parts, gradients, rate, norm, per_weight)
-    else:
-        running.restore()
-        parts.trainer.skip_update()
-    mx.nd.waitall()
+    with sampled_layers.measured(parts, per_weight / scale.scale) as layers:
+        if applied:
+            running.apply(statistics, rows[:, NUM_SAMPLES])
+            gradients.unscale(scale.scale)
+            _update_weights(parts, gradients, step, rate, norm, per_weight)
+        else:
+            running.restore()
+            parts.trainer.skip_update()
+        mx.nd.waitall()
     mean_loss, after = loss / weight if weight else math.nan, scale.updated(applied) if weight else scale
     means, staleness = _means(parts, sums), parts.trainer.staleness
-    return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness)
+    return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
+
+
+def _compute(
+    parts: TrainingParts, batch: Any, context: Any, step: int, scale: float, is_last_of_wave: bool
+) -> StepRow:
+    """Run forward and backward on a micro-batch, and return its row; on a sampled step the wave's last is timed."""
+    run = functools.partial(forward, parts, batch, context, step, scale)
+    is_timed = parts.clock.is_sampling and is_last_of_wave
+    scaled, row = barriers.told_apart(run, parts.net, parts.clock) if is_timed else run()
+    # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length lies
+    # between the two.
+    scaled.backward()
+    remat.finish_backward(parts.net, context)
+    return row
+
+
+def _start_reduce(parts: TrainingParts, gradients: GradientAccumulator) -> list[Any]:
+    """Start the sums over devices and workers, each as soon as the backward pass has its gradient; wait for that pass.
+
+    Return the first device's gradients.
+    """
+    first_device = gradients.write_sums()
+    # Summed in place: a number of the gradient that is computed last is copied, to wait for it and not for its sum.
+    is_alone = parts.step_group.world_size * len(parts.contexts) == 1
+    last = [each for each in first_device if each.stype == "default" and not is_alone][:1]
+    own = [mx.nd.slice(each, begin=[0] * each.ndim, end=[1] * each.ndim) for each in last]
+    parts.trainer.start_reduce()
+    if own:
+        own[0].wait_to_read()
+    else:
+        mx.nd.waitall()
+    parts.clock.lap("backward")
+    return first_device
 
 
 def _reduce(
@@ -145,13 +181,26 @@ def _reduce(
 
 
 def _update_weights(
-    parts: TrainingParts, gradients: GradientAccumulator, rate: float, norm: float, per_weight: float
+    parts: TrainingParts,
+    gradients: GradientAccumulator,
+    step: int,
+    rate: float,
+    norm: float,
+    per_weight: float,
 ) -> None:
-    """Clip the sum of the gradients, whose mean (times `per_weight`) has the length `norm`, and move the weights."""
+    """Clip the sum of the gradients, whose mean (times `per_weight`) has the length `norm`, and move the weights.
+
+    At the end of a run with --average only running statistics move.
+    """
+    if parts.average is not None and parts.average.is_settling(step):
+        parts.trainer.skip_update()
+        return
     if parts.clip_value:
         gradients.clip(parts.clip_value / per_weight)
     shorten = min(1.0, parts.clip_norm / norm) if parts.clip_norm and norm else 1.0
     parts.trainer.apply(rate, shorten * per_weight)
+    if parts.masks is not None:
+        parts.masks.apply()
     if parts.ema is not None:
         parts.ema.update()
 

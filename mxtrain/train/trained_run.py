@@ -1,53 +1,116 @@
-"""A trained run as evaluate and predict open it: their common flags, its checkpoint, its task and its net."""
+"""A trained run as commands open it: their common flags, which run is meant, its checkpoint, its task and its net."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from mxtrain import config
+from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, from_python, given
 from mxtrain.config.arguments import Parser
-from mxtrain.core import command_name
+from mxtrain.core import command_name, machine
+from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
     from mxtrain.tasks.task import Task
 
+CHECKPOINTS = (
+    "of a run folder: best (default) | latest | a step | a path; the mean of several: last:5 | best:3 | "
+    "20,40,60"
+)
+VALUES = ("val_resize", "target")  # flags that are never objects
+USUAL = Path(config.Output().out)
 
-def parser(command: str, description: str) -> Parser:
-    """Return a parser of the flags that evaluate and predict have in common."""
+
+def parser(command: str, description: str, takes: str = "run") -> Parser:
+    """Return a parser of the flags that all commands on a trained run have in common, and of what stands alone.
+
+    That is the "run", "runs", or "inputs", which the command adds itself; `with_inputs` tells the run from them.
+    """
     program = command_name.typed(f"python -m mxtrain.{command}")
     flags = Parser(prog=program, description=description, allow_abbrev=False)
-    flags.add_argument("--run", default="runs/latest", type=Path, help="the run folder, mxtrain.fit's --out")
-    flags.add_argument("--checkpoint", default="best", help="best | latest | PATH of a checkpoint")
+    meaning = "a run folder, mxtrain.fit's --out, or a folder in its checkpoints/"
+    if takes != "inputs":
+        count = {"run": "?", "runs": "*"}[takes]
+        flags.add_argument(
+            takes, nargs=count, type=Path, metavar="RUN", help=f"{meaning}; {USUAL} when left out"
+        )
+    flags.add_argument("--run", type=Path, metavar="RUN", dest="run_flag", help=f"{meaning}: RUN as a flag")
+    flags.add_argument("--checkpoint", help=CHECKPOINTS)
     flags.add_argument("--devices", default="cpu", help="cpu, cpu:0,1 or gpu:0")
     flags.add_argument("--json", action="store_true", help="print JSON")
+    flags.add_argument("--quiet", action="store_true", help="nothing but errors on stderr")
     return flags
 
 
-def find_checkpoint(trained: Any, which: str, devices: str) -> Checkpoint:
-    """Return the checkpoint `which` of a run, by its folder or its Result, verified; needs no mxnet."""
-    from mxtrain.checkpoint import resume
+def named(options: argparse.Namespace) -> list[Path]:
+    """Return the runs that a command without inputs was given, alone or by --run; the usual one where none was."""
+    alone = getattr(options, "runs", None) or ([options.run] if getattr(options, "run", None) else [])
+    if alone and options.run_flag:
+        raise UsageError(f"--run {options.run_flag}: {alone[0]} is the run already; leave one of them out")
+    return alone or [options.run_flag or USUAL]
+
+
+def with_inputs(options: argparse.Namespace, words: Sequence[Any]) -> tuple[Path, list[Any]]:
+    """Return the run and the inputs that a command was given as `words`: the first is the run, if it is one.
+
+    With --run all of them are inputs. Where none is a run, the usual one is meant.
+    """
+    if options.run_flag:
+        return options.run_flag, list(words)
+    if words and is_run(Path(words[0])):
+        return Path(words[0]), list(words[1:])
+    if words and not is_run(USUAL) and not Path(words[0]).is_file():
+        raise UsageError(
+            f"{words[0]}: neither a run folder nor a checkpoint, and there is no {USUAL}, which is meant where none is "
+            "given; give the --out of mxtrain.fit first"
+        )
+    return USUAL, list(words)
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a path is a run folder, or a checkpoint."""
+    return directory.of_run(path).is_dir() or directory.is_checkpoint(path)
+
+
+def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint:
+    """Return the checkpoint that is meant, verified; needs no mxnet. Of several, it is to be averaged with the others.
+
+    `trained` is a run folder, of which `which` says which one or which ones, the folder of a checkpoint, a Result, or
+    a list of these.
+    """
+    from mxtrain.checkpoint import selection
     from mxtrain.config import checks
 
     checks.check_present(devices)
-    folder = trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
-    return resume.select_checkpoint(folder, which)
+    several = trained if isinstance(trained, (list, tuple)) else [trained]
+    if not several:
+        raise UsageError("give a run folder, a checkpoint, or the Result of fit; this list of them is empty")
+    return selection.select([_folder(each) for each in several], which)
+
+
+def _folder(trained: Any) -> Path:
+    return trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
 
 
 def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
-    """Return the run of a checkpoint with the objects of its Result, if `trained` is one, and those given `instead`.
+    """Return the run of a checkpoint with the objects of its Result, if `trained` has one, and those given `instead`.
 
     What it names itself can be imported from then on.
     """
     from mxtrain.checkpoint import locations
 
     flat = found.state["config"]
-    known = config.to_flat(trained.run) if hasattr(trained, "run") else {}
+    first = trained[0] if isinstance(trained, (list, tuple)) else trained
+    known = config.to_flat(first.run) if hasattr(first, "run") else {}
     at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
-    run = from_python.with_objects(config.from_flat({**flat, **at_hand}), instead)
+    values = {name: value for name, value in instead.items() if name in VALUES and value is not None}
+    objects = {name: value for name, value in instead.items() if name not in VALUES}
+    run = from_python.with_objects(config.from_flat({**flat, **at_hand, **values}), objects)
     own = {
         name: str(flat.get(name) or "")
         for name in ("task", "model", "loss", "val", "metric")
@@ -73,7 +136,8 @@ def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, lis
     """
     from mxtrain import runtime
 
-    runtime.load()
+    threads = run.layout.threads
+    runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
     from mxtrain.models import weights, zoo
     from mxtrain.train import build_net
 

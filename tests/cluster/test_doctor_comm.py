@@ -27,6 +27,7 @@ def _in_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
+@pytest.mark.slow  # tests/engine/test_doctor_run.py measures sums by the same jobs; the one below a job that fails
 def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
     before = set(os.listdir("/tmp"))
     found = jobs.job(1, unix=True, deadline=time.monotonic() + 100)

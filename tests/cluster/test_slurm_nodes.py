@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -154,3 +155,14 @@ def test_a_refusal_fails_the_job_and_is_not_tried_again(queue: Queue, tmp_path: 
     state = queue.wait_for_end(queue.submit(tmp_path, "--train", str(tmp_path / "nowhere.rec")))
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "3:0", "0")
     assert "nowhere.rec does not exist" in (tmp_path / "log").read_text()
+
+
+def test_doctor_examines_the_nodes_of_an_allocation(queue: Queue, tmp_path: Path) -> None:
+    asked = [sys.executable, "-m", "mxtrain.doctor", "--hosts", "slurm", "--json", "--out", str(tmp_path)]
+    found = json.loads(queue.slurm.do("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", *asked))
+    assert [(host["host"], host["address"], host.get("error")) for host in found["hosts"]] == [
+        ("na", queue.slurm.hosts[0].address, None),
+        ("nb", queue.slurm.hosts[1].address, None),
+    ]
+    assert len(found["pairs"]) == 2
+    assert all(not pair["problems"] and pair["bytes_per_second"] > 1e6 for pair in found["pairs"])

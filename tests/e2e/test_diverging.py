@@ -8,14 +8,14 @@ from typing import Any
 
 from mxtrain.core.errors import DIVERGED, DONE
 from tests.support.commands import Command
+from tests.support.runs import records
 
 SMALL = ["--model", "small_cnn", "--image-size", "16", "--batch-size", "16", "--epochs", "2"]
 FLAGS = [*SMALL, "--log", "none", "--max-bad-steps", "2"]
 
 
 def steps(out: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [record for record in records if record["kind"] == "train"]
+    return records(out, "train")
 
 
 def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -> None:
@@ -33,6 +33,10 @@ def test_a_rate_beyond_measure(command: Command, shapes: Path, tmp_path: Path) -
     assert all("train.rec: record" in name for name in found["records"])
     assert len(found["samples_of_step"]) == 16 and set(found["samples"]) <= set(found["samples_of_step"])
     assert [record.get("skipped_steps", 0) for record in steps(tmp_path / "run")] == [0, 1, 2]
+    start, skipped, stop = records(tmp_path / "run", "event")
+    assert start["event"] == "start" and start["initialise_seconds"] > 0 and start["versions"]["numpy"]
+    assert (skipped["event"], skipped["step"]) == ("skipped_step", 2) and "not finite" in skipped["text"]
+    assert (stop["event"], stop["step"]) == ("stop", 3) and last.endswith(stop["reason"])
 
 
 def test_weights_that_are_lost_before_a_step_shows_it(command: Command, shapes: Path, tmp_path: Path) -> None:

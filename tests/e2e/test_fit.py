@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,18 @@ from PIL import Image
 
 from mxtrain.config import amp_table
 from mxtrain.core import distributions, kernels
+from mxtrain.core.errors import USAGE
+from tests.support import runs
 from tests.support.amp import ALL_NARROW, BF16, needs_bf16
 from tests.support.commands import ROOT, Command
-from tests.support.runs import has_step, wait_until, warm_started
+from tests.support.runs import has_step, scores_of, wait_until, warm_started
 from tests.support.shapes_run import curve, flags, records
 
 
 @pytest.fixture(scope="module")
 def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     out = tmp_path_factory.mktemp("finished") / "run"
+    (out.parent / "began").write_text(str(time.time()))
     done = command("mxtrain.fit", *flags(shapes, out), cold=True)
     assert done.returncode == 0, done.stderr
     assert " at step 16, the best; " in done.stdout and str(out / "checkpoints") in done.stdout
@@ -31,7 +35,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory, command: Co
 
 def test_the_run_folder(finished: Path) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "logs", ".lock",
+        "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "augmented", "logs", ".lock",
     }  # fmt: skip
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["mxtrain"] and "fit" in " ".join(environment["command"]) and "git" in environment
@@ -50,6 +54,16 @@ def test_every_step_is_recorded(finished: Path) -> None:
     assert [record["epoch"] for record in records(finished) if record["kind"] == "eval"] == [1, 2, 3, 4]
 
 
+@pytest.mark.alone
+def test_the_times_of_all_stages_add_up_to_the_wall_time(finished: Path) -> None:
+    found = runs.records(finished, "train", "eval", "event")
+    assert found[-1]["event"] == "end"
+    total = sum(runs.seconds_of(each) for each in found)
+    assert total == pytest.approx(
+        found[-1]["time"] - float((finished.parent / "began").read_text()), rel=0.03
+    )
+
+
 def test_it_learns(finished: Path) -> None:
     evaluations = [record for record in records(finished) if record["kind"] == "eval"]
     assert max(record["val_accuracy"] for record in evaluations) == 1.0
@@ -61,6 +75,18 @@ def test_the_saved_config_is_the_run(finished: Path, command: Command, tmp_path:
     assert curve(tmp_path / "again") == curve(finished)
 
 
+def test_quiet_commands_say_their_last_line(shapes: Path, command: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = command("mxtrain.fit", *flags(shapes, run), "--log", "console,csv", "--epochs", "1", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("done: val accuracy")
+    assert done.stdout.count("\n") == 1 and (run / "metrics.csv").exists()
+    assert "learning rate: peak" in (run / "logs" / "fit.log").read_text()
+    done = command("mxtrain.evaluate", "--run", run, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("\n") == 1
+    done = command("mxtrain.fit", *flags(shapes, run), "--lr", "0.5", "--quiet")
+    assert done.returncode == USAGE and done.stderr.count("\n") == 1 and "--lr" in done.stderr
+
+
 def test_evaluate(finished: Path, shapes: Path, command: Command) -> None:
     done = command(
         "mxtrain.evaluate", "--run", finished, "--val", shapes / "val.rec", "--checkpoint", "latest", "--json"
@@ -68,8 +94,7 @@ def test_evaluate(finished: Path, shapes: Path, command: Command) -> None:
     assert done.returncode == 0, done.stderr
     found, last = json.loads(done.stdout), records(finished)[-1]
     assert found["num_samples"] == 16
-    assert found["val_loss"] == pytest.approx(last["val_loss"], rel=1e-5)
-    assert found["val_accuracy"] == last["val_accuracy"]
+    assert scores_of(found) == scores_of(last)
 
 
 def test_predict(finished: Path, shapes: Path, command: Command) -> None:
@@ -105,7 +130,8 @@ def test_predict_names_bad_pictures_and_goes_on(
     (tmp_path / "text.png").write_text("not a picture")
     (tmp_path / "cut.png").write_bytes((shapes / "images" / "dark" / "1.png").read_bytes()[:200])
     good = [shapes / "images" / name / "0.png" for name in ("bright", "dark")]
-    bad = [tmp_path / "text.png", tmp_path / "cut.png", tmp_path / "missing.png", tmp_path]
+    (tmp_path / "empty").mkdir()
+    bad = [tmp_path / name for name in ("text.png", "cut.png", "missing.png", "empty")]
     mixed = [bad[0], good[0], *bad[1:], good[1]]
     for more in ([], ["--json"]):
         done = command("mxtrain.predict", "--run", finished, *more, *mixed)
@@ -114,7 +140,7 @@ def test_predict_names_bad_pictures_and_goes_on(
         assert all(str(image) in line for image, line in zip(good, done.stdout.splitlines()))
         *named, count = [line for line in done.stderr.splitlines() if line.startswith("mxtrain.predict: ")]
         assert [line.split(": ")[1] for line in named] == list(map(str, bad))
-        assert count == "mxtrain.predict: 4 of 6 files could not be read; they are named above"
+        assert count == "mxtrain.predict: 4 of 6 inputs could not be read; they are named above"
 
 
 def test_predict_says_of_one_bad_picture_in_one_line_what_it_is(

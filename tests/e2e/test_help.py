@@ -12,7 +12,11 @@ COMMANDS = [
     "mxtrain.fit",
     "mxtrain.evaluate",
     "mxtrain.predict",
+    "mxtrain.export",
+    "mxtrain.convert",
     "mxtrain.doctor",
+    "mxtrain.report",
+    "mxtrain.tune",
     "tools.im2rec_wrapper",
     "mxtrain",
 ]

@@ -96,7 +96,7 @@ def test_killed_again_and_again(
 
 
 def rewritten(path: Path) -> Callable[[], bool]:
-    """Whether the next process has come to write this file."""
+    """Return whether the next process has come to write this file."""
 
     def stamp() -> int:
         return path.stat().st_mtime_ns if path.exists() else 0
@@ -278,7 +278,17 @@ def assert_kills_leave_no_trace(
     done = command("mxtrain.fit", *line)
     assert done.returncode == 0, done.stderr
     assert_same_end(tmp_path / "run", tmp_path / "straight")
-    assert runs.curve(tmp_path / "run")[-2]["bad_records"] == 3
+    assert runs.records(tmp_path / "run", "train")[-1]["bad_records"] == 3
+    bad = [
+        [
+            (each["step"], each["sample"], each["record"])
+            for each in runs.records(out, "event")
+            if each["event"] == "bad_record"
+        ]
+        for out in (tmp_path / "run", tmp_path / "straight")
+    ]
+    assert bad[0] == bad[1]
+    assert len(bad[0]) == 3 and "train.rec: record" in bad[0][0][2], "each once, however often it was met"
 
 
 @pytest.mark.timeout(300)

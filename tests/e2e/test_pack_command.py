@@ -52,6 +52,12 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_a_quiet_packer_has_one_line(some_digits, tmp_path):
+    done = im2rec_wrapper("pack", some_digits, tmp_path / "out.rec", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("\n") == 1
+    assert done.stdout.startswith("packed 30 images of 3 classes in ")
+
+
 def test_the_digits_are_the_same_each_time(digits, tmp_path):
     assert run(ROOT / "examples" / "digits.py", tmp_path / "again").returncode == 0
     for name in os.listdir(digits):

@@ -120,7 +120,7 @@ def test_a_picture_size_the_net_does_not_take(command: Command, shapes: Path, tm
 
 def test_a_run_that_is_none(command: Command, shapes: Path, tmp_path: Path) -> None:
     done = command("mxtrain.evaluate", "--run", tmp_path, "--val", shapes / "val.rec")
-    assert_refused(done, USAGE, "--run", "checkpoints/")
+    assert_refused(done, USAGE, str(tmp_path), "checkpoints/")
 
 
 def test_the_same_without_mxnet(shapes: Path, tmp_path: Path) -> None:

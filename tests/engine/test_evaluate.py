@@ -16,8 +16,9 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import build_net
-from mxtrain.train.evaluate import evaluate
+from mxtrain.train.evaluate import Evaluation, evaluate
 from tests.support import user_data, user_net
+from tests.support.worker_threads import on_workers
 
 NUM_SAMPLES, STEP = 32, 7
 FLAGS = "--image-size 16 --batch-size 48"
@@ -46,21 +47,26 @@ class Seeing(mx.gluon.Block):  # type: ignore[misc]
 
 
 def evaluated(
-    flags: str, loss: Any = losses.cross_entropy, group: Listening | None = None
-) -> tuple[dict[str, Any], list[int], list[tuple[str, int]]]:
-    """What is found, how many pictures the net saw at a time, and what was told of it."""
+    flags: str,
+    loss: Any = losses.cross_entropy,
+    group: SingleWorker | None = None,
+    task: type[Classification] = Classification,
+    forward: Any = ClassificationForward,
+) -> tuple[Evaluation, list[int], list[tuple[str, int]]]:
+    """Return what is found, how many pictures the net saw at a time, and what was told of it."""
     run = config.parse([*FLAGS.split(), *flags.split()])
     contexts = build_net.contexts(run.layout.devices)
     mx.random.seed(0)
-    net, group = Seeing(), group or Listening()
+    net, listening = Seeing(), Listening()
     net.initialize(ctx=contexts)
     net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
     net.sizes.clear()
     records = UserDataset("own", user_data.dataset(NUM_SAMPLES))
-    forward, task = ClassificationForward(loss), Classification.numbered(run, 2)
-    found = evaluate(run, task, forward, net, records, contexts, group=group, step=STEP)
+    found = evaluate(
+        run, task.numbered(run, 2), forward(loss), net, records, contexts, group=group or listening, step=STEP
+    )
     assert found is not None
-    return found, net.sizes, group.told
+    return found, net.sizes, listening.told
 
 
 @pytest.mark.parametrize(
@@ -82,31 +88,18 @@ def test_devices_and_micro_batches_do_not_change_scores() -> None:
     one, _, _ = evaluated("--micro-batch 5")
     assert evaluated("--micro-batch 5 --devices cpu:0,1,2")[0] == one
     other, _, _ = evaluated("--micro-batch 32")
-    assert other["val_accuracy"] == one["val_accuracy"] and other["num_samples"] == NUM_SAMPLES
-    np.testing.assert_allclose(other["val_loss"], one["val_loss"], rtol=1e-6)
-
-
-class WorkerInTurn(Listening):
-    """One of several workers that compute one after the other; the last one has the sum."""
-
-    def __init__(self, rank: int, world_size: int, before: Any):
-        super().__init__()
-        self.rank, self.world_size, self.total = rank, world_size, before  # type: ignore[misc]
-
-    def sum(self, values: Any) -> Any:
-        self.total = values + self.total
-        return self.total
+    assert other.numbers["val_accuracy"] == one.numbers["val_accuracy"]
+    assert other.numbers["num_samples"] == NUM_SAMPLES
+    np.testing.assert_allclose(other.numbers["val_loss"], one.numbers["val_loss"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_workers_have_the_scores_of_one_to_the_bit(world_size: int) -> None:
+def test_workers_find_what_one_finds_to_the_bit(world_size: int) -> None:
+    """Of eight one has no sample."""
     one, _, _ = evaluated("--micro-batch 5")
-    before: Any = 0.0
-    for rank in range(world_size):
-        group = WorkerInTurn(rank, world_size, before)
-        found, _, _ = evaluated("--micro-batch 5", group=group)
-        before = group.total
-    assert found == one
+    assert [record["kind"] for record in one.records] == ["classes", "worst"]
+    found = on_workers(world_size, lambda group: evaluated("--micro-batch 5", group=group)[0])
+    assert found == [one] * world_size
 
 
 def test_the_loss_is_the_mean_over_samples() -> None:
@@ -118,10 +111,32 @@ def test_the_loss_is_the_mean_over_samples() -> None:
         return mx.nd.array(heard[-1])
 
     found, _, _ = evaluated("--micro-batch 5", listening)
-    assert found["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
+    assert found.numbers["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
 
 
 def test_a_number_called_as_one_of_the_tasks_is_refused() -> None:
     """It might be the score."""
     with pytest.raises(UsageError, match=r"--metric: another number .* is called accuracy already"):
         evaluated("--metric tests.support.user_metrics:accuracy")
+
+
+class Inheriting(Classification):
+    """A user's, whose net answers with two arrays, and whose labels are called otherwise."""
+
+    def sample_result(self, output: Any, arrays: Any) -> dict[str, Any]:
+        raise KeyError("label")
+
+    def metrics(self) -> Any:
+        return ()
+
+
+def test_a_task_that_inherits_what_does_not_fit_it_is_evaluated_without() -> None:
+    class TwoHeads(ClassificationForward):
+        def __call__(self, net: Any, arrays: Any) -> Any:
+            outcome = super().__call__(net, arrays)
+            return outcome._replace(output=[outcome.output, outcome.output])
+
+    found = evaluated("--task tests.engine.test_evaluate:Inheriting", task=Inheriting, forward=TwoHeads)[0]
+    assert found.numbers.keys() == {"val_loss", "num_samples"}
+    (worst,) = found.records
+    assert worst["kind"] == "worst" and worst["samples"][0].keys() == {"sample", "loss"}

@@ -16,6 +16,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.multilabel import Multilabel, MultilabelForward
+from mxtrain.train import asked
 
 NUM, CLASSES = 6, 3
 WEIGHTS = [0.5, 2.0, 3.0]
@@ -199,7 +200,7 @@ def test_rows_of_a_stream_are_checked_as_they_come() -> None:
 def test_the_threshold_of_predictions_is_the_users() -> None:
     shown = Multilabel(run_of(), {"class_names": ["a", "b", "c"]}).shown(np.array([0.4, 0.9, 0.1]))
     assert shown["present"] == ["b"]
-    assert predict._cut(shown, 1, 0.3)["present"] == ["b", "a"]
-    assert predict._cut(shown, 1, 0.95)["present"] == []
+    assert asked.cut(shown, 1, 0.3)["present"] == ["b", "a"]
+    assert asked.cut(shown, 1, 0.95)["present"] == []
     with pytest.raises(UsageError, match=r"--threshold 1\.5: give a probability from 0 to 1"):
-        predict._check_shown(1, 1.5)
+        predict._check_asked(1, 1.5, None, False, None)

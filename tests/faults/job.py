@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
 from tests.support.processes import roles
-from tests.support.runs import curve, newest, text
+from tests.support.runs import curve, is_now, newest, text
 
 STEPS_PER_EPOCH, NUM_STEPS = 8, 24
 LENGTH = [
@@ -107,10 +107,9 @@ def started(folder: Path, *flags: str, **environment: str) -> Iterator[FaultJob]
 def wait_for(happened: Callable[[], object], seconds: float) -> bool:
     """Wait until `happened()` is true, and return False where it was not within so many seconds."""
     end = time.monotonic() + seconds
-    while not happened():
+    while not is_now(happened):
         if time.monotonic() > end:
             return False
-        time.sleep(0.002)
     return True
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.report.writers import JsonLines
+from mxtrain.report.json_lines import JsonLines
 from tests.support import warm_start
 from tests.support.commands import ROOT
 from tests.support.warm_start import WarmFunction, WarmProcess
@@ -52,7 +52,7 @@ def _fit_until(step: int, flags: list[str]) -> None:
 
     def write_and_die(self: JsonLines, record: Any) -> None:
         write(self, record)
-        if record["step"] == step:
+        if record["kind"] == "train" and record["step"] == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     JsonLines.write = write_and_die  # type: ignore[method-assign]
@@ -61,10 +61,18 @@ def _fit_until(step: int, flags: list[str]) -> None:
 
 def wait_until(happened: Callable[[], Any], run: subprocess.Popen[str] | WarmProcess) -> None:
     end = time.monotonic() + DEADLINE_SECONDS
-    while not happened():
+    while not is_now(happened):
         assert run.poll() is None, run.communicate()[1]
         assert time.monotonic() < end, f"not within {DEADLINE_SECONDS} s"
-        time.sleep(0.001)
+
+
+def is_now(happened: Callable[[], Any]) -> bool:
+    """Return whether it has happened; if not, after a pause that is nine times as long as the look: others compute."""
+    asked = time.monotonic()
+    if happened():
+        return True
+    time.sleep(min(max(0.001, 9 * (time.monotonic() - asked)), 0.1))
+    return False
 
 
 def text(out: Path) -> str:
@@ -80,17 +88,27 @@ def is_writing(out: Path) -> bool:
     return any((out / "checkpoints").glob(".writing-*"))
 
 
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text(out).splitlines()]
+def records(out: Path, *kinds: str) -> list[dict[str, Any]]:
+    """The records of these kinds; of steps and evaluations where none is given."""
+    found = [json.loads(line) for line in text(out).splitlines()]
+    return [each for each in found if each["kind"] in (kinds or ("train", "eval"))]
+
+
+def seconds_of(record: dict[str, Any]) -> float:
+    """The wall time that a record accounts for (docs/records.md)."""
+    names = [name for name in ("seconds", "initialise_seconds", "other_seconds") if name in record]
+    assert all(record[name] >= 0 for name in record if name.endswith("seconds"))
+    return float(sum(record[name] for name in names))
 
 
 def curve(out: Path) -> list[dict[str, Any]]:
-    """The records without what a clock says."""
+    """The records that are promised the same wherever the run is, without what a clock says."""
 
     def is_timed(name: str) -> bool:
-        return name == "seconds" or name.endswith("_per_second")
+        return name in ("time", "seconds") or name.endswith(("_seconds", "_per_second"))
 
-    return [{name: each[name] for name in each if not is_timed(name)} for each in records(out)]
+    promised = records(out, "train", "eval", "layers", "classes", "worst")
+    return [{name: each[name] for name in each if not is_timed(name)} for each in promised]
 
 
 def newest(out: Path) -> Path:
@@ -103,9 +121,21 @@ def assert_same_end(out: Path, expected: Path) -> None:
     assert list(map(len, curves)) == [len(curves[1])] * 2
     for found, right in zip(*curves):
         assert found == right, (found, right)
+    assert_same_checkpoint(out, expected)
+
+
+def assert_same_checkpoint(out: Path, expected: Path) -> None:
+    """The newest ones are equal, but for whose job it was."""
     for path in newest(expected).glob("*.params"):
         assert (newest(out) / path.name).read_bytes() == path.read_bytes(), path.name
     states = [json.loads((newest(each) / "state.json").read_text()) for each in (out, expected)]
     for state in states:
         del state["config"], state["job"]
     assert states[0] == states[1]
+
+
+def scores_of(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """The scores of an evaluation, from its record or from what `mxtrain.evaluate --json` has printed."""
+    return {
+        name: value for name, value in evaluation.items() if name.startswith("val_") or name == "num_samples"
+    }

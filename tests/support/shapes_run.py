@@ -18,7 +18,8 @@ def flags(shapes: Path, out: Path) -> list[str]:
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [each for each in found if each["kind"] in ("train", "eval")]
 
 
 def curve(out: Path) -> list[tuple[Any, ...]]:

@@ -83,7 +83,7 @@ def two_hosts() -> Iterator[tuple[NamespaceHost, NamespaceHost]]:
     with contextlib.ExitStack() as stack:
         for host in hosts:
             do("ip", "netns", "add", host.namespace)
-            stack.callback(_remove, host)
+            stack.callback(remove, host)
         do("ip", "link", "add", hosts[0].cable, "type", "veth", "peer", "name", hosts[1].cable)
         for host in hosts:
             _connect(host)
@@ -139,7 +139,7 @@ def _wait_for_port(host: NamespaceHost) -> None:
         time.sleep(0.05)
 
 
-def _remove(host: NamespaceHost) -> None:
+def remove(host: NamespaceHost) -> None:
     for pid in host.processes():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)

@@ -25,7 +25,10 @@ from typing import Any, Callable, NoReturn, Sequence
 from unittest import mock
 
 PRELOADED = "tests.support.warm_imports"
-MODULES = ("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "tools.im2rec_wrapper")
+MODULES = (
+    *("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "mxtrain.export", "mxtrain.tune"),
+    "tools.im2rec_wrapper",
+)
 # Variables that no command reads before mxnet is loaded: of tests, and of packages that set them when imported.
 OF_TESTS = ("PYTEST_CURRENT_TEST", "NOTES")
 OF_RUNTIME = ("MXNET_CPU_TEMP_COPY", "NNVM_AUTO_SEARCH_MATCH_RANGE")  # set wherever mxnet is loaded
@@ -169,11 +172,13 @@ def _umask() -> int:
 
 
 def be_command(module: str, arguments: Sequence[str], folder: Path) -> None:
-    """Be `python -m module arguments`; the processes of a cluster that it starts are forked from this one."""
+    """Be `python -m module arguments`; the processes of a cluster or a search that it starts are forked from this."""
     from mxtrain.launch import attempt
+    from mxtrain.tune import trial_process
 
     popen = types.SimpleNamespace(Popen=_ForkedCommand, TimeoutExpired=subprocess.TimeoutExpired)
-    vars(attempt)["subprocess"] = popen
+    for starting in (attempt, trial_process):
+        vars(starting)["subprocess"] = popen
     os.chdir(folder)
     sys.path.insert(0, str(folder))  # as `python -m` does
     sys.argv[1:] = arguments

@@ -19,7 +19,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import build_net
 from tests.support import majority, majority_data
 from tests.support.commands import Command
-from tests.support.runs import assert_same_end, newest, records
+from tests.support.runs import assert_same_end, newest, records, scores_of
 from tests.tasks.given import NUM_TRAIN, NUM_VAL
 
 FLAGS = "--task tests.support.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0 --threads 1 --log none"
@@ -63,7 +63,7 @@ def test_it_is_learnt_and_judged(learnt: Path, command: Command) -> None:
     again = json.loads(
         command("mxtrain.evaluate", "--run", learnt, "--checkpoint", "latest", "--json").stdout
     )
-    assert again == {name: last[name] for name in again}
+    assert scores_of(again) == scores_of(last)
 
 
 def test_its_loss_is_the_mean_over_words(data: Path, learnt: Path) -> None:

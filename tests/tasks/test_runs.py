@@ -1,16 +1,17 @@
-"""What every task is promised in one process: a run that is killed, mapped or looked at is the same run."""
+"""Promises of every task in one process: a run that is killed, mapped or looked at is the same run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.amp import ALL_NARROW, needs_bf16
-from tests.support.runs import assert_same_end, newest, records
-from tests.tasks.given import Given
+from tests.support.runs import assert_same_end, newest, records, scores_of
+from tests.tasks.given import NUM_VAL, Given
 
 NARROW = f"--amp bf16 --amp-table {ALL_NARROW}"
 
@@ -46,13 +47,93 @@ def test_what_was_trained_is_evaluated_and_used(given: Given, undisturbed: Path)
     judged = given.command("mxtrain.evaluate", "--run", undisturbed, "--checkpoint", "latest", "--json")
     assert judged.returncode == 0, judged.stderr
     found = json.loads(judged.stdout)
-    assert {"val_loss", "num_samples"} < set(found)
-    assert found == {name: last[name] for name in found}
+    assert scores_of(found) == scores_of(last) and {"val_loss", "num_samples"} < set(found)
+    for sample in found["worst"]:
+        assert given.folder.name in sample.pop("where")
+    for kind, inside in (("worst", found["worst"]), ("classes", found.get("classes"))):
+        told = records(undisturbed, kind)
+        assert (told == []) == (inside is None)
+        if inside is not None:
+            inside = {"samples": inside} if kind == "worst" else inside
+            assert inside == {name: told[-1][name] for name in inside}
     if given.case.predict:
         arguments = [each.format(folder=given.folder) for each in given.case.predict]
-        told = given.command("mxtrain.predict", "--run", undisturbed, *arguments)
+        is_asked = "--prompt" not in arguments
+        whole = [given.folder / "val.rec", "--json"] if is_asked else []
+        told = given.command("mxtrain.predict", "--run", undisturbed, *arguments, *whole)
         assert told.returncode == 0, told.stderr
-        assert told.stdout.strip()
+        assert len(told.stdout.splitlines()) >= (1 + NUM_VAL if is_asked else 1)
+
+
+@pytest.mark.slow  # tests/e2e/test_predict.py holds it of a class for each picture
+def test_its_worst_mistakes_are_those_of_its_evaluation(given: Given, undisturbed: Path) -> None:
+    *_, last = records(undisturbed, "worst")
+    told = given.command("mxtrain.predict", undisturbed, "--checkpoint", "latest", "--mistakes", 32, "--json")
+    assert told.returncode == 0, told.stderr
+    found = [json.loads(line)["loss"] for line in told.stdout.splitlines()]
+    assert found == [each["loss"] for each in last["samples"] if is_wrong(each)]
+    assert f"{len(found)} mistakes among " in told.stderr or len(found) == 32
+
+
+def is_wrong(sample: dict[str, Any]) -> bool:
+    """Return whether an evaluation's sample is a mistake; of numbers and tokens each is one."""
+    if "wrong" in sample:
+        return bool(sample["wrong"])
+    return "label_probability" not in sample or sample["label"] != sample["predicted"]
+
+
+@pytest.mark.slow  # tests/e2e/test_evaluate.py has two of them, tests/unit/report/test_evaluation.py their texts
+def test_what_an_evaluation_finds_is_told_in_words(given: Given, undisturbed: Path) -> None:
+    told = given.command("mxtrain.evaluate", undisturbed)
+    assert told.returncode == 0, told.stderr
+    first, *others = told.stdout.splitlines()
+    assert first.startswith(f"{given.folder / 'val.rec'}: val_loss ") and "the largest losses:" in others
+    has_classes = bool(records(undisturbed, "classes"))
+    assert any(line.split()[:2] == ["class", "samples"] for line in others) == has_classes
+
+
+OF_A_CLASS = {"label", "predicted", "probability", "label_probability"}
+OF_A_SAMPLE = {
+    "classification": OF_A_CLASS,
+    "sequence_classification": OF_A_CLASS,
+    "vectors": OF_A_CLASS,
+    "majority": set(),  # a user's task, which says nothing
+    "multilabel": {"labels", "wrong"},
+    "lm": {"tokens", "perplexity"},
+    "token_classification": {"words", "wrong"},
+    "regression": {"label", "predicted"},
+    "series": {"label", "predicted"},
+}
+
+
+def test_its_evaluations_name_the_worst_samples(given: Given, undisturbed: Path) -> None:
+    evaluation, *_, last = records(undisturbed, "worst")
+    assert evaluation["step"] == 6 and last["step"] == 18
+    samples = last["samples"]
+    assert len({each["sample"] for each in samples}) == len(samples) <= 32
+    if given.case.name != "lm":  # whose windows are more than its texts
+        assert {each["sample"] for each in samples} == set(range(NUM_VAL))
+    losses = [each["loss"] for each in samples]
+    assert losses == sorted(losses, reverse=True)
+    for each in samples:
+        assert each.keys() == {"sample", "loss"} | OF_A_SAMPLE[given.case.name]
+
+
+def test_its_evaluations_tell_of_each_class(given: Given, undisturbed: Path) -> None:
+    found = records(undisturbed, "classes")
+    evaluations = [each for each in records(undisturbed) if each["kind"] == "eval"]
+    if given.case.name in ("lm", "majority", "regression", "series"):
+        assert found == [] and "val_ece" not in evaluations[-1]
+        return
+    assert [each["step"] for each in found] == [each["step"] for each in evaluations]
+    for classes, evaluation in zip(found, evaluations):
+        assert classes["ece"] == evaluation["val_ece"]
+        support, recall = classes["support"], classes["recall"]
+        assert len(support) == len(recall) == len(classes["precision"]) >= 2
+        if given.case.name != "multilabel":
+            hits = sum(share * count for share, count in zip(recall, support) if count)
+            assert hits / sum(support) == pytest.approx(evaluation["val_accuracy"])
+            assert sum(count for *_, count in classes["confusion"]) == sum(support) - round(hits)
 
 
 def test_a_dry_run_tells_and_writes_nothing(given: Given, tmp_path: Path) -> None:

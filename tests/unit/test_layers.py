@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import Iterator
@@ -14,12 +15,15 @@ ENGINES = ("mxnet", "gluoncv")
 # These never reach mxnet: not through another module, and not by an import inside a function.
 WITHOUT_MXNET = ("config", "core", "data", "cluster", "checkpoint", "launch", "report")
 MODULES_WITHOUT_MXNET = (
-    *("optim.early_stop", "optim.schedules", "optim.weight_decay"),
+    *("optim.average_plan", "optim.early_stop", "optim.schedules", "optim.weight_decay"),
     *("train.join", "train.loss_alarm", "train.node_info", "train.signals"),
     *("probe.advice", "probe.jobs"),
 )
 # These load it by imports inside functions, once everything that can be refused has been.
-LATE = ("__main__", "fit", "evaluate", "predict", "doctor", "train.trained_run", "train.open_data")
+LATE = (
+    *("__main__", "fit", "evaluate", "predict", "export", "convert", "doctor"),
+    *("train.trained_run", "train.open_data"),
+)
 
 
 def modules() -> dict[str, Path]:
@@ -32,8 +36,13 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, inside_functions: bool = True) -> Iterator[str]:
+@functools.lru_cache(maxsize=None)
+def imports(path: Path, inside_functions: bool = True) -> list[str]:
     """The dotted names that a file imports; what only a type checker reads is left out."""
+    return list(_imports(path, inside_functions))
+
+
+def _imports(path: Path, inside_functions: bool) -> Iterator[str]:
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
         node = pending.pop()

@@ -31,10 +31,11 @@ class Options:
     tokenizer: str = "bytes"
     skip_bad: bool = False
     num_workers: int | None = None
+    quiet: bool = False
 
 
 # Options that change none of the bytes written, or only through the items or the way of restart intervals.
-_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "restart_intervals")
+_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "restart_intervals", "quiet")
 
 
 def affecting_bytes(options: Options) -> dict[str, Any]:

@@ -68,11 +68,11 @@ def pack(source: Path, out: Path, options: Options) -> None:
         description = resume.description(splits, found, options, way, journal.path.parent)
         run = resume.start_or_resume(journal, description, splits, found, whole_files)
         prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
-        _write(run, journal, prepared, found.kind)
+        _write(run, journal, prepared, found.kind, shows=not options.quiet)
         _report_bad(run, found.kind, beside(out, ".bad.tsv"), options.skip_bad)
         _write_beside(run, found, tokenizer, whole_files)
-    for line in _summary(found, run, time.monotonic() - started):
-        print(line)
+    summary = list(_summary(found, run, time.monotonic() - started))
+    print(*(summary[:1] if options.quiet else summary), sep="\n")
 
 
 @contextlib.contextmanager
@@ -101,10 +101,10 @@ def _resumable_when_full() -> Iterator[None]:
         raise Stopped(str(full), full.exit_code) from None
 
 
-def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kind: str) -> None:
+def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kind: str, shows: bool) -> None:
     """Write the items that remain, with a checkpoint about once a second."""
     last_checkpoint = time.monotonic()
-    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, kind):
+    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, kind, shows):
         if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
             journal.add(run.checkpoint())
             last_checkpoint = time.monotonic()

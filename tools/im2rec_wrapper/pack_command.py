@@ -153,6 +153,7 @@ def _add_images(pack: Any) -> None:
         default="decode",
         help="read every image to its end, or of JPEG and PNG files only follow the structure (default: decode)",
     )
+    pack.add_argument("--quiet", action="store_true", help="show no progress, and print one line at the end")
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -176,5 +177,6 @@ def _run(parsed: argparse.Namespace) -> None:
         tokenizer=parsed.tokenizer,
         skip_bad=parsed.skip_bad,
         num_workers=parsed.workers,
+        quiet=parsed.quiet,
     )
     pack(parsed.source, parsed.out, options)

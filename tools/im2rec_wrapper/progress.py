@@ -12,16 +12,17 @@ T = TypeVar("T")
 
 
 def with_progress(
-    items: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images"
+    items: Iterable[T], num_expected: int, num_before: int = 0, unit: str = "images", shows: bool = True
 ) -> Iterator[T]:
     """Yield the same items, and show on stderr how many have passed; an earlier run had `num_before` of them."""
-    progress = ProgressDisplay(sys.stderr, num_expected, num_before, f" {unit}")
+    progress = ProgressDisplay(sys.stderr if shows else None, num_expected, num_before, f"{{}} {unit}")
     started = time.monotonic()
     try:
         for count, item in enumerate(items, 1):
             yield item
             rate = count / max(time.monotonic() - started, 1e-9)
             done = num_before + count
-            progress.update(done, f"{done} of {num_expected} {unit}, {rate:.0f} a second")
+            told = f"{rate:.0f} a second"
+            progress.update(done, f"{done} of {num_expected} {unit}, {told}", [told])
     finally:
         progress.close()

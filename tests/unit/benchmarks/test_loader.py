@@ -22,6 +22,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return images.make(tmp_path_factory.mktemp("pictures"), NUM)
 
 
+@pytest.mark.slow  # the reading of one pack is held below
 def test_both_packs_hold_the_same_pictures(packs: dict[str, Path]) -> None:
     restart, plain = (open_records(packs[name]) for name in ("restart", "plain"))
     for position in range(0, NUM, 7):

@@ -29,7 +29,8 @@ def write(folder: Path, step: int, **state: Any) -> Path:
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, 3, score=0.5)
-    assert directory.newest(tmp_path) == (path, {"version": 2, "step": 3, "score": 0.5})
+    found = directory.newest(tmp_path)
+    assert found == directory.Checkpoint(path, {"version": 2, "step": 3, "score": 0.5})
 
 
 @pytest.mark.parametrize("name", ["weights.params", "grid.params", "state.json", "manifest.json"])

@@ -69,6 +69,28 @@ def test_workers_that_round_unlike_are_told_so_and_go_on(tmp_path: Path) -> None
         assert job[name].last_words.count(" computes with 3 OpenMP threads and worker-0 ") == 1, name
 
 
+def test_notes_reach_the_other_workers_without_waiting(tmp_path: Path) -> None:
+    quick = Timeouts(start=20, silence=1.0, stall=20)
+
+    def work(me: Agent) -> None:
+        heard: list[object] = []
+        deadline = time.monotonic() + 10
+        for number in range(3):
+            me.tell({"of": me.name, "number": number})
+            while sum(note["number"] == number for note in heard) < 1:  # type: ignore[index]
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+                heard += me.heard()
+            me.sum([0])
+        assert me.is_first_on_host == (me.rank == 0)
+        assert {note["of"] for note in heard} == {f"worker-{1 - me.rank}"}  # type: ignore[index]
+        me.finish()
+
+    job = control_plane.start_job(tmp_path, {"worker-0": work, "worker-1": work}, timeouts=quick)
+    codes = control_plane.exit_codes(job, 15)
+    assert set(codes.values()) == {0}, {name: node.output for name, node in job.items()}
+
+
 def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:
     port, mine = free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
     large = np.random.default_rng(0).random((512, 512))  # 2 MB

@@ -51,6 +51,15 @@ def test_one_worker_writes_to_each_disk() -> None:
     assert not any(each.several_disks for each in rendezvous.assign_ranks([*infos[:2], *SERVERS], 1, -1))
 
 
+def test_one_worker_looks_at_each_host() -> None:
+    infos = [node_info("worker-2", "b"), node_info("worker-1", "a"), node_info("worker-0", "a"), *SERVERS]
+    assert [each.is_first_on_host for each in rendezvous.assign_ranks(infos, 1, -1)][:3] == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_two_hosts_of_one_name_are_two() -> None:
     twins = [node_info("worker-0"), dataclasses.replace(node_info("worker-1"), boot_id="other")]
     assert [each.local_workers for each in rendezvous.assign_ranks(twins, 1, -1)] == [1, 1]

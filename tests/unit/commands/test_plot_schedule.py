@@ -126,5 +126,5 @@ def test_the_data_are_not_drawn_over(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
     done = draw("--max-steps", 10, "--plot-schedule", tmp_path / "rate.png", without=("matplotlib",))
-    assert done.returncode == 2 and "pip install 'mxtrain[reports]'" in done.stderr
+    assert done.returncode == 2 and "pip install 'mxtrain[report]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1

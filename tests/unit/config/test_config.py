@@ -40,6 +40,8 @@ FLAGS = [
     "--init",
     "--zero-gamma",
     "--pretrained",
+    "--prune",
+    "--prune-by",
     "--teacher",
     "--freeze",
     "--remat",
@@ -77,6 +79,7 @@ FLAGS = [
     "--clip-norm",
     "--clip-value",
     "--ema",
+    "--average",
     "--sums",
     "--compress",
     "--max-bad-steps",
@@ -93,12 +96,15 @@ FLAGS = [
     "--evaluate-steps",
     "--metric",
     "--score",
+    "--sample-steps",
     "--keep-last",
     "--keep-best",
     "--log",
+    "--profile",
     "--dry-run",
     "--plot-schedule",
     "--log-level",
+    "--quiet",
     "--config",
     "--print-config",
 ]
@@ -256,6 +262,15 @@ REFUSED = [
     ("--clip-value nan", "--clip-value"),
     ("--clip-norm 1 --clip-value 1", "--clip-value"),
     ("--ema 1", "--ema"),
+    ("--prune 1 --pretrained runs/a", "--prune 1: leaves nothing"),
+    ("--prune -0.5", "--prune -0.5: give 0 or more"),
+    ("--prune 0.5", "give that as --pretrained"),
+    ("--prune 0.5 --pretrained a --prune-by chanel", "channel"),
+    ("--prune-by weight", "give --prune too"),
+    ("--prune 0.5 --prune-by weight --pretrained a --kvstore dist_async", "servers hold the weights"),
+    ("--average 3 --ema 0.9", "--average 3 and --ema 0.9 are two means"),
+    ("--average 3 --early-stop 2 --val v.rec", "--average 3 and --early-stop 2"),
+    ("--average 3 --kvstore dist_async", "servers hold the weights"),
     ("--max-bad-steps 0", "--max-bad-steps"),
     ("--devices cpu:99999999999", "--devices"),
     ("", "--train"),
@@ -309,8 +324,8 @@ REFUSED = [
     ("--cutmix inf", "--cutmix"),
     ("--mixup 0.2 --micro-batch 1", "--micro-batch 2"),
     ("--log consle", "console"),
-    ("--log console,wandb", "run/metrics.jsonl holds every number"),
-    ("--log csv", "run/metrics.jsonl', lines=True).to_csv('metrics.csv') makes a table"),
+    ("--log console,wandbb", "wandb"),
+    ("--log cvs", "run/metrics.jsonl holds every number"),
     ("--kvstore dist_synk", "dist_sync"),
     ("--compress 2bit", "--kvstore device sends nothing"),
     ("--kvstore dist_sync --compress 1bit", "2bit"),
@@ -382,12 +397,13 @@ def test_what_would_be_set_aside_is_no_origin(tmp_path: Path, flag: str, origin:
     checks.check(config.parse([*run, "--resume", "never"]))
 
 
-def test_a_sink_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(UsageError, match="tensorboardX"):
-        run = config.parse(
-            ["--train", "t.rec", "--out", str(tmp_path / "run"), "--log", "console,tensorboard"]
-        )
+@pytest.mark.parametrize(("sink", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
+def test_a_sink_that_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=f"--log {sink} needs {package}: pip install"):
+        run = config.parse(["--train", "t.rec", "--out", str(tmp_path / "run"), "--log", f"console,{sink}"])
         checks.check(run)
     assert not (tmp_path / "run").exists()
 

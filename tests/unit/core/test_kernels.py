@@ -59,6 +59,9 @@ def test_onednn_takes_the_best_that_is_there_and_allowed(
 ) -> None:
     monkeypatch.setattr(kernels, "tiles_are_granted", lambda: True)
     assert kernels.onednn(flags, {"DNNL_MAX_CPU_ISA": asked}) == taken
+    problem = kernels.int8_problem(flags, {"DNNL_MAX_CPU_ISA": asked})
+    assert (problem is None) == (taken in ("AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX512_CORE_AMX"))
+    assert problem is None or f"({taken})" in problem
     problem = kernels.bf16_problem(flags, {"DNNL_MAX_CPU_ISA": asked})
     assert (problem is None) == taken.startswith("AVX512_CORE")
     if problem:

@@ -254,7 +254,9 @@ def test_a_process_waits_for_another_that_fills_the_same_cache(records, tmp_path
     monkeypatch.setattr(cache, "WAIT_SECONDS", 0.01)
     held = open_alone(aside_of(tmp_path, records))
     image_info = []
-    waiter = threading.Thread(target=on_disk, args=(records, 1, tmp_path, image_info.append))
+    waiter = threading.Thread(
+        target=on_disk, args=(records, 1, tmp_path, lambda *told: image_info.append(told[0]))
+    )
     with caplog.at_level("INFO"):
         waiter.start()
         waiter.join(0.3)
@@ -276,8 +278,10 @@ def test_filling_the_cache_reports_progress(records, tmp_path, monkeypatch, kind
     monkeypatch.setattr(cache, "AT_ONCE", 2)
     image_info = []
     data = config.Data(cache=kind, cache_dir=str(tmp_path))
-    cache.with_cache(data, records, tmp_path, image_info.append)
-    assert image_info == [True] * (min(cache.SAMPLED, len(records)) + -(-len(records) // 2))
+    cache.with_cache(data, records, tmp_path, lambda *told: image_info.append(told))
+    count = len(records)
+    counted = [(True, min(done, count), count) for done in range(2, count + 2, 2)]
+    assert image_info == [(True,)] * min(cache.SAMPLED, count) + counted
 
 
 def test_what_does_not_fit_is_refused_before_it_is_tried(records, tmp_path, monkeypatch):

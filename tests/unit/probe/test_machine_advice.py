@@ -35,6 +35,7 @@ FACTS: dict[str, Any] = {
         "MXNET_OMP_MAX_THREADS": None,
     },
     "gpu": {"devices": [], "reason": "no NVIDIA driver"},
+    "gpu_links": None,
     "shared_memory": {"total_bytes": 8 << 30, "free_bytes": 8 << 30},
     "native_decoder": True,
     "c_compiler": False,

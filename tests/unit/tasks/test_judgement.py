@@ -71,7 +71,7 @@ def test_the_score_and_its_direction(flags: str, task: str, score: Score) -> Non
         (
             "--score auc",
             "classification",
-            r"--score auc: no number .*accuracy, top5_accuracy; --metric adds others",
+            r"--score auc: no number .*accuracy, top5_accuracy, ece; --metric adds others",
         ),
         ("--score acuracy", "classification", "did you mean 'accuracy'"),
         (

@@ -1,0 +1,98 @@
+"""Nets of torchvision and timm converted to mxtrain and back: how far the outputs of both sides are apart.
+
+    python -m benchmarks.converting --setup     torch, torchvision and timm in an environment of their own; once
+    python -m benchmarks.converting             all families: a quarter of an hour on two quiet cores
+    python -m benchmarks.converting --write     and puts the table into docs/converting.md
+
+Torch makes each net, with random weights and the running statistics of a batch, and computes its outputs in a process
+of its own; it loads what comes back strictly. Differences are parts of the largest output. Exits with 1 where one is
+above the bar or a class is another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import commands
+from benchmarks.converting import nets
+from benchmarks.loader import environments
+
+BAR = 1e-5  # of the largest output
+PAGE = commands.ROOT / "docs" / "converting.md"
+FROM_HERE, TO_HERE = "<!-- python -m benchmarks.converting --write: from here -->\n", "<!-- to here -->\n"
+
+
+def main() -> int:
+    options = _parse()
+    if options.setup:
+        environments.set_up(options.envs, [nets.ENVIRONMENT])
+        return 0
+    python = environments.pytorch(options.envs, nets.ENVIRONMENT, "benchmarks.converting")
+    known: dict[str, dict[str, Any]] = {}
+    if options.out and options.out.exists():
+        known = json.loads(options.out.read_text())
+    for net in [
+        net
+        for family in options.families
+        for net in nets.FAMILIES[family][: options.first]
+        if net not in known
+    ]:
+        with tempfile.TemporaryDirectory() as folder:
+            one = known[net] = nets.measure(net, python, Path(folder))
+        nets.say(f"{net}: {one['in']:.1e} here, {one['out']:.1e} back")
+        if options.out:
+            options.out.write_text(json.dumps(known, indent=1))
+    found = {
+        family: {net: known[net] for net in members if net in known}
+        for family, members in nets.FAMILIES.items()
+    }
+    text = table({family: measured for family, measured in found.items() if measured})
+    print(text)
+    if options.write:
+        before, _, rest = PAGE.read_text().partition(FROM_HERE)
+        PAGE.write_text(before + FROM_HERE + "\n" + text + "\n\n" + TO_HERE + rest.partition(TO_HERE)[2])
+    every = [one for family in found.values() for one in family.values()]
+    return 0 if all(max(one["in"], one["out"]) <= BAR and one["same_classes"] for one in every) else 1
+
+
+def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return a row for each family, with the largest differences of its nets."""
+    lines = [
+        "| family | nets | from torch: largest difference | into torch: largest difference | same classes |",
+        "|---|---|---:|---:|---|",
+    ]
+    for family, measured in found.items():
+        names = ", ".join(f"`{net}`" for net in measured)
+        largest = [max(one[way] for one in measured.values()) for way in ("in", "out")]
+        same = sum(one["same_classes"] for one in measured.values())
+        lines.append(
+            f"| {family} | {names} | {largest[0]:.1e} | {largest[1]:.1e} | {same} of {len(measured)} |"
+        )
+    return "\n".join(lines)
+
+
+def _parse() -> argparse.Namespace:
+    parser = commands.parser("converting", __doc__)
+    parser.add_argument("--setup", action="store_true", help="make the environment that is missing, and end")
+    parser.add_argument("--envs", type=Path, default=environments.FOLDER, help="where it is")
+    parser.add_argument(
+        "--families", nargs="+", choices=nets.FAMILIES, default=list(nets.FAMILIES), metavar="FAMILY"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="a JSON file that keeps what is measured; its nets are not measured again"
+    )
+    parser.add_argument(
+        "--first", type=int, metavar="N", help="only so many nets of each family; left out: all"
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into docs/converting.md")
+    options = parser.parse_args()
+    options.envs = options.envs.resolve()
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

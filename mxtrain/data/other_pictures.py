@@ -1,0 +1,46 @@
+"""Pictures of kinds that not every OpenCV reads: GIF, AVIF and icons, decoded by Pillow, which GluonCV brings.
+
+For single inputs alone: what is trained on has to be read alike on every machine (`images.py`). Of an animation the
+first picture is taken; transparent parts show white, and what EXIF says is turned is put upright.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from mxtrain.data.jpeg import MAX_PIXELS, BadPicture, Pixels
+
+_KINDS = {"GIF": ((0, b"GIF8"),), "AVIF": ((4, b"ftypavif"), (4, b"ftypavis")), "ICO": ((0, b"\0\0\1\0"),)}
+
+
+def is_one(payload: Any) -> bool:
+    """Return whether these are the bytes of such a picture."""
+    return isinstance(payload, bytes) and any(
+        payload[at : at + len(magic)] == magic for magics in _KINDS.values() for at, magic in magics
+    )
+
+
+def decode(payload: bytes) -> Pixels:
+    """Return the pixels, uint8 (height, width, 3); BadPicture where it is damaged."""
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError:
+        raise BadPicture("only Pillow reads this kind: pip install pillow, or convert it to PNG") from None
+    try:
+        with Image.open(io.BytesIO(payload), formats=list(_KINDS)) as opened:
+            if opened.width * opened.height > MAX_PIXELS:
+                raise BadPicture(
+                    f"it announces {opened.width} x {opened.height} pixels, more than {MAX_PIXELS}"
+                )
+            picture = ImageOps.exif_transpose(opened).convert("RGBA")
+    except BadPicture:
+        raise
+    except UnidentifiedImageError:
+        raise BadPicture("it is damaged: Pillow cannot decode its beginning") from None
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        raise BadPicture(f"Pillow cannot decode it ({' '.join(str(error).split())})") from None
+    white = Image.new("RGBA", picture.size, "white")
+    return np.asarray(Image.alpha_composite(white, picture).convert("RGB"))

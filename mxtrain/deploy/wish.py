@@ -1,0 +1,71 @@
+"""Wishes for an export, and which of them do not go together. Needs no mxnet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+from mxtrain.core.errors import UsageError
+
+KINDS = ("onnx", "symbol", "int8")
+
+
+class Int8Wish(NamedTuple):
+    """The wishes for an export to int8."""
+
+    calibrate: Any = (
+        None  # where samples are from, if not from the run's own --train, in whose place it stands
+    )
+    samples: int = 512
+    exclude: Sequence[str] = ()
+    tolerance: float = 0.01
+
+
+class Wish(NamedTuple):
+    """The kind of export that is wanted."""
+
+    to: str  # one of KINDS
+    out: Path | None = None  # its folder, if not in that of the run
+    dynamic_batch: bool = False
+    batch: int | None = None  # samples at a time of an ONNX that takes no other number
+    from_pixels: bool = False
+    samples: int = 64  # to compare with the net
+    int8: Int8Wish = Int8Wish()
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The number of samples that it takes at a time; None for any number."""
+        return None if self.dynamic_batch or self.to != "onnx" else self.batch or 1
+
+    def check(self) -> None:
+        """Refuse, with a UsageError, what cannot be or does not go together."""
+        if self.to not in KINDS:
+            raise UsageError(f"--to {self.to}: give one of {', '.join(KINDS)}")
+        if self.batch is not None and (self.dynamic_batch or self.to != "onnx"):
+            other = "--dynamic-batch" if self.dynamic_batch else f"--to {self.to}, which takes any number"
+            raise UsageError(f"--batch {self.batch}: does not go with {other}; leave one of them out")
+        if self.to != "int8" and self.int8 != Int8Wish():
+            fields = zip(Int8Wish._fields, self.int8, Int8Wish())
+            name = next(name for name, given, default in fields if given != default)
+            flag = "calibration-samples" if name == "samples" else name
+            raise UsageError(f"--{flag}: goes with --to int8 alone; leave it out")
+        if self.to == "int8" and self.from_pixels:
+            raise UsageError("--from-pixels: does not go with --to int8; leave it out")
+        if not 0 <= self.int8.tolerance <= 1:
+            raise UsageError(
+                f"--tolerance {self.int8.tolerance:g}: give a share of the score from 0 to 1, such as 0.01"
+            )
+        for flag, number in (
+            ("--batch", self.batch),
+            ("--samples", self.samples),
+            ("--calibration-samples", self.int8.samples),
+        ):
+            if number is not None and number < 1:
+                raise UsageError(f"{flag} {number}: give 1 or more")
+        if not self.int8.tolerance >= 0:  # as not a number is refused too
+            raise UsageError(f"--tolerance {self.int8.tolerance}: give 0 or more")
+
+
+def int8_wish(**given: Any) -> Int8Wish:
+    """Return the wishes for int8 of those that are given; the others are None."""
+    return Int8Wish(**{name: value for name, value in given.items() if value is not None})

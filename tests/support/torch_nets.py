@@ -1,0 +1,53 @@
+"""State_dicts as torchvision and timm write them, made without torch: keys and shapes from the names here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxtrain.foreign import torch_weights
+from mxtrain.foreign.torch_weights import Weights
+from mxtrain.foreign.wish import Wish
+
+GOLDEN = (
+    Path(__file__).resolve().parents[1] / "data" / "torch_keys.json"
+)  # benchmarks/converting/torch_keys.py's
+
+
+def shapes(model: str, num_classes: int = 10, image_size: int = 224) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a net's parameters."""
+    from mxtrain.foreign import net_here
+
+    run = Wish(image_size=image_size).run(model)
+    return net_here.shapes_of(net_here.built(run, num_classes))
+
+
+def weights(model: str, num_classes: int = 10, image_size: int = 224) -> Weights:
+    """Return random weights of a net, of a size that keeps its outputs in bounds."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, shape in shapes(model, num_classes, image_size).items():
+        fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+        array = rng.normal(0, 0.1 if len(shape) == 1 else (2 / fan_in) ** 0.5, shape)
+        found[name] = (array + name.endswith(("gamma", "running_var"))).astype(np.float32)
+    return found
+
+
+def state_dict(model: str, scheme: str, num_classes: int = 10, image_size: int = 224) -> dict[str, Any]:
+    """Return a state_dict of the net with random weights."""
+    return torch_weights.give(model, scheme, weights(model, num_classes, image_size))
+
+
+def digest(found: dict[str, Any]) -> list[Any]:
+    """Return the number of keys and the hash of keys and shapes, as the golden file has them."""
+    lines = sorted(f"{key} {list(array.shape)}" for key, array in found.items())
+    return [len(lines), hashlib.sha256("\n".join(lines).encode()).hexdigest()]
+
+
+def golden() -> dict[str, list[Any]]:
+    known: dict[str, list[Any]] = json.loads(GOLDEN.read_text())
+    return known

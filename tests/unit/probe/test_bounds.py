@@ -1,0 +1,60 @@
+"""Tests of what bounds a run, and which flags are advised, from measured rates."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxtrain.probe import bounds, rates
+from mxtrain.probe.bounds import Variant
+from mxtrain.probe.rates import Rate
+
+
+def around(value: float, spread: float = 0.05) -> Rate:
+    return Rate(value, value * (1 - spread), value * (1 + spread))
+
+
+def test_the_slowest_part_bounds_a_run_and_the_next_says_by_how_much() -> None:
+    found = bounds.find({"data": around(310), "compute": around(190)}, "images")
+    assert found.part == "compute"
+    assert found.sentence == (
+        "compute-bound: data 310 ±5%, compute 190 ±5% images/s; data could feed 1.63 times that"
+    )
+    found = bounds.find({"data": around(40), "compute": around(190), "comm": around(80)}, "images")
+    assert found.part == "data" and "sums could keep up with 2 times that" in found.sentence
+
+
+def test_parts_whose_spreads_overlap_are_level() -> None:
+    found = bounds.find({"data": around(100, 0.1), "compute": around(110, 0.1)}, "images")
+    assert found.part is None and found.sentence.startswith("data and compute are level")
+
+
+def test_only_what_bounds_the_run_is_advised_and_only_beyond_chance() -> None:
+    parts = {"data": around(100), "compute": around(150)}
+    tried = [
+        Variant("data", "--loader-workers 1", around(60)),
+        Variant("data", "--loader-workers 2", around(104)),
+        Variant("data", "--loader-workers 4", around(200)),
+        Variant("compute", "--amp bf16", around(400)),
+    ]
+    (advice,) = bounds.advise(parts, tried, "images")
+    assert advice.flags == "--loader-workers 4"
+    assert advice.factor == pytest.approx(1.5), "compute is the limit then"
+    assert "of which 150 are of use" in advice.sentence
+    assert not bounds.advise(parts, tried[:2], "images"), "within the spreads"
+    assert [each.flags for each in bounds.advise({"compute": around(150)}, tried, "images")] == ["--amp bf16"]
+
+
+def test_a_step_is_compared_with_its_slowest_part() -> None:
+    parts = {"data": around(300), "compute": around(190)}
+    assert bounds.together(parts, around(186), 0.02) == "2% of its time waiting for data"
+    assert "; 21% slower than its slowest part alone" in bounds.together(parts, around(150), 0.0)
+
+
+def test_a_rate_is_the_median_of_windows_and_the_range_of_their_middle_half() -> None:
+    steady = rates.of_events([0.5 * number for number in range(41)], [10] * 41)
+    assert tuple(steady) == pytest.approx((20, 20, 20)) and str(steady) == "20 ±0%"
+    times = [0.0]
+    for number in range(40):
+        times.append(times[-1] + (1.0 if number < 5 else 0.1))  # a pause of others' making
+    assert rates.of_events(times, [1] * 41).median == pytest.approx(10)
+    assert rates.of_events([0, 2], [0, 8]) == Rate(4, 4, 4)

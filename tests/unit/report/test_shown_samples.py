@@ -1,0 +1,56 @@
+"""Samples on the page: what a run has kept of what its net saw, and the set that the worst ones are of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxtrain.core.opencv import cv2
+from mxtrain.report import history, pictures
+from tests.support import recorded_run
+
+
+def seen(folder: Path) -> Any:
+    return pictures.augmented_samples(history.read(folder))
+
+
+def test_pictures_and_texts_that_a_run_has_kept_are_shown(tmp_path: Path) -> None:
+    folder = recorded_run.write(tmp_path / "a", steps=20)
+    (folder / "augmented").mkdir()
+    grey = cv2.imencode(".png", np.full((4, 4, 3), 90, np.uint8))[1].tobytes()
+    (folder / "augmented" / "00 70% a, 30% b.png").write_bytes(grey)
+    (folder / "augmented" / "01.txt").write_text("one [...] <b>")
+    (folder / "augmented" / "02 torn.png").write_bytes(grey[:20])
+    found = seen(folder)["samples"]
+    assert [each["name"] for each in found] == ["70% a, 30% b", "01"]
+    assert found[0]["picture"].startswith("data:image/jpeg") and found[1]["text"] == "one [...] <b>"
+    white = cv2.imencode(".png", np.full((4, 4, 3), 255, np.uint8))[1].tobytes()
+    (folder / "augmented" / "00 70% a, 30% b.png").write_bytes(white)  # by the run's next attempt
+    assert seen(folder)["samples"][0]["picture"] != found[0]["picture"]
+
+
+def test_with_overfit_the_worst_are_of_what_is_learnt(tmp_path: Path) -> None:
+    folder = recorded_run.write(tmp_path / "a", steps=50, train="nowhere.rec", val="elsewhere.rec", overfit=2)
+    worst = pictures.worst_samples(history.read(folder), [])
+    assert worst is not None and "nowhere.rec" in worst["problem"]
+
+
+def test_labels_and_words_are_told_by_their_names(tmp_path: Path) -> None:
+    folder = recorded_run.write(tmp_path / "a", steps=20)
+    samples = [
+        {"sample": 0, "loss": 3.0, "labels": [0, 2], "wrong": [[2, 0.25], [9, 0.9]]},
+        {"sample": 1, "loss": 2.0, "words": 7, "wrong": [[4, "O", "B-PER"]]},
+        {"sample": 2, "loss": 1.0, "labels": [], "wrong": []},
+    ]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "worst", "step": 20, "epoch": 4, "samples": samples}) + "\n")
+    worst = pictures.worst_samples(history.read(folder), ["a", "b", "c"])
+    assert worst is not None
+    assert [dict(each["told"]) for each in worst["samples"]] == [
+        {"labels": "a; c", "wrong": "c 25%; 9 90%"},
+        {"words": "7", "wrong": "word 5: O, taken for B-PER"},
+        {"labels": "none", "wrong": "none"},
+    ]
