@@ -85,7 +85,7 @@ def test_a_sparse_table_is_traced_as_an_embedding() -> None:
     net, ids = OfIds(), mx.nd.array([[1, 2], [9, 0]])
     net.initialize()
     expected = net(ids).asnumpy()
-    symbol = inference_graph._traced(net, "--model own:net", ["data"])
+    symbol = inference_graph.traced(net, "--model own:net", ["data"])
     values = {each.name: each.data() for each in weights.named_parameters(net).values()}
     (found,) = symbol.bind(mx.cpu(), {"data": ids, **values}, grad_req="null").forward()
     np.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-6)

@@ -42,15 +42,26 @@ def test_a_run_stands_alone_or_behind_its_flag(run: Path) -> None:
         evaluated(run, "--run", run)
 
 
-def test_the_first_word_before_inputs_is_the_run_if_it_is_one(run: Path, tmp_path: Path) -> None:
+def test_the_first_word_before_inputs_is_the_run_if_it_is_one(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     pictures = [Path("a.png"), Path("b.png")]
     checkpoint = run / "checkpoints" / "step-00000002"
     assert predicted(run, *pictures) == predicted("--run", run, *pictures) == (run, pictures)
     assert predicted(run, "--top", 1, *pictures) == predicted(run, "--json", *pictures) == (run, pictures)
     assert predicted(checkpoint, *pictures) == (checkpoint, pictures)
-    assert predicted(*pictures) == (trained_run.USUAL, pictures)
     assert predicted("--run", run, run) == (run, [run])
-    assert predicted(tmp_path, *pictures) == (trained_run.USUAL, [tmp_path, *pictures])
+    with pytest.raises(
+        UsageError, match=r"a.png: neither a run folder nor a checkpoint, and there is no runs/latest"
+    ):
+        predicted(*pictures)
+    pictures[0].touch()
+    assert predicted(*pictures) == (trained_run.USUAL, pictures)
+    run.rename(tmp_path / "elsewhere")
+    trained_run.USUAL.parent.mkdir()
+    (tmp_path / "elsewhere").rename(trained_run.USUAL)
+    assert predicted("no.png", tmp_path) == (trained_run.USUAL, [Path("no.png"), tmp_path])
 
 
 def test_words_after_two_dashes_are_no_flags(run: Path) -> None:
