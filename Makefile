@@ -29,7 +29,8 @@ demo: env
 
 # Several processes at once: many tests wait for other processes. What measures time comes after them, alone.
 WORKERS ?= 4
-PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# A process that crashes ends them with its message: xdist would wait for its tests for ever.
+PARALLEL := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --max-worker-restart=0
 test: env
 	$(PARALLEL) -m "not (slow or system or alone)"
 	$(BIN)/python -m pytest $(call marked,alone) -m "alone and not (slow or system)"

@@ -24,6 +24,7 @@ from mxtrain.data.fields import Array
 from mxtrain.deploy.calibration import Ranges, calibrate
 from mxtrain.deploy.inference_graph import InferenceGraph
 from mxtrain.deploy.real_samples import Batch
+from mxtrain.models import graph_rewrites, wrong_kernels
 from mxtrain.runtime import mx
 
 quantization = mx.contrib.quantization
@@ -56,7 +57,7 @@ def quantised(
     UsageError where no layer is left that can be in int8.
     """
     fused = _joined(graph.symbol)
-    excluded = excluded_names(graph, exclude)
+    excluded = _left_out(graph, exclude)
     symbol, names = _converted(fused, graph, excluded)
     if not any(map(_is_int8_layer, nodes(symbol))):
         raise _no_layer(graph, exclude)
@@ -83,7 +84,7 @@ def sensitive_layers(
     count: int = 3,
 ) -> list[str]:
     """Return the layers of which int8 costs most: each is left in float32 in its turn, and the answers are compared."""
-    fused, excluded = _joined(graph.symbol), excluded_names(graph, exclude)
+    fused, excluded = _joined(graph.symbol), _left_out(graph, exclude)
     symbol, names = _converted(fused, graph, excluded)
     ranges = calibrate(fused, graph, names, batches).extremes
     apart = {}
@@ -171,6 +172,21 @@ def excluded_names(graph: InferenceGraph, patterns: Sequence[str]) -> list[str]:
             )
         found.update(dict.fromkeys(fitting))
     return list(found)
+
+
+def _left_out(graph: InferenceGraph, exclude: Sequence[str]) -> list[str]:
+    """Return the names of the operators that stay float32 by `exclude`, or as their kernels for AMX overrun memory.
+
+    That holds wherever the net is exported: it may be used on a CPU with AMX.
+    """
+    whole, shapes = graph_rewrites.nodes_and_shapes(graph.symbol, graph.shapes_of(1))
+    overrunning = (
+        node["name"]
+        for place, node in enumerate(whole["nodes"])
+        if node["op"] == "Convolution"
+        and wrong_kernels.overruns_memory(node["attrs"], graph_rewrites.shape_of(whole, shapes, place, 0))
+    )
+    return [*dict.fromkeys([*excluded_names(graph, exclude), *overrunning])]
 
 
 def in_float32(of_graph: Sequence[dict[str, Any]]) -> list[str]:

@@ -14,6 +14,7 @@ import functools
 import os
 from typing import Any, Mapping
 
+from mxtrain.core import kernels
 from mxtrain.models.graph_rewrites import (
     AddNode,
     Graph,
@@ -40,10 +41,12 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     if not _has_onednn():
         return graph
     users, narrow = users_of(graph), in_bfloat16(graph)
+    # The backward pass of the two as one wants data and gradient in one order. Beside kernels for AMX they come in two.
+    unfit = narrow if kernels.onednn() == kernels.AMX else set()
     outputs = {position for position, *_ in graph["heads"]}
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
-        if others or norm in outputs or not _fits(graph, shapes, norm):
+        if others or norm in outputs or norm in unfit or not _fits(graph, shapes, norm):
             continue
         name = nodes[user]["name"]
         if _is_relu(nodes[user]):

@@ -118,6 +118,31 @@ def test_what_is_wrong_is_noticed_and_named(name: str) -> None:
     assert problems(layer, seed=0) == (results if is_wrong(layer) else [])
 
 
+@pytest.mark.parametrize(
+    "size, kernel, stride, is_named",
+    [
+        ((6, 6), 1, 1, True),  # the last pictures of a ResNet of 192 pixels
+        ((4, 12), 1, 1, True),
+        ((39,), 1, 1, True),
+        ((1, 3, 9), 1, 1, True),
+        ((12, 12), 1, 2, True),
+        ((7, 7), 1, 1, False),
+        ((8, 8), 1, 1, False),
+        ((6, 6), 3, 1, False),
+        ((14, 14), 1, 2, False),
+        ((18, 18), 2, 3, True),
+        ((18, 18), 3, 2, False),
+    ],
+)
+def test_what_overruns_memory_with_amx_is_named(
+    size: tuple[int, ...], kernel: int, stride: int, is_named: bool
+) -> None:
+    layer = plane(size, kernel, stride, kernel // 2, channels=64)
+    assert is_wrong(layer, kernels.AMX) is is_named
+    assert not is_wrong(layer, "AVX512_CORE_BF16")
+    assert wrong_kernels.overruns_memory(layer.attributes, layer.output) is is_named
+
+
 def test_a_single_wrong_weight_is_noticed() -> None:
     layer = plane((8, 8), 3, 1, 1)
     inputs, gradient = numbers(layer, seed=0)

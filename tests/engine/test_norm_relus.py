@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.core import kernels
 from mxtrain.models import graph_rewrites, narrow, norm_relus, zoo
 from mxtrain.runtime import mx
 from mxtrain.train.parts import TrainingParts
@@ -90,6 +91,9 @@ def test_everything_is_the_same_to_the_bit(
     x = activation(norm(x, fix_gamma=fix_gamma, use_global_stats=use_global_stats, eps=1e-4, momentum=0.8))
     symbol = of_type(mx.sym.Convolution(x, kernel=(3, 3), num_filter=8, name="second"))
     joined = rewritten(symbol)
+    if of_type is in_bfloat16 and kernels.onednn() == kernels.AMX:
+        assert operators(joined) == operators(symbol), "whose backward pass no kernel would compute"
+        return
     assert JOINED in operators(joined) and not {"BatchNorm", "Activation", "clip"} & {*operators(joined)}
     assert joined.list_inputs() == symbol.list_inputs()
     assert joined.list_auxiliary_states() == symbol.list_auxiliary_states()
