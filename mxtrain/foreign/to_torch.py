@@ -16,6 +16,7 @@ from mxtrain.foreign import net_here, state_dict, torch_check, torch_names, torc
 from mxtrain.foreign.wish import Done, Wish
 from mxtrain.models import weights as named_weights
 from mxtrain.tasks.classification import Classification
+from mxtrain.train.state import widths_of
 
 
 def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: Wish) -> Done:
@@ -31,6 +32,11 @@ def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: Wish) -> Do
         )
     if not isinstance(task, Classification):
         raise UsageError(f"{found.path}: is of --task {run.model.task}; nets of classification are converted")
+    if widths_of(found):
+        raise UsageError(
+            f"{found.path}: has fewer channels than {scheme}'s {name}, as --prune took some out, and does not fit it; "
+            "give a run that was not pruned by channel, or take mxtrain.export --to onnx"
+        )
     num_classes = len(task.class_names)
     net = net_here.built(run, num_classes)
     averaged = (found.path, *found.others)

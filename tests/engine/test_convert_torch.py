@@ -114,6 +114,19 @@ def test_fit_takes_the_weights_and_does_not_resume(
     assert done.returncode == 2 and "holds weights that were converted, and no run to resume" in done.stderr
 
 
+def test_a_net_of_fewer_channels_fits_none_of_torchs(
+    resnet: Path, shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    convert(resnet, tmp_path / "net", image_size=32)
+    flags = ["--train", shapes / "train.rec", "--model", "resnet18_v1b", "--image-size", 32, "--max-steps", 1]
+    prune = ["--pretrained", tmp_path / "net", "--prune", 0.9, "--out", tmp_path / "run"]
+    done = command("mxtrain.fit", *flags, "--batch-size", 2, "--log", "none", *prune)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(UsageError, match="fewer channels than torchvision's resnet18, as --prune took"):
+        convert(tmp_path / "run", tmp_path / "net.npz", to="torch")
+    assert not (tmp_path / "net.npz").exists()
+
+
 def test_a_head_of_another_class_count_is_kept_out(resnet: Path, tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("cat\ndog\n")
     with pytest.raises(DataError, match=r"two.txt: has 2 names, the net 10 classes; .*--drop-head"):

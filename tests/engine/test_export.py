@@ -106,6 +106,26 @@ def test_plain_mxnet_computes_the_bits_of_the_net(run: Path, digits: Path, tmp_p
     np.testing.assert_allclose(answered["module"], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_net_of_half_the_channels_is_exported_so_narrow(
+    trained_digits: Path, digits: Path, tmp_path: Path, command: Command
+) -> None:
+    run = tmp_path / "half"
+    data = ["--train", digits / "train.rec", "--val", digits / "val.rec", "--out", run, "--log", "none"]
+    size = ["--model", "small_cnn", "--image-size", 32, "--val-resize", 32, "--batch-size", 16]
+    prune = ["--pretrained", trained_digits, "--prune", 0.5, "--max-steps", 2]
+    done = command("mxtrain.fit", *data, *size, *prune)
+    assert done.returncode == 0, done.stderr
+    pictures, expected = pictures_and_scores(run, digits)
+    of_symbol, of_onnx = export(run, to="symbol"), export(run, to="onnx", dynamic_batch=True)
+
+    files = [str(of_symbol.folder / name) for name in ("net-symbol.json", "net-0000.params")]
+    assert sum(array.size for array in mx.nd.load(files[1]).values()) == 18_850, "of 73,402"
+    block = mx.gluon.SymbolBlock.imports(files[0], ["data"], files[1])
+    np.testing.assert_array_equal(block(mx.nd.array(pictures)).asnumpy(), expected)
+    (found,) = onnxruntime.InferenceSession(str(of_onnx.folder / "net.onnx")).run(None, {"data": pictures})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_weights_that_are_too_many_for_one_file_lie_beside_it(
     run: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
