@@ -9,7 +9,6 @@ if __name__ == "__main__":  # before the other imports, which take a while
 
 import argparse
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
@@ -108,7 +107,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         shows=not options.quiet,
     )
     if options.json:
-        print(json.dumps(json_lines.finite({**numbers, **others})))
+        print(json_lines.text({**numbers, **others}))
         return
     print(f"{run.data.val}: " + ", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
     if not options.quiet:

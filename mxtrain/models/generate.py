@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mxtrain.core.errors import DataError
 from mxtrain.models.gpt import Gpt
 from mxtrain.runtime import mx
 
@@ -28,7 +29,11 @@ class Sampling(NamedTuple):
 
 
 def choose(scores: Scores, sampling: Sampling, rng: np.random.Generator) -> int:
-    """Return a token; of equal ones the first is likelier."""
+    """Return a token; of equal ones the first is likelier. DataError where the net has diverged."""
+    if not np.isfinite(scores.max()):
+        raise DataError(
+            "the net's scores of tokens are not finite, it has diverged; give another --checkpoint"
+        )
     if not sampling.temperature:
         return int(scores.argmax())
     order = np.argsort(-scores, kind="stable")[: sampling.top_k or None]

@@ -6,6 +6,7 @@ what is in them.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 Record = Mapping[str, Any]
@@ -48,9 +49,11 @@ def _how(findings: Record) -> list[str]:
             f"the mean of the {mean} of {len(checkpoints)} checkpoints:",
             *(f"  {each}" for each in checkpoints),
         ]
-    return lines + (
-        [f"the mean answer to views of each picture: --tta {findings['tta']}"] if findings["tta"] else []
-    )
+    if findings["tta"]:
+        lines.append(f"the mean answer to views of each picture: --tta {findings['tta']}")
+    if not math.isfinite(findings["val_loss"]):
+        lines.append("its loss is not finite, as of a net that has diverged; --checkpoint has others")
+    return lines
 
 
 def _classes(record: Record, names: Sequence[str], choice: Choice) -> list[str]:

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 from mxtrain.core import durable
 from mxtrain.report.record import BEGINNINGS, OF_EVALUATIONS, Record
@@ -55,10 +55,7 @@ class JsonLines:
             self.path, self.file = path, path.open("a", buffering=1, encoding="utf-8")
 
     def write(self, record: Record) -> None:
-        try:
-            line = json.dumps(record, allow_nan=False)
-        except ValueError:
-            line = json.dumps(finite(record))
+        line = text(record)
         with durable.writing(self.path):
             if not os.fstat(self.file.fileno()).st_nlink:  # what is written to a file without a name is lost
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -114,6 +111,14 @@ def _record(line: str) -> Record | None:
         return record
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return a value as JSON, with null for numbers that are not finite; `default` as for `json.dumps`."""
+    try:
+        return json.dumps(value, allow_nan=False, default=default)
+    except ValueError:
+        return json.dumps(finite(json.loads(json.dumps(value, default=default))))
 
 
 def finite(value: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import json
 import os
 from typing import Any, Callable, Mapping, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
+from mxtrain.report import json_lines
 
 # From the name of an input and the answer to it to a row of text, which ends its line.
 Row = Callable[[str, Mapping[str, Any]], str]
@@ -58,7 +58,7 @@ def _jsonl(told: Told) -> Row:
         named: dict[str, Any] = {told.noun: shown_name(name)}
         if named[told.noun] != name:
             named[f"{told.noun}_base64"] = base64.b64encode(os.fsencode(name)).decode()
-        return json.dumps({**named, **shown}, default=_plain) + "\n"
+        return json_lines.text({**named, **shown}, _plain) + "\n"
 
     return row
 
@@ -121,7 +121,7 @@ def cells(shown: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "present":
             found[name] = ", ".join(value)
         else:
-            found[name] = value if isinstance(value, (str, int, float)) else json.dumps(value, default=_plain)
+            found[name] = value if isinstance(value, (str, int, float)) else json_lines.text(value, _plain)
     return found
 
 

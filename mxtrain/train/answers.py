@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Tuple, Union
 
@@ -23,6 +24,8 @@ from mxtrain.tasks import find as tasks
 from mxtrain.tasks.task import Task
 from mxtrain.train.inputs import Input
 from mxtrain.train.to_device import to_context
+
+logger = logging.getLogger(__name__)
 
 # From the arrays of a micro-batch to what there is to say of each sample.
 Compute = Callable[[Arrays], Iterable[Any]]
@@ -48,8 +51,17 @@ def of(task: Task, compute: Compute, inputs: Iterable[Input | None]) -> Iterator
 def said_by(task: Task, net: Any, context: Any) -> Compute:
     """Return the function that computes what the net says of samples, as the task shows it."""
 
+    is_told = False
+
     def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
-        return map(task.shown, task.answer(net, _placed(arrays, context)).asnumpy())
+        nonlocal is_told
+        said = task.answer(net, _placed(arrays, context)).asnumpy()
+        if not is_told and not np.isfinite(said).all():
+            is_told = True
+            logger.warning(
+                "the net says numbers that are not finite, as one does that has diverged; --checkpoint has others"
+            )
+        return map(task.shown, said)
 
     return compute
 

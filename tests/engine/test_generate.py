@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from mxtrain.core.errors import DataError
 from mxtrain.models import generate
 from mxtrain.models.generate import Sampling
 from mxtrain.runtime import mx
@@ -64,6 +65,12 @@ def shares(sampling, probabilities, count=4000):
     rng = np.random.default_rng(0)
     chosen = [generate.choose(np.log(probabilities), sampling, rng) for _ in range(count)]
     return np.bincount(chosen, minlength=len(probabilities)) / count
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), GREEDY])
+def test_a_net_that_has_diverged_says_no_token(sampling):
+    with pytest.raises(DataError, match="scores of tokens are not finite, it has diverged"):
+        generate.choose(np.full(4, np.nan), sampling, np.random.default_rng(0))
 
 
 def test_tokens_are_drawn_by_their_probabilities():

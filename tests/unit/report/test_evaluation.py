@@ -10,7 +10,12 @@ import pytest
 from mxtrain.report.evaluation import Choice, in_words
 from mxtrain.tasks.class_report import ClassReport
 
-HOW: dict[str, Any] = {"checkpoints": ["runs/a/checkpoints/step-00000010"], "ensemble": False, "tta": ""}
+HOW: dict[str, Any] = {
+    "checkpoints": ["runs/a/checkpoints/step-00000010"],
+    "ensemble": False,
+    "tta": "",
+    "val_loss": 0.5,
+}
 
 
 def findings(num_classes: int, num_samples: int, **others: Any) -> dict[str, Any]:
