@@ -54,7 +54,7 @@ def locked(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path
         yield out
         return
     with _naming_out(out):
-        handle = _lock(out)
+        handle = lock(out)
     logging.getLogger("mxtrain").addHandler(_EarlyLog())
     try:
         with _naming_out(out):
@@ -134,15 +134,15 @@ def records(out: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _lock(out: Path) -> int:
-    """Lock the folder and return the descriptor that holds the lock; UsageError where another run holds it."""
+def lock(out: Path, owner: str = "mxtrain.fit") -> int:
+    """Lock the folder and return the descriptor that holds the lock; UsageError where another `owner` holds it."""
     handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         raise UsageError(
-            f"--out {out}: another mxtrain.fit is running there; wait for it or give another"
+            f"--out {out}: another {owner} is running there; wait for it or give another"
         ) from None
     return handle
 

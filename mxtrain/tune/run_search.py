@@ -6,7 +6,6 @@ Owns the order of these: all that can be refused is refused before the first tri
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import Any, Iterator, NamedTuple
 from optuna.trial import FrozenTrial
 
 from mxtrain import config
-from mxtrain.checkpoint import locations
+from mxtrain.checkpoint import locations, run_folder
 from mxtrain.config import Model, Run, bounds, checks
 from mxtrain.core.errors import UsageError
 from mxtrain.launch.attempt import StopRequests
@@ -157,14 +156,7 @@ def _identity(asked: Asked, base: Run, space: Space, score: Score) -> studies.Id
 @contextlib.contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Keep other searches out of the folder while the block lasts."""
-    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise UsageError(
-            f"--out {out}: another search is running there; wait for it or give another"
-        ) from None
+    handle = run_folder.lock(out, "search")
     try:
         yield
     finally:

@@ -43,14 +43,11 @@ class _Share(NamedTuple):
 
 def data_bound(history: History) -> Finding | None:
     """The loader is slower than the net, on each worker."""
-    load = _share_of(history, "load")
-    if load is None or load.seconds < LEAST_SECONDS:
-        return None
-    share = _least_share(history, "load", load.share)
-    if share < MOST_LOADING:
+    load = _waiting(history, "load", MOST_LOADING)
+    if load is None:
         return None
     evidence = (
-        f"{percent(share)} of the time waits for the loader: {duration(load.each)} of a step of "
+        f"{percent(load.share)} of the time waits for the loader: {duration(load.each)} of a step of "
         f"{duration(_step_seconds(history))}, {duration(load.seconds)} in {_num_newest(history)} steps.",
         *_loader_workers(history),
     )
@@ -81,16 +78,13 @@ def _faster_data(history: History) -> str:
 
 def comm_bound(history: History) -> Finding | None:
     """Sums over devices and workers take longer than they can be hidden behind computing."""
-    wait = _share_of(history, "synchronize")
+    wait = _waiting(history, "synchronize", MOST_SYNCHRONIZING)
     num_workers = as_number(setting(history, "num_workers", 1))
-    if wait is None or wait.seconds < LEAST_SECONDS or not num_workers > 1:
-        return None
-    share = _least_share(history, "synchronize", wait.share)
-    if share < MOST_SYNCHRONIZING:
+    if wait is None or not num_workers > 1:
         return None
     evidence = (
-        f"{percent(share)} of the time waits for the sums over {num_workers:.0f} workers: {duration(wait.each)} of a "
-        f"step of {duration(_step_seconds(history))}.",
+        f"{percent(wait.share)} of the time waits for the sums over {num_workers:.0f} workers: {duration(wait.each)} "
+        f"of a step of {duration(_step_seconds(history))}.",
     )
     advice = (
         f"--batch-size {_times(history, 'batch_size', 2)}: with --lr to match, it has fewer sums for as many samples; "
@@ -100,16 +94,20 @@ def comm_bound(history: History) -> Finding | None:
     return Finding("comm-bound", "Training waits for its sums", evidence, advice, wait.steps)
 
 
-def _least_share(history: History, stage: str, share: float) -> float:
-    """Return a stage's share on the worker that has least of it: what one has more than that makes a straggler.
+def _waiting(history: History, stage: str, most: float) -> _Share | None:
+    """Return a stage's share on the worker that has least of it, if that is `most` or more and adds up to some time.
 
-    `share` is that of the worker whose steps are recorded.
+    What one worker has more than that makes a straggler. Without records of workers it is the share in the steps.
     """
+    found = _share_of(history, stage)
+    if found is None or found.seconds < LEAST_SECONDS:
+        return None
     least = [
         min((seconds_of(worker, (stage,)) / max(seconds_of(worker, STAGES), 1e-9)) for worker in workers)
         for _, workers in workers_of(history)
     ]
-    return min(share, median(least)) if least else share
+    share = min(found.share, median(least)) if least else found.share
+    return found._replace(share=share) if share >= most else None
 
 
 def evaluating(history: History) -> Finding | None:
