@@ -109,7 +109,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
     if parts.ema is not None:
         files[AVERAGES] = {name: average.asnumpy() for name, average in parts.ema.averages.items()}
     if parts.average is not None and parts.average.totals:
-        files[AVERAGE] = parts.average.totals
+        files[AVERAGE] = dict(parts.average.totals)
     if parts.masks is not None:
         files[MASKS] = parts.masks.packed()
     if parts.grid is not None and parts.grid.exponents is not None:
@@ -122,7 +122,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "modules": locations.modules(run),
         **last_bits.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
-        **({"averaged_steps": parts.average.taken} if parts.average else {}),
+        **({"averaged_steps": list(parts.average.taken)} if parts.average else {}),
         **({"widths": parts.net.widths} if parts.net.widths else {}),
         "job": parts.group.job,
         **identity.to_dict(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.core.params_file import TYPE_NUMBERS, encoded
+from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from tests.support.training_steps import CLASSES, IDENTITY, advance, build_parts, run_of
@@ -40,13 +42,18 @@ def frozen(taken: directory.Snapshot) -> dict[str, dict[str, Any]]:
 def test_later_steps_do_not_change_a_snapshot(tmp_path: Path, optimizer: str) -> None:
     """The writer reads it while the next steps run."""
     run = run_of(tmp_path, "--optimizer", optimizer, "--devices", "cpu:0,1", "--ema", "0.9")
-    parts = build_parts(run, CLASSES)
+    parts = build_parts(run, CLASSES, averaging=AveragePlan((2, 4, 6)))
+    assert parts.average is not None
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
+    parts.average.after_step(2)
     taken = state.snapshot(run, parts, progress, IDENTITY)
-    before = frozen(taken)
+    before, values_before = frozen(taken), json.dumps(taken.state)
     advance(parts, progress, 2)
+    parts.average.after_step(4)
     later = state.snapshot(run, parts, progress, IDENTITY)
-    assert set(taken.files) == {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.GRID}
+    assert json.dumps(taken.state) == values_before != json.dumps(later.state)
+    files = {state.WEIGHTS, state.OPTIMIZER, state.AVERAGES, state.AVERAGE, state.GRID}
+    assert set(taken.files) == files
     for file, named in before.items():
         assert named
         for name, array in named.items():
