@@ -90,6 +90,8 @@ FAST = (
     "a search in a run", "not an export's folder",
 )  # fmt: skip
 
+COLD = ("damaged prototxt",)  # as a user starts it; the others are in a process that has mxnet already
+
 
 @pytest.fixture(scope="module")
 def given(
@@ -134,7 +136,7 @@ def test_it_is_named_in_a_line_and_nothing_is_left(
     case, values = CASES[name], {**given, "result": tmp_path / RESULT}
     before = {path: path.stat().st_mtime_ns for path in given["data"].iterdir()}
     module, *words = case.line.format(**values).split()
-    done = command(f"mxtrain.{module}", *words)
+    done = command(f"mxtrain.{module}", *words, cold=name in COLD)
     assert done.returncode == case.code, done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
     last = done.stderr.strip().splitlines()[-1]

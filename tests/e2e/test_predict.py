@@ -81,7 +81,9 @@ def test_mistakes_are_those_of_the_evaluation(
 
 def test_mistakes_in_a_folder_of_classes(trained_digits: Path, digits: Path, tmp_path: Path) -> None:
     for name in ("two", "eight"):
-        shutil.copytree(digits / "images" / name, tmp_path / name)
+        (tmp_path / name).mkdir()
+        for path in sorted((digits / "images" / name).iterdir())[:20]:
+            shutil.copy(path, tmp_path / name)
     shutil.copy(digits / "images" / "one" / "0001.png", tmp_path / "two" / "a_one.png")
     (worst, *_) = predict(trained_digits, tmp_path, mistakes=1)
     assert worst["image"] == str(tmp_path / "two" / "a_one.png")
@@ -191,8 +193,9 @@ def test_a_signal_leaves_no_half_of_a_file(
 def test_features_are_what_the_head_takes(trained_digits: Path, digits: Path) -> None:
     from mxtrain.train import asked
 
-    folder = digits / "images" / "five"
-    answers, features = (predict(trained_digits, folder, embed=each) for each in (False, True))
+    fives = digits / "images" / "five" / "00*.png"
+    answers, features = (predict(trained_digits, fives, embed=each) for each in (False, True))
+    assert len(answers) > 5
     assert [each["image"] for each in answers] == [each["image"] for each in features]
     opened = asked.opened(trained_digits, None, "cpu", {}, is_judged=False)
     with asked.net_of(opened, "cpu") as of_run:

@@ -25,7 +25,7 @@ DIGITS = (
     "--log",
     "none",
 )
-FEW_STEPS = ("--batch-size", "32", "--micro-batch", "16", "--epochs", "1", "--max-steps", "6")
+FEW_STEPS = ("--batch-size", "32", "--micro-batch", "16", "--epochs", "1", "--max-steps", "4")
 
 
 def fitted(command: Command, *flags: object) -> str:
@@ -56,10 +56,10 @@ def test_a_net_of_half_the_channels(
 ) -> None:
     """It is killed and goes on, and is as good a start as any run; the kept channels are the trained net's."""
     straight, out = tmp_path / "straight", tmp_path / "run"
-    line = ["--pretrained", trained_digits, "--prune", "0.5", "--lr", "0.02", "--ema", "0.9"]
+    line = ["--pretrained", trained_digits, "--prune", "0.5", "--lr", "0.05", "--ema", "0.9"]
     said = fitted(command, *of_digits(digits, straight, *line))
     assert "73,402 numbers of the net become 18,850 (26%)" in said and "32 of 32 parameters taken" in said
-    runs.kill_at(4, tmp_path / "killed.log", *of_digits(digits, out, *line, "--checkpoint-steps", "2"))
+    runs.kill_at(3, tmp_path / "killed.log", *of_digits(digits, out, *line, "--checkpoint-steps", "2"))
     fitted(command, *of_digits(digits, out, *line, "--checkpoint-steps", "2", "--devices", "cpu:0,1"))
     runs.assert_same_end(out, straight)
 
@@ -74,7 +74,8 @@ def test_a_net_of_half_the_channels(
     )
 
     again = fitted(
-        command, *of_digits(digits, tmp_path / "again", "--pretrained", out, "--teacher", out, "--lr", "0.01")
+        command,
+        *of_digits(digits, tmp_path / "again", "--pretrained", out, "--teacher", out, "--max-steps", "1"),
     )
     assert "32 of 32 parameters taken" in again
     assert arrays_of(runs.newest(tmp_path / "again"))["0.weight"].shape == (8, 3, 3, 3)
@@ -86,7 +87,7 @@ def test_half_of_the_weights_are_zero_and_stay_so(
     straight, out = tmp_path / "straight", tmp_path / "run"
     line = ["--pretrained", trained_digits, "--prune", "0.5", "--prune-by", "weight", "--lr", "0.02"]
     fitted(command, *of_digits(digits, straight, *line))
-    runs.kill_at(4, tmp_path / "killed.log", *of_digits(digits, out, *line, "--checkpoint-steps", "2"))
+    runs.kill_at(3, tmp_path / "killed.log", *of_digits(digits, out, *line, "--checkpoint-steps", "2"))
     fitted(command, *of_digits(digits, out, *line, "--checkpoint-steps", "2", "--devices", "cpu:0,1"))
     runs.assert_same_end(out, straight)
     weights, before = arrays_of(runs.newest(out)), arrays_of(trained_digits / "checkpoints" / "step-00000078")
@@ -126,7 +127,7 @@ AVERAGED = [
         "--log",
         "none",
     ),
-    *("--batch-size", "16", "--micro-batch", "8", "--epochs", "4", "--schedule", "constant", "--lr", "0.05"),
+    *("--batch-size", "16", "--micro-batch", "8", "--epochs", "3", "--schedule", "constant", "--lr", "0.05"),
     *("--average", "2", "--checkpoint-steps", "2", "--keep-last", "20"),
 ]
 
@@ -136,29 +137,29 @@ def test_a_run_ends_with_the_mean_of_its_weights(shapes: Path, tmp_path: Path, c
     straight, out = tmp_path / "straight", tmp_path / "run"
     data = ["--train", str(shapes / "train.rec"), "--val", str(shapes / "val.rec")]
     fitted(command, *data, *AVERAGED, "--out", straight)
-    for step in (10, 14):
+    for step in (6, 10):
         runs.kill_at(step, tmp_path / f"{step}.log", *data, *AVERAGED, "--out", str(out))
     fitted(command, *data, *AVERAGED, "--out", out, "--devices", "cpu:0,1")
     runs.assert_same_end(out, straight)
 
     checkpoints = straight / "checkpoints"
-    end, half = (arrays_of(checkpoints / f"step-{step:08d}") for step in (16, 8))
-    total = arrays_of(checkpoints / "step-00000010", "average.params")
+    end, half = (arrays_of(checkpoints / f"step-{step:08d}") for step in (12, 4))
+    total = arrays_of(checkpoints / "step-00000006", "average.params")
     is_moving = [name for name in end if not name.endswith(("running_mean", "running_var"))]
     assert all((total[name] == half[name]).all() for name in is_moving)
-    settled = arrays_of(checkpoints / "step-00000014")
+    settled = arrays_of(checkpoints / "step-00000010")
     assert all((end[name] == settled[name]).all() for name in is_moving), (
         "nothing moves while statistics settle"
     )
     assert (end["1.running_var"] != settled["1.running_var"]).any()
     rates = [each["lr"] for each in runs.records(straight, "train")]
-    assert rates == [0.05] * 12 + [0.0] * 4
+    assert rates == [0.05] * 8 + [0.0] * 4
     assert runs.records(straight, "eval")[-1]["val_accuracy"] == 1
 
 
 def test_a_run_too_short_to_average_is_refused(shapes: Path, tmp_path: Path, command: Command) -> None:
     line = ["--train", shapes / "train.rec", *AVERAGED, "--out", tmp_path]
-    assert "--average 4: the run has 16 steps, 4 epochs" in refused(command, *line, "--average", "4")
+    assert "--average 3: the run has 12 steps, 3 epochs" in refused(command, *line, "--average", "3")
 
 
 @pytest.mark.slow  # in small: the tests above

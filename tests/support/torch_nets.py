@@ -19,11 +19,16 @@ GOLDEN = (
 
 
 def shapes(model: str, num_classes: int = 10, image_size: int = 224) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a net's parameters."""
-    from mxtrain.foreign import net_here
+    """Return the shapes of a net's parameters, by its graph: large nets' values would take seconds."""
+    from mxtrain.models import shapes
+    from mxtrain.models.weights import named_parameters
+    from mxtrain.runtime import mx
+    from mxtrain.tasks.classification import Classification
 
-    run = Wish(image_size=image_size).run(model)
-    return net_here.shapes_of(net_here.built(run, num_classes))
+    task = Classification.numbered(Wish(image_size=image_size).run(model), num_classes)
+    net = task.build_net()
+    known = shapes.of_variables(net(mx.sym.var("data")), (1, *task.contract().inputs[0]))
+    return {place: known[parameter.name] for place, parameter in named_parameters(net).items()}
 
 
 def weights(model: str, num_classes: int = 10, image_size: int = 224) -> Weights:

@@ -26,7 +26,14 @@ from unittest import mock
 
 PRELOADED = "tests.support.warm_imports"
 MODULES = (
-    *("mxtrain.fit", "mxtrain.evaluate", "mxtrain.predict", "mxtrain.export", "mxtrain.tune"),
+    *(
+        "mxtrain.fit",
+        "mxtrain.evaluate",
+        "mxtrain.predict",
+        "mxtrain.export",
+        "mxtrain.tune",
+        "mxtrain.convert",
+    ),
     "tools.im2rec_wrapper",
 )
 # Variables that no command reads before mxnet is loaded: of tests, and of packages that set them when imported.

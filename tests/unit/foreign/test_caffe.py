@@ -200,7 +200,7 @@ def test_fit_trains_by_it(
     (tmp_path / "solver.prototxt").write_text(SOLVER + 'lr_policy: "inv" gamma: 0.01 power: 0.75')
     (tmp_path / "train_val.prototxt").write_text(NET.replace("batch_size: 48", "batch_size: 16"))
     files = [tmp_path / "train_val.prototxt", tmp_path / "solver.prototxt", tmp_path / "run.yaml"]
-    done = command("mxtrain.convert", *files, "--samples", 64)
+    done = command("mxtrain.convert", *files, "--samples", 64, cold=True)
     assert done.returncode == 0, done.stderr
     own = [
         "--train",
