@@ -124,6 +124,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
     _check_asked(options.top, options.threshold, options.mistakes, options.embed, options.prompt)
     _check_inputs(options)
+    _check_outputs(options)
     # or mxnet's logging would put its marks before our lines
     run_folder.start_log("error" if options.quiet else "warning")
     is_judged = options.mistakes is not None
@@ -216,6 +217,18 @@ def _check_asked(top: int, threshold: float, mistakes: int | None, embed: bool, 
     both = [flag for flag, value in given.items() if value]
     if len(both) > 1:
         raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse to write over an input, and among files that are there already."""
+    out, folder = options.out, options.mistakes_out
+    for word in options.inputs:
+        if out and out.exists() and word.exists() and out.samefile(word):
+            raise UsageError(f"--out {out}: is an input, and would be replaced; give another name")
+    if folder and folder.exists() and not folder.is_dir():
+        raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
+    if folder and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"--mistakes-out {folder}: holds files already; give a new folder, or an empty one")
 
 
 def _check_inputs(options: argparse.Namespace) -> None:

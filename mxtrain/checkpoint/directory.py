@@ -128,7 +128,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
                 raise DataError(f"{checkpoint / name}: damaged, it is not what {MANIFEST} says")
         state: dict[str, Any] = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{checkpoint}: not a whole checkpoint ({error})") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        name = f"{Path(error.filename).name}: " if isinstance(error, OSError) and error.filename else ""
+        raise DataError(f"{checkpoint}: not a whole checkpoint ({name}{reason})") from None
     if state["version"] != VERSION:
         raise _of_another_version(checkpoint, state["version"])
     return state
@@ -166,6 +168,11 @@ def _newest(folder: Path, number: int) -> list[Checkpoint]:
 def of_run(run: Path) -> Path:
     """Return the folder of a run folder's checkpoints."""
     return run / "checkpoints"
+
+
+def has_begun(path: Path) -> bool:
+    """Return whether a path is a run folder, whose first checkpoint may be yet to come."""
+    return all((path / name).is_file() for name in ("config.yaml", ".lock"))
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -226,7 +233,7 @@ def intact(folder: Path) -> Iterator[Checkpoint]:
         try:
             yield Checkpoint(path, read_state(path))
         except DataError as error:
-            logger.warning("skipping a checkpoint: %s", error)
+            logger.error("skipping a checkpoint: %s", error)  # also with --quiet: another one answers
 
 
 def _steps(folder: Path) -> list[Path]:

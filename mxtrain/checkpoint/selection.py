@@ -63,6 +63,8 @@ def _named(trained: Path, folder: Path, word: str) -> list[Checkpoint]:
                 "or a path"
             )
         return [_read(path)]
+    if not folder.is_dir() and directory.has_begun(trained):
+        raise _nothing_whole(folder)
     if not folder.is_dir():
         reason = "neither a run folder nor a checkpoint" if trained.exists() else "no such folder"
         raise UsageError(

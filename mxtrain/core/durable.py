@@ -11,6 +11,10 @@ from typing import BinaryIO, Iterator
 from mxtrain.core.errors import REMEDIES, OutOfResources, UsageError
 
 GONE = (errno.ENOENT, errno.ESTALE)
+OF_PATHS = {
+    errno.EEXIST: "it is a file, where a folder has to be",
+    errno.ENOTDIR: "a folder on the way there is a file",
+}
 
 
 def fsync(path: Path) -> None:
@@ -83,4 +87,4 @@ def cannot_write(path: Path, error: OSError) -> UsageError:
     message = f"{path}: cannot be written ({error.strerror or error})"
     if error.errno in REMEDIES:
         return OutOfResources(f"{message}; {REMEDIES[error.errno]}")
-    return UsageError(message)
+    return UsageError(f"{message}; {OF_PATHS[error.errno]}" if error.errno in OF_PATHS else message)

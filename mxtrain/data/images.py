@@ -144,6 +144,8 @@ def _refuse_oversized_png(payload: jpeg.Payload) -> None:
             )
         if kind == b"IHDR" and end - start >= 8:
             width, height = struct.unpack_from(">II", payload, start)
+            if not width * height:
+                raise BadPicture(f"it claims {width} x {height} pixels, so it has none")
             if width * height > _PIXELS_PER_BYTE * len(payload):
                 raise BadPicture(f"it claims {width} x {height} pixels, more than its bytes can hold")
 

@@ -110,10 +110,10 @@ def refuse_other_names(dataset: Dataset, class_names: list[str]) -> None:
     own = dataset.class_names or []
     for number, name in enumerate(own):
         if number >= len(class_names) or name != class_names[number]:
-            expected = f"'{class_names[number]}'" if number < len(class_names) else "no such class"
+            known = len(class_names)
+            expected = f"the net's is '{class_names[number]}'" if number < known else f"the net knows {known}"
             raise DataError(
-                f"{dataset.path}: its class {number} is '{name}', the net's is {expected}; "
-                "pack training and validation together"
+                f"{dataset.path}: its class {number} is '{name}', {expected}; pack training and validation together"
             )
 
 

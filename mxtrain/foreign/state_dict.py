@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +88,13 @@ def _safetensors(path: Path) -> StateDict:
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
-        if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+        is_whole = 2 <= length <= min(LARGEST_HEADER, size - 8)
+        if not is_whole and path.suffix != SAFETENSORS:
+            raise DataError(
+                f"{path}: holds no weights that are read here; give a .safetensors, .npz or .params file, or Caffe's "
+                "solver.prototxt"
+            )
+        if not is_whole:
             raise DataError(
                 f"{path}: not a whole safetensors file: its header would have {length} bytes, the file has {size}, and "
                 f"at most {LARGEST_HEADER} are read; copy it again, or save it with safetensors.torch.save_file"
@@ -204,6 +210,14 @@ def _finite(path: Path, name: str, numbers: npt.NDArray[Any]) -> FloatArray:
     return found
 
 
+def _write_npz(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write what np.savez does, which leaves its archive open on a full disk, and a traceback at the end for it."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)  # type: ignore[no-untyped-call]
+
+
 @contextlib.contextmanager
 def written(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Path]:
     """Write arrays as the suffix of `path` says, and yield where they are until the block has ended without an error.
@@ -214,7 +228,7 @@ def written(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Path
     try:
         with aside.open("wb") as file:
             if path.suffix == NPZ:
-                np.savez(file, **arrays)
+                _write_npz(file, arrays)
             else:
                 for piece in _encoded(arrays):
                     file.write(piece)

@@ -6,9 +6,10 @@ list of names (`config/gluoncv_names.py`, which needs no mxnet) or the weights (
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from mxtrain import runtime
 from mxtrain.config import given, gluoncv_names, import_path, names, torch_net_names
@@ -83,7 +84,9 @@ def _take_channels(net: Any, channels: int) -> None:
 
 def user_net(name: str, **sizes: Any) -> Any:
     """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
-    net = as_user_code(f"--model {name}", import_path.load_callable("--model", name))(**sizes)
+    function = import_path.load_callable("--model", name)
+    _refuse_other_arguments(name, function, sizes)
+    net = as_user_code(f"--model {name}", function)(**sizes)
     if not isinstance(net, mx.gluon.Block):
         raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
     _clear_added_gradients(net)
@@ -91,6 +94,21 @@ def user_net(name: str, **sizes: Any) -> Any:
         f"--model {name}", net.forward
     )  # errors name the flag, wherever the net is called
     return net
+
+
+def _refuse_other_arguments(name: str, function: Any, sizes: Mapping[str, Any]) -> None:
+    """Refuse a function that cannot be called with these sizes; some that are not of Python do not tell."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**sizes)
+    except TypeError as error:
+        call = ", ".join(f"{size}={value!r}" for size, value in sizes.items())
+        raise UsageError(
+            f"--model {name}: is called with {call}, but {error}; let it take these alone"
+        ) from None
 
 
 def given_net(name: str) -> Any:

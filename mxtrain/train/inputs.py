@@ -55,13 +55,20 @@ class Inputs:
                 yield from self._of(each)
 
     def _listed(self) -> Iterator[Input | None]:
+        is_empty = True
         for each in given_files.listed(_stdin()):
+            is_empty = is_empty and each is None
             if each is None:
                 yield None
             elif isinstance(each, bytes):
                 yield Input("standard input", functools.partial(inputs_of, self._task, each))
             else:
                 yield from (found._replace(is_part=True) for found in self._of(each))
+        if is_empty:
+            nothing = DataError(
+                "standard input: is empty; give paths, a line each, or the bytes of a picture"
+            )
+            yield Input("standard input", functools.partial(_raise, nothing))
 
     def _of(self, given: Any) -> Iterator[Input]:
         path = self._task.path_of(given)

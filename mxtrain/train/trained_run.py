@@ -74,7 +74,7 @@ def with_inputs(options: argparse.Namespace, words: Sequence[Any]) -> tuple[Path
 
 def is_run(path: Path) -> bool:
     """Return whether a path is a run folder, or a checkpoint."""
-    return directory.of_run(path).is_dir() or directory.is_checkpoint(path)
+    return directory.of_run(path).is_dir() or directory.is_checkpoint(path) or directory.has_begun(path)
 
 
 def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint:

@@ -41,7 +41,8 @@ CASES = {
         "fit --prune 0.5 --pretrained {damaged} --model small_cnn --train {data}/train.rec --val {data}/val.rec "
         "--image-size 32 --out {result}", DATA, "holds no whole checkpoint",
     ),
-    "damaged state_dict": Case("convert {text} {result}", DATA, "not a whole safetensors file"),
+    "damaged state_dict": Case("convert {safetensors} {result}", DATA, "not a whole safetensors file"),
+    "no weights": Case("convert {picture} {result}", DATA, "holds no weights that are read here; give a .safet"),
     "damaged npz": Case("convert {npz} {result} --model resnet18_v1b", DATA, "not a whole .npz file"),
     "damaged params": Case("convert {params} {result} --model resnet18_v1b", DATA, "not a whole file of MXNet"),
     "damaged prototxt": Case("convert {prototxt} {result}.yaml", DATA, "solver.prototxt:1:"),
@@ -69,6 +70,7 @@ CASES = {
             "picture": "evaluate {run} --graph --picture {text}/net.svg",
             "onnx of graph": "evaluate {run} --graph --onnx {text}/net.onnx",
             "predict": "predict {run} {picture} --out {text}/answers",
+            "mistakes": "predict {run} --mistakes 3 --mistakes-out {text}",
             "tune": "tune --config {config} --space {space} --out {text}/search --trials 1",
             **{to: f"export {{run}} --to {to} --out {{text}}/export" for to in EXPORTS},
         }.items()
@@ -80,7 +82,7 @@ CASES = {
     ),
     "no records to compare with": Case("export {run} --to onnx --val {text} --out {result}", DATA, "RecordIO file"),
     "a net too small for its picture": Case("evaluate vgg16 --graph --image-size 8", USAGE, "does not take pictures"),
-    "no tolerance": Case("export {run} --to int8 --tolerance nan --out {result}", USAGE, "--tolerance nan: give 0"),
+    "no tolerance": Case("export {run} --to int8 --tolerance nan --out {result}", USAGE, "--tolerance nan: give"),
     "not a torch net": Case("convert {run} {result}.npz --to torch", USAGE, "torchvision and timm have no net"),
 }  # fmt: skip
 # One of each kind in CI; the others take the same way.
@@ -111,11 +113,14 @@ def given(
     done = command("tools.im2rec_wrapper", "pack", folder / "images", folder / "records", "--split", 0.5)
     assert done.returncode == 0, done.stderr
     files = {
-        "text": "hello", "npz": "hello", "params": "hello", "prototxt": "net {",
+        "text": "hello", "safetensors": "hello", "npz": "hello", "params": "hello", "prototxt": "net {",
         "space": "lr: [0.1, 0.2]", "bad_space": "nosuch: [1, 2]",
         "config": f"train: {digits}/train.rec\nval: {digits}/val.rec\nmodel: small_cnn\n",
     }  # fmt: skip
-    names = {"npz": "net.npz", "params": "net.params", "prototxt": "solver.prototxt", "config": "base.yaml"}
+    names = {
+        "safetensors": "net.safetensors", "npz": "net.npz", "params": "net.params", "prototxt": "solver.prototxt",
+        "config": "base.yaml",
+    }  # fmt: skip
     paths = {name: folder / names.get(name, name) for name in files}
     for name, text in files.items():
         paths[name].write_text(text)

@@ -158,6 +158,13 @@ def test_a_list_is_answered_as_it_comes_until_nobody_reads(trained_digits: Path,
         assert process.wait(TIMEOUT_SECONDS) == 0
 
 
+def test_an_empty_stdin_is_said(trained_digits: Path, command: Command) -> None:
+    done = command("mxtrain.predict", trained_digits, "-")
+    assert done.returncode == DATA and done.stderr.startswith(
+        "mxtrain.predict: standard input: is empty; give"
+    )
+
+
 @pytest.mark.slow  # one more end of a list, of which the test above has two
 def test_a_closed_stdin_is_said_and_not_waited_for(trained_digits: Path) -> None:
     line = f"exec {sys.executable} -m mxtrain.predict {trained_digits} - <&-"
@@ -279,6 +286,20 @@ def test_any_picture_is_answered_and_what_is_none_is_named(
 def test_words_that_do_not_go_together_are_refused_at_once(flags: str, words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         command_of_predict(["--run", "none", *flags.split()])
+
+
+def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "wrong").mkdir()
+    for name in ("a.png", "wrong/1-one-two.png"):
+        (tmp_path / name).write_bytes(b"there before")
+    picture = f"{tmp_path}/a.png"
+    for words, reason in (
+        ([picture, "--out", f"{tmp_path}/wrong/../a.png"], "--out .* is an input"),
+        (["--mistakes", "3", "--mistakes-out", picture], "--mistakes-out .* is a file; give a folder"),
+        (["--mistakes", "3", "--mistakes-out", f"{tmp_path}/wrong"], "--mistakes-out .* holds files already"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            command_of_predict(["--run", "none", *words])
 
 
 @pytest.mark.slow  # tests/engine/test_answers.py holds it by what is read ahead

@@ -286,6 +286,16 @@ def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
         zoo.compile(net, "tests.support.user_net:buggy", CPU, of_pictures(24, 5))
 
 
+def test_a_function_that_takes_other_arguments_is_refused() -> None:
+    words = "is called with num_classes=5, but missing a required argument: 'values'; let it take"
+    with pytest.raises(UsageError, match=words):
+        zoo.build("tests.engine.test_models:with_values", 5)
+
+
+def with_values(num_classes: int, values: Any) -> None:
+    raise AssertionError("not called")
+
+
 def test_a_path_to_something_else_than_a_net_is_refused() -> None:
     with pytest.raises(UsageError, match="not a gluon Block"):
         zoo.build("builtins:dict", 5)

@@ -112,6 +112,13 @@ def test_what_a_damaged_png_says_of_its_size_is_not_believed():
     assert time.process_time() - started < 0.5
 
 
+def test_a_png_without_pixels_is_refused_before_libpng_complains(capfd: pytest.CaptureFixture[str]):
+    payload = saved(picture(), "PNG")
+    with pytest.raises(BadPicture, match="claims 0 x 9 pixels"):
+        images.decode(payload[:16] + struct.pack(">II", 0, 9) + payload[24:])
+    assert capfd.readouterr().err == ""
+
+
 def test_a_jpeg_sampled_in_an_unheard_of_way_is_refused():
     settings = [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411]
     payload = bytearray(cv2.imencode(".jpg", np.zeros((32, 32, 3), np.uint8), settings)[1])

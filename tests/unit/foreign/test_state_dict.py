@@ -6,6 +6,8 @@ import io
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -73,6 +75,27 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "net.npz"
     with pytest.raises(UsageError, match=r"net\.npz: cannot be written"), state_dict.written(missing, {}):
         pass
+
+
+def test_a_full_disk_is_said_in_a_line_alone(tmp_path: Path) -> None:
+    program = f"""
+import pathlib, resource, signal, numpy
+from mxtrain.core.errors import UsageError
+from mxtrain.foreign import state_dict
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+try:
+    with state_dict.written(pathlib.Path({str(tmp_path)!r}, "net.npz"), {{"a": numpy.zeros(10_000)}}):
+        pass
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        0,
+        "",
+    ) and "net.npz: cannot be written (File too large)" in done.stdout
+    assert not [*tmp_path.iterdir()]
 
 
 def test_half_precision_becomes_float32(tmp_path: Path) -> None:

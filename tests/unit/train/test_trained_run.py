@@ -96,8 +96,19 @@ def test_what_is_none_is_named_with_what_is_one(run: Path, tmp_path: Path) -> No
     damaged = run / "checkpoints" / "step-00000002"
     (damaged / "manifest.json").unlink()
     (damaged / "state.json").unlink()
-    with pytest.raises(DataError, match=rf"{damaged}: not a whole checkpoint"):
+    reason = r"not a whole checkpoint \(manifest.json: No such file or directory\); give another"
+    with pytest.raises(DataError, match=rf"{damaged}: {reason}"):
         selection.select([damaged])
+
+
+def test_a_run_that_has_just_begun_is_one_without_a_checkpoint(tmp_path: Path) -> None:
+    for name in ("config.yaml", ".lock"):
+        (tmp_path / name).touch()
+    assert predicted(tmp_path, "a.png") == (tmp_path, [Path("a.png")])
+    with pytest.raises(
+        DataError, match=f"{tmp_path}/checkpoints: holds no whole checkpoint; let mxtrain.fit"
+    ):
+        selection.select([tmp_path])
 
 
 def test_of_several_the_first_is_averaged_with_the_others(run: Path) -> None:
