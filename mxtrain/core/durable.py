@@ -29,9 +29,14 @@ def fsync(path: Path) -> None:
 def replace(path: Path, text: str) -> None:
     """Replace a file's content; after a kill it is either the old or the new one."""
     aside = path.with_name(path.name + ".writing")
-    aside.write_text(text, encoding="utf-8")
-    fsync(aside)
-    aside.replace(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        fsync(aside)
+        aside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
     fsync(path.parent)
 
 
@@ -69,7 +74,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise cannot_write_run(Path(error.filename or path), error) from None
+        raise cannot_write_run(Path(error.filename2 or error.filename or path), error) from None
 
 
 def cannot_write_run(path: Path, error: OSError) -> UsageError:

@@ -52,6 +52,8 @@ def command(words: Sequence[str]) -> None:
         raise Stopped(
             f"stopped after {found.num_ended} of {found.num_trials} trials; {again}", requests.exit_code
         )
+    if found.without_page:
+        raise found.without_page
     if found.num_ended < found.num_trials:
         print(
             f"{PROGRAM}: stopped by --timeout after {found.num_ended} of {found.num_trials} trials; {again}"

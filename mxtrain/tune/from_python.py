@@ -87,6 +87,8 @@ def tune(
             ended = run_search.run_search(base, found, asked, requests)
         if requests.signals:
             raise KeyboardInterrupt("stopped; the same call goes on")
+    if ended.without_page:
+        raise ended.without_page
     best = ended.best
     return Search(ended.config, None if best is None else best.value, ended.rows, Path(base.output.out))
 

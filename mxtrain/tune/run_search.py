@@ -55,6 +55,7 @@ class Found(NamedTuple):
     text: str  # of the rows, for people
     num_ended: int
     num_trials: int
+    without_page: UsageError | None  # why tune.html could not be written
 
 
 def run_search(base: Run, space: Space, asked: Asked, requests: StopRequests) -> Found:
@@ -78,7 +79,8 @@ def run_search(base: Run, space: Space, asked: Asked, requests: StopRequests) ->
             search(plan, study, requests, teller.ended)
         best, rows = studies.best(study), results.rows(study, space, inputs.score)
         found = None if best is None else results.best_run(out, base, space, best)
-        return Found(best, found, rows, teller.text(), len(studies.finished(study)), num_trials)
+        num_ended = len(studies.finished(study))
+        return Found(best, found, rows, teller.text(), num_ended, num_trials, teller.without_page)
 
 
 def base_of(run: Run) -> Run:

@@ -13,6 +13,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from mxtrain.core import durable
+from mxtrain.core.errors import UsageError
 from mxtrain.report.progress import ProgressDisplay
 from mxtrain.tune import page, results
 from mxtrain.tune import study as studies
@@ -27,6 +28,7 @@ class Teller:
         self._num_before = len(studies.finished(study))
         self._began = time.monotonic()
         self._display = ProgressDisplay(stream, plan.num_trials, self._num_before, "trial {}", "searching")
+        self.without_page: UsageError | None = None  # why there is none, once the block has ended
 
     def __enter__(self) -> Teller:
         if self._num_before or studies.unfinished(self._study):
@@ -40,8 +42,11 @@ class Teller:
         self._display.close()
         if studies.finished(self._study):
             path = self._plan.out / "tune.html"
-            with durable.writing(path):
-                durable.replace(path, page.page(self._plan, self._study))
+            try:
+                with durable.writing(path):
+                    durable.replace(path, page.page(self._plan, self._study))
+            except UsageError as refused:  # is told after the table, or after what has ended the search
+                self.without_page = refused
 
     def ended(self, trial: FrozenTrial) -> None:
         """Tell of a trial that has ended."""
@@ -61,7 +66,7 @@ class Teller:
     def text(self) -> str:
         """Return the table of the best trials, and where everything is."""
         out, best = self._plan.out, studies.best(self._study)
-        files = [out / name for name in ("best.yaml", "trials.csv", "tune.html") if (out / name).exists()]
+        files = [out / name for name in ("best.yaml", "trials.csv", "tune.html") if (out / name).is_file()]
         told = f"best val_{self._plan.score.name} {best.value:.6g}, trial {best.number}; " if best else ""
         return f"{results.table(self._rows(), self._plan.score)}\n{told}{', '.join(map(str, files))}"
 

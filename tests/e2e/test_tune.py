@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +157,23 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
     assert sorted(searched.out.rglob("*")) == before
+
+
+def test_a_page_that_cannot_be_written_is_told_after_the_table(
+    searched: Search, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All trials have ended, and only the page is made again."""
+    search = copy.copy(searched)
+    search.out = Path(shutil.copytree(searched.out, tmp_path / "out"))
+    search.arguments = [*searched.arguments, "--out", str(search.out)]
+    (search.out / "tune.html").unlink()
+    (search.out / "tune.html").mkdir()
+    assert tune.main([*search.arguments, *BY_GRID]) == 2
+    said = capsys.readouterr()
+    assert "4 trials: 4 done" in said.out and said.out.endswith(f"best.yaml, {search.out}/trials.csv\n")
+    last = said.err.splitlines()[-1]
+    assert last.startswith(f"mxtrain.tune: {search.out}/tune.html: cannot be written (Is a directory)"), last
+    assert not (search.out / "tune.html.writing").exists()
 
 
 def test_without_val_there_is_nothing_to_search_by(
