@@ -74,7 +74,7 @@ def predict(
 
     _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts)
     is_single = isinstance(inputs, (str, os.PathLike))
-    if not is_single and not hasattr(inputs, "__iter__"):
+    if isinstance(inputs, bytes) or not (is_single or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
     instead = {"model": net, "task": task}
     if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):

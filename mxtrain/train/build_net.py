@@ -12,6 +12,7 @@ from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import description_of
 from mxtrain.config import Run, batch_plan, given
+from mxtrain.core.errors import DataError
 from mxtrain.models import draws, graph_rewrites, initializers, pretrained, remat, weights, zoo
 from mxtrain.models.narrow import Forecast
 from mxtrain.models.pruning import Cut
@@ -94,5 +95,13 @@ def load_trained(
     like = dataclasses.replace(like, model=model)
     task = tasks.of_description(like, description_of(state))
     net = build_to_train(like, task, places, found.state.get("widths", {}))
-    weights.load(net, *(str(initial_weights.weights_of(path)) for path in (found.path, *found.others)))
+    try:
+        weights.load(net, *(str(initial_weights.weights_of(path)) for path in (found.path, *found.others)))
+    except DataError as error:
+        hint = (
+            "; the mean of weights is of nets of the same shape, --ensemble takes others"
+            if found.others
+            else ""
+        )
+        raise DataError(f"{error}{hint}") from None
     return net

@@ -288,6 +288,11 @@ def test_words_that_do_not_go_together_are_refused_at_once(flags: str, words: st
         command_of_predict(["--run", "none", *flags.split()])
 
 
+def test_the_bytes_of_a_picture_stand_in_a_list() -> None:
+    with pytest.raises(UsageError, match="inputs is a bytes; give a list of them"):
+        predict("none", b"\xff\xd8")
+
+
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
     for name in ("a.png", "wrong/1-one-two.png"):

@@ -67,6 +67,8 @@ def test_a_net_of_half_the_channels(
     last = runs.records(straight, "eval")[-1]
     assert json.loads(found.stdout)["val_loss"] == pytest.approx(last["val_loss"], rel=1e-6)
     assert runs.records(straight, "train")[-1]["loss"] < 2, "a net from nothing has more than 2.3"
+    of_both = command("mxtrain.evaluate", trained_digits, out)
+    assert of_both.stderr.endswith("is of nets of the same shape, --ensemble takes others\n")
     weights = arrays_of(runs.newest(out))
     assert weights["0.weight"].shape == (8, 3, 3, 3) and weights["8.running_var"].shape == (16,)
     assert "another run's (--prune 0.5 -> 0.25)" in refused(
