@@ -1,7 +1,8 @@
-"""A run's description: its schema, which this package exports, YAML, bounds, known names and checks."""
+"""A run's description: its schema and parsing, which this package exports, YAML, bounds, known names and checks."""
 
 from __future__ import annotations
 
+from mxtrain.config.parsing import file_of, parse, read
 from mxtrain.config.schema import (
     SECTIONS,
     SYNONYMS,
@@ -11,11 +12,8 @@ from mxtrain.config.schema import (
     Optim,
     Output,
     Run,
-    file_of,
     flag_names,
     from_flat,
-    parse,
-    read,
     to_flat,
     to_yaml,
 )

@@ -1,6 +1,6 @@
 """Flags as most commands give them, read without jsonargparse, which takes a tenth of a second to load and set up.
 
-Owns only what can mean one thing: anything else, and all that is wrong, is left to the parser in `schema.py`.
+Owns only what can mean one thing: anything else, and all that is wrong, is left to the parser in `parsing.py`.
 """
 
 from __future__ import annotations

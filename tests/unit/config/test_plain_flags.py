@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mxtrain.config import SECTIONS, plain_flags, schema
+from mxtrain.config import SECTIONS, parsing, plain_flags, schema
 from mxtrain.core.errors import Stop
 
 FIELDS = {field.name: field for section in SECTIONS.values() for field in dataclasses.fields(section)}
@@ -46,7 +46,7 @@ def test_what_is_read_is_what_the_parser_of_all_flags_reads(
     values = plain_flags.read(words, TYPES)
     if values is not None:
         # repr tells 1 from 1.0 and from True
-        assert repr(schema.from_flat(values)) == repr(schema._parse_all(words, "fit"))
+        assert repr(schema.from_flat(values)) == repr(parsing._parse_all(words, "fit"))
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
@@ -57,7 +57,7 @@ def test_each_flag_has_a_plain_form(name: str) -> None:
     words = ["--" + name.replace("_", "-"), *text]
     values = plain_flags.read(words, TYPES)
     assert values is not None
-    assert repr(schema.from_flat(values)) == repr(schema._parse_all(words, "fit"))
+    assert repr(schema.from_flat(values)) == repr(parsing._parse_all(words, "fit"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_rest_is_not(line: str) -> None:
     assert plain_flags.read(line.split(), TYPES) is None
     if "config" not in line and "help" not in line:
         with pytest.raises(Stop):
-            schema.parse(line.split())
+            parsing.parse(line.split())
 
 
 def test_a_plain_command_loads_no_jsonargparse() -> None:
