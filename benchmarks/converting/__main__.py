@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks import commands
 from benchmarks.converting import nets
 from benchmarks.loader import environments
+from mxtrain.foreign import torch_check
 
-BAR = 1e-5  # of the largest output
 PAGE = commands.ROOT / "docs" / "converting.md"
 FROM_HERE, TO_HERE = "<!-- python -m benchmarks.converting --write: from here -->\n", "<!-- to here -->\n"
 
@@ -56,7 +56,11 @@ def main() -> int:
         before, _, rest = PAGE.read_text().partition(FROM_HERE)
         PAGE.write_text(before + FROM_HERE + "\n" + text + "\n\n" + TO_HERE + rest.partition(TO_HERE)[2])
     every = [one for family in found.values() for one in family.values()]
-    return 0 if all(max(one["in"], one["out"]) <= BAR and one["same_classes"] for one in every) else 1
+    return (
+        0
+        if all(max(one["in"], one["out"]) <= torch_check.TOLERANCE and one["same_classes"] for one in every)
+        else 1
+    )
 
 
 def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
