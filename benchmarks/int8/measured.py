@@ -57,11 +57,15 @@ def _turn(answer: Any, given: Any) -> float:
 def family(folder: Path, name: str) -> dict[str, Any]:
     """Return what becomes int8 of a net of a family with random weights, and how far it is from float32 then."""
     from benchmarks import exporting
+    from mxtrain.core.errors import UsageError
     from mxtrain.deploy import comparison, inference_graph, int8, symbol_export
 
     size = 32 if name.startswith("cifar") else exporting.SIZES.get(name, exporting.USUAL_SIZE)
     task, net = exporting.build(name, size)
-    graph = inference_graph.of_net(net, task)
+    try:
+        graph = inference_graph.of_net(net, task)
+    except UsageError as error:
+        return {"refused": str(error)}
     rng = np.random.default_rng(0)
     batches = [{"data": rng.normal(0, 1, (4, 3, size, size)).astype(np.float32)} for _ in range(4)]
     answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]

@@ -97,8 +97,9 @@ def _families(known: Known) -> str:
         if not name.startswith("family:"):
             continue
         net = name.split(":")[1]
-        if "failed" in each:
-            rows.append([net, f"refused: {each['failed']}", *[""] * 4])
+        if "refused" in each or "failed" in each:
+            why = "refused: no graph" if "refused" in each else f"failed: {each['failed']}"
+            rows.append([net, why, *[""] * 4])
             continue
         left = ", ".join(f"{count} {kind}" for kind, count in each["float32"].items()) or "none"
         numbers = [f"{each['relative']:.1e}", f"{each['same_top1']:.0%}", each["ranges"]]
