@@ -57,7 +57,7 @@ def quantised(
     UsageError where no layer is left that can be in int8.
     """
     fused = _joined(graph.symbol)
-    excluded = _left_out(graph, exclude)
+    excluded = _left_out(graph, fused, exclude)
     symbol, names = _converted(fused, graph, excluded)
     if not any(map(_is_int8_layer, nodes(symbol))):
         raise _no_layer(graph, exclude)
@@ -84,7 +84,8 @@ def sensitive_layers(
     count: int = 3,
 ) -> list[str]:
     """Return the layers of which int8 costs most: each is left in float32 in its turn, and the answers are compared."""
-    fused, excluded = _joined(graph.symbol), _left_out(graph, exclude)
+    fused = _joined(graph.symbol)
+    excluded = _left_out(graph, fused, exclude)
     symbol, names = _converted(fused, graph, excluded)
     ranges = calibrate(fused, graph, names, batches).extremes
     apart = {}
@@ -174,19 +175,30 @@ def excluded_names(graph: InferenceGraph, patterns: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _left_out(graph: InferenceGraph, exclude: Sequence[str]) -> list[str]:
-    """Return the names of the operators that stay float32 by `exclude`, or as their kernels for AMX overrun memory.
+def _left_out(graph: InferenceGraph, fused: Any, exclude: Sequence[str]) -> list[str]:
+    """Return the names of the operators that stay float32: by `exclude`, or as their int8 kernels are wrong."""
+    return [*dict.fromkeys([*excluded_names(graph, exclude), *_overrunning(graph), *_relus_of_sums(fused)])]
 
-    That holds wherever the net is exported: it may be used on a CPU with AMX.
-    """
+
+def _overrunning(graph: InferenceGraph) -> Iterator[str]:
+    """Yield the convolutions whose kernels for AMX overrun memory, on any machine: the net may be used on another."""
     whole, shapes = graph_rewrites.nodes_and_shapes(graph.symbol, graph.shapes_of(1))
-    overrunning = (
-        node["name"]
-        for place, node in enumerate(whole["nodes"])
-        if node["op"] == "Convolution"
-        and wrong_kernels.overruns_memory(node["attrs"], graph_rewrites.shape_of(whole, shapes, place, 0))
-    )
-    return [*dict.fromkeys([*excluded_names(graph, exclude), *overrunning])]
+    for place, node in enumerate(whole["nodes"]):
+        if node["op"] == "Convolution":
+            output = graph_rewrites.shape_of(whole, shapes, place, 0)
+            if wrong_kernels.overruns_memory(node["attrs"], output):
+                yield node["name"]
+
+
+def _relus_of_sums(fused: Any) -> Iterator[str]:
+    """Yield each ReLU after a sum, neither of them joined to a convolution: MXNet computes garbage of the two in int8.
+
+    It is so after squeeze and excitation, whose products stay float32.
+    """
+    every = nodes(fused)
+    for node in every:
+        if node["op"] == "Activation" and every[node["inputs"][0][0]]["op"] == "elemwise_add":
+            yield node["name"]
 
 
 def in_float32(of_graph: Sequence[dict[str, Any]]) -> list[str]:

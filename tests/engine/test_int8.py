@@ -15,9 +15,10 @@ import cv2
 import numpy as np
 import pytest
 
+from benchmarks import exporting
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.deploy import calibration, int8, int8_export
+from mxtrain.deploy import calibration, comparison, inference_graph, int8, int8_export
 from mxtrain.deploy.inference_graph import InferenceGraph
 from mxtrain.deploy.int8_export import Int8Wish
 from mxtrain.export import export
@@ -203,3 +204,19 @@ def test_what_is_always_zero_has_a_range() -> None:
     found = calibration.calibrate(symbol, graph_of(symbol, data=(8,)), ["r_output"], batches)
     assert found.extremes["r_output"] == (0, 1)
     assert found.entropy["r_output"][1] > 0
+
+
+@pytest.mark.slow
+def test_a_net_of_gates_keeps_its_answers() -> None:
+    """Squeeze and excitation by convolutions: with the ReLUs of its sums in int8 the answers are garbage."""
+    task, net = exporting.build("se_resnext50_32x4d", 96)
+    graph = inference_graph.of_net(net, task)
+    rng = np.random.default_rng(0)
+    batches = [{"data": rng.normal(size=(4, 3, 96, 96)).astype(np.float32)} for _ in range(2)]
+    answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]
+    made = int8.quantised(graph, answers, batches)
+    compute, given = mx.nd.CachedOp(made.graph.symbol), {**made.graph.arguments, **made.graph.auxiliaries}
+    for batch, right in zip(batches, answers):
+        values = {**given, "data": mx.nd.array(batch["data"])}
+        found = compute(*(values[name] for name in made.graph.symbol.list_inputs())).asnumpy()
+        assert np.abs(found - right).max() < 0.1 * np.abs(right).max()
