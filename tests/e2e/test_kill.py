@@ -185,7 +185,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     (before / "grid.params").unlink()
     done = command("mxtrain.fit", *flags(shapes, out, *RICH))
     assert done.returncode == 0, done.stderr
-    assert f"{weights}: damaged" in done.stderr and f"'{before / 'grid.params'}'" in done.stderr
+    assert f"{weights}: damaged" in done.stderr
+    assert f"{before}: not a whole checkpoint (grid.params: No such file" in done.stderr
     assert "resuming from" in done.stderr and "step-00000022" in done.stderr
     assert_same_end(out, straight)
     assert {path.name for path in (out / "checkpoints").glob("unused-*")} == {

@@ -123,7 +123,7 @@ def deaf(num_classes: int) -> Any:
 def test_a_users_function_hears_of_the_channels() -> None:
     assert zoo.build(f"{__name__}:own", 4, channels=1).weight.shape == (4, 1, 3, 3)
     assert zoo.build(f"{__name__}:own", 4).weight.shape == (4, 3, 3, 3)
-    with pytest.raises(TypeError, match="channels"):
+    with pytest.raises(UsageError, match="deaf: is called with num_classes=4, channels=1, but "):
         zoo.build(f"{__name__}:deaf", 4, channels=1)
 
 
