@@ -1,4 +1,4 @@
-"""What int8 costs and brings on this CPU: accuracies over seeds, milliseconds an image, and families of nets.
+"""Costs and gains of int8 on this CPU: accuracies over seeds, milliseconds an image, and families of nets.
 
     python -m benchmarks.int8 [--write] [--folder runs/int8] [--only accuracy,speed,families,portable] [--again]
 

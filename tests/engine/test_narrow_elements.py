@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mxtrain.config import amp_table
 from mxtrain.core import kernels
-from mxtrain.models import graph_rewrites, zoo
+from mxtrain.models import graph_rewrites, wrong_kernels, zoo
 from mxtrain.models.narrow import Narrowing
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
@@ -161,13 +161,29 @@ def narrowed(symbol: Any, values: dict[str, np.ndarray]) -> tuple[Any, set[str]]
     return symbol, wide - {"null", "amp_cast"}
 
 
+def has_wrong_kernels(symbol: Any, values: dict[str, np.ndarray]) -> bool:
+    """Return whether a convolution of the graph has to stay float32."""
+    graph, shapes = graph_rewrites.nodes_and_shapes(
+        symbol, {name: each.shape for name, each in values.items()}
+    )
+    return any(
+        wrong_kernels.is_wrong(
+            node["attrs"],
+            graph_rewrites.shape_of(graph, shapes, *node["inputs"][0][:2]),
+            graph_rewrites.shape_of(graph, shapes, place, 0),
+            kernels.onednn(),
+        )
+        for place, node in enumerate(graph["nodes"])
+        if node["op"] == "Convolution"
+    )
+
+
 @given(chain=chains(), seed=st.integers(0, 99))
 def test_operators_between_convolutions_are_right(chain: Chain, seed: int) -> None:
     symbol = symbol_of(chain)
     values = values_of(chain, symbol, seed)
     narrow, wide = narrowed(symbol, values)
-    # Some convolutions have to stay float32, by `wrong_kernels.py`: those for AMX, or where none multiply bfloat16.
-    assert wide == set() or kernels.onednn() == kernels.AMX or not kernels.multiplies_bf16(kernels.onednn())
+    assert wide == set() or has_wrong_kernels(symbol, values)
     found, expected = results(narrow, values, seed), results(symbol, values, seed)
     for name, value in expected.items():
         if chain.is_exact:
