@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,10 @@ warm_start.ENVIRONMENT.pop("PYTEST_CURRENT_TEST", None)
 settings.register_profile("few", deadline=None, max_examples=40)
 settings.register_profile("full", deadline=None, max_examples=300)  # make test-all
 settings.load_profile("few")
+
+# In the background of a shell Ctrl-C is ignored, and processes inherit that; tests send it to theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several

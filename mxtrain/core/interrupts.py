@@ -11,8 +11,9 @@ import _thread
 import contextlib
 import os
 import signal
+import sys
 import time
-from typing import Iterator, NoReturn
+from typing import Any, Iterator, NoReturn
 
 # timeout(1) and others signal their child and then its whole group: one stop request and not two.
 SAME_REQUEST_SECONDS = 0.1
@@ -67,10 +68,22 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
 
     After the block there is only waiting for threads, which any signal ends. Neither takes longer than
     `grace_seconds`, where that is given.
+
+    Python only prints what is raised in a finalizer, and those of MXNet's arrays run all the time: `Stopped` is then
+    raised again outside of it.
     """
     from mxtrain.core.errors import Stopped
 
     first_seconds: list[float] = []
+    main_thread, report_unraisable = _thread.get_ident(), sys.unraisablehook
+
+    def raise_again(unraisable: Any) -> None:
+        stopped = unraisable.exc_value
+        if not isinstance(stopped, Stopped):
+            return report_unraisable(unraisable)
+        first_seconds.clear()
+        # By another thread: here this one is still in the finalizer's end, where nothing can be raised.
+        _thread.start_new_thread(_send_until_taken, (stopped.exit_code - 128, main_thread, first_seconds))
 
     def stop(number: int, frame: object) -> None:
         name = MEANING[signal.Signals(number)]
@@ -83,14 +96,16 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    arguments = reading, _thread.get_ident(), first_seconds, program, grace_seconds
+    arguments = reading, main_thread, first_seconds, program, grace_seconds
     _thread.start_new_thread(_see_to_signal, arguments)
+    sys.unraisablehook = raise_again
     for number in MEANING:
         signal.signal(number, stop)
     try:
         yield
     finally:
         first_seconds.append(float("-inf"))
+        sys.unraisablehook = report_unraisable
 
 
 def _see_to_signal(
@@ -102,13 +117,18 @@ def _see_to_signal(
     thread receives the signal, it sleeps on: for ever, where it waits for a disk that does not answer.
     """
     number = os.read(pipe, 1)[0]  # written by Python's C handler, whatever the main thread does
+    _send_until_taken(number, main_thread, first_seconds)
+    if grace_seconds is not None:
+        time.sleep(grace_seconds)
+        _exit(f"{program}: left what has not ended in {grace_seconds:g} s", number)
+
+
+def _send_until_taken(number: int, main_thread: int, first_seconds: list[float]) -> None:
+    """Send a signal to the main thread, again and again, until its handler has run there or there is no need."""
     time.sleep(SAME_REQUEST_SECONDS / 2)
     while not first_seconds:
         signal.pthread_kill(main_thread, number)
         time.sleep(SAME_REQUEST_SECONDS / 2)
-    if grace_seconds is not None:
-        time.sleep(grace_seconds)
-        _exit(f"{program}: left what has not ended in {grace_seconds:g} s", number)
 
 
 def _exit(line: str, number: int) -> NoReturn:

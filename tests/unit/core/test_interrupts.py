@@ -172,6 +172,29 @@ def test_a_signal_that_does_not_wake_the_main_thread_ends_the_command_all_the_sa
     assert done.stderr == "it: stopped by Ctrl-C\n"
 
 
+IN_A_FINALIZER = """
+import signal, time
+from mxtrain.core.errors import one_line
+from mxtrain.core import interrupts
+
+class Array:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+def command():
+    Array()
+    time.sleep(60)
+
+with interrupts.stopped_by_signal("it"):
+    raise SystemExit(one_line("it", command))
+"""
+
+
+def test_a_signal_during_a_finalizer_ends_the_command_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (143, "it: stopped by SIGTERM\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_doctor_leaves_no_child_behind(number: signal.Signals) -> None:
     line = [sys.executable, "-m", "mxtrain.doctor"]
