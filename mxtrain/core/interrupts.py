@@ -80,7 +80,8 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
     def raise_again(unraisable: Any) -> None:
         stopped = unraisable.exc_value
         if not isinstance(stopped, Stopped):
-            return report_unraisable(unraisable)
+            report_unraisable(unraisable)
+            return
         first_seconds.clear()
         # By another thread: here this one is still in the finalizer's end, where nothing can be raised.
         _thread.start_new_thread(_send_until_taken, (stopped.exit_code - 128, main_thread, first_seconds))

@@ -151,12 +151,12 @@ def _pieces(sizes: Sequence[int], num_bytes: int, chosen: random.Random, in_orde
 
 
 def _rate(files: Sequence[int], ranges: Ranges, num_threads: int, seconds: float) -> float:
-    """Return the bytes a second that so many threads read of these pieces, until `seconds` are over."""
+    """Return the bytes a second that so many threads read of these pieces, a piece at least, until `seconds` are over."""
     remaining, read = iter(ranges), [0] * num_threads
     lock, started = threading.Lock(), time.monotonic()
 
     def work(number: int) -> None:
-        while time.monotonic() - started < seconds:
+        while True:
             with lock:
                 piece = next(remaining, None)
             if piece is None:
@@ -166,6 +166,8 @@ def _rate(files: Sequence[int], ranges: Ranges, num_threads: int, seconds: float
                 OSError
             ):  # a file that has become unreadable: the run itself will say so
                 read[number] += len(os.pread(files[file], num_bytes, offset))
+            if time.monotonic() - started > seconds:
+                return
 
     in_threads(work, num_threads)
     return sum(read) / max(1e-9, time.monotonic() - started)
