@@ -70,27 +70,29 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
     `grace_seconds`, where that is given.
 
     Python only prints what is raised in a finalizer, and those of MXNet's arrays run all the time: `Stopped` is then
-    raised again outside of it.
+    raised again outside of it. Other code may take it, or break on it, as the start of a thread does: `Stopped` leaves
+    the block all the same.
     """
-    from mxtrain.core.errors import Stopped
+    from mxtrain.core.errors import Stop, Stopped
 
     first_seconds: list[float] = []
+    stopped: list[Stopped] = []
     main_thread, report_unraisable = _thread.get_ident(), sys.unraisablehook
 
     def raise_again(unraisable: Any) -> None:
-        stopped = unraisable.exc_value
-        if not isinstance(stopped, Stopped):
+        if unraisable.exc_value not in stopped:
             report_unraisable(unraisable)
             return
         first_seconds.clear()
         # By another thread: here this one is still in the finalizer's end, where nothing can be raised.
-        _thread.start_new_thread(_send_until_taken, (stopped.exit_code - 128, main_thread, first_seconds))
+        _thread.start_new_thread(_send_until_taken, (stopped[0].exit_code - 128, main_thread, first_seconds))
 
     def stop(number: int, frame: object) -> None:
         name = MEANING[signal.Signals(number)]
         if not first_seconds:
             first_seconds.append(time.monotonic())
-            raise Stopped(f"stopped by {name}", 128 + number)
+            stopped[:] = [Stopped(f"stopped by {name}", 128 + number)]
+            raise stopped[0]
         if time.monotonic() - first_seconds[0] > SAME_REQUEST_SECONDS:
             _exit(f"{program}: left at once, on {name}", number)
 
@@ -104,6 +106,12 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
         signal.signal(number, stop)
     try:
         yield
+        if stopped:
+            raise stopped[0]
+    except Exception as error:
+        if not stopped or isinstance(error, Stop):
+            raise
+        raise stopped[0] from error
     finally:
         first_seconds.append(float("-inf"))
         sys.unraisablehook = report_unraisable

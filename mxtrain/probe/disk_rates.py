@@ -151,7 +151,7 @@ def _pieces(sizes: Sequence[int], num_bytes: int, chosen: random.Random, in_orde
 
 
 def _rate(files: Sequence[int], ranges: Ranges, num_threads: int, seconds: float) -> float:
-    """Return the bytes a second that so many threads read of these pieces, a piece at least, until `seconds` are over."""
+    """Return the bytes a second that so many threads read of these pieces, one each at least, for `seconds`."""
     remaining, read = iter(ranges), [0] * num_threads
     lock, started = threading.Lock(), time.monotonic()
 

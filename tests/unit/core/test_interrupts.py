@@ -46,8 +46,11 @@ def command():
         print("ready", flush=True)
         threading.Event().wait()
 
-with interrupts.stopped_by_signal("it"):
-    code = one_line("it", command)
+def stoppable():
+    with interrupts.stopped_by_signal("it"):
+        command()
+
+code = one_line("it", stoppable)
 print("ready", flush=True)
 sys.exit(code)
 """
@@ -158,11 +161,11 @@ def signal_here():
     time.sleep(60)
 
 def command():
-    threading.Thread(target=signal_here, daemon=True).start()
-    threading.Event().wait()
+    with interrupts.stopped_by_signal("it"):
+        threading.Thread(target=signal_here, daemon=True).start()
+        threading.Event().wait()
 
-with interrupts.stopped_by_signal("it"):
-    one_line("it", command)
+one_line("it", command)
 """
 
 
@@ -172,8 +175,8 @@ def test_a_signal_that_does_not_wake_the_main_thread_ends_the_command_all_the_sa
     assert done.stderr == "it: stopped by Ctrl-C\n"
 
 
-IN_A_FINALIZER = """
-import signal, time
+ELSEWHERE = """
+import signal, sys, time
 from mxtrain.core.errors import one_line
 from mxtrain.core import interrupts
 
@@ -181,17 +184,35 @@ class Array:
     def __del__(self):
         signal.raise_signal(signal.SIGTERM)
 
-def command():
+def in_a_finalizer():
     Array()
     time.sleep(60)
 
-with interrupts.stopped_by_signal("it"):
-    raise SystemExit(one_line("it", command))
+def taken_by_other_code():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Exception:
+        print("no such library")
+
+def breaking_other_code():
+    starting = {}
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Exception:
+        del starting["thread"]  # as threading does in Thread.start
+
+def command():
+    with interrupts.stopped_by_signal("it"):
+        globals()[sys.argv[1]]()
+
+raise SystemExit(one_line("it", command))
 """
 
 
-def test_a_signal_during_a_finalizer_ends_the_command_all_the_same() -> None:
-    done = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=20)
+@pytest.mark.parametrize("where", ["in_a_finalizer", "taken_by_other_code", "breaking_other_code"])
+def test_a_signal_in_the_midst_of_other_code_ends_the_command_all_the_same(where: str) -> None:
+    line = [sys.executable, "-c", ELSEWHERE, where]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stderr) == (143, "it: stopped by SIGTERM\n")
 
 
