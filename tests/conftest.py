@@ -20,6 +20,8 @@ from tests.support import warm_start
 from tests.support.commands import ROOT, Command
 from tests.support.made_once import made_once
 
+pytest_plugins = ["tests.support.crashes"]
+
 # One thread an operator, as several tests run at once; and sums come in the same order whatever the machine.
 # A command that a test starts inherits it, and its own --threads stands above it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
