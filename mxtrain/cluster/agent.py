@@ -16,7 +16,7 @@ import time
 import traceback
 from collections import deque
 from pathlib import Path
-from typing import Any, Iterator, NoReturn, Sequence
+from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
@@ -64,7 +64,6 @@ class Agent(WorkerGroup):
         self._note: dict[str, Any] | None = None  # that the next heartbeat takes along
         self._heard: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
         self._num_sums = 0
-        self._ps_threads: ps_lite.Threads | None = None
         self._is_late = self._is_assigned = self._in_sum = self._has_finished = False
         # A forked child would keep the channel open after this process's death.
         os.register_at_fork(after_in_child=channel.close)
@@ -146,15 +145,6 @@ class Agent(WorkerGroup):
         self._in_sum = False
         return np.frombuffer(total, dtype="<f8").reshape(own.shape).astype(np.float64)
 
-    @contextlib.contextmanager
-    def watching_ps_lite(self) -> Iterator[None]:
-        """A block in which ps-lite runs; if its threads end within the block, the job ends."""
-        self._ps_threads = ps_lite.Threads()
-        try:
-            yield
-        finally:
-            self._ps_threads = None
-
     def finish(self, exit_code: int = DONE, reason: str = "") -> None:
         """Report that this worker's work is done and on disk; return when that is true of all workers.
 
@@ -224,7 +214,7 @@ class Agent(WorkerGroup):
 
     def _listen(self) -> Verdict:
         """Send heartbeats and receive until the verdict; the scheduler's own process exits without it."""
-        last_heard = last_sent = last_turn = time.monotonic()
+        last_heard = last_sent = last_turn = last_look = time.monotonic()
         self._arm_exit_timer()
         while True:
             # Read before the network: a process that was frozen first receives what it missed.
@@ -237,11 +227,14 @@ class Agent(WorkerGroup):
                 return Verdict(
                     RESTART_ME, f"{self.name}: heard nothing from the scheduler for {now - last_heard:.1f} s"
                 )
-            if now - last_sent >= self._timeouts.heartbeat:
+            if now - last_look >= ps_lite.POLL_SECONDS:
                 self._check_ps_lite()
+                last_look = now
+            if now - last_sent >= self._timeouts.heartbeat:
                 self._send_heartbeat(now)
                 last_sent = now
-            if not self._channel.wait_readable(last_sent + self._timeouts.heartbeat - now):
+            due = min(last_sent + self._timeouts.heartbeat, last_look + ps_lite.POLL_SECONDS)
+            if not self._channel.wait_readable(due - now):
                 continue
             for message, raw in self._channel.receive():
                 last_heard = time.monotonic()
@@ -269,9 +262,8 @@ class Agent(WorkerGroup):
         faulthandler.dump_traceback_later(GIL_SECONDS + self._timeouts.silence, exit=True, file=2)
 
     def _check_ps_lite(self) -> None:
-        threads = self._ps_threads
-        if threads is not None and threads.have_ended():
-            self.fail(RESTART_ME, "ps-lite has ended here, though nobody of this job has asked it to")
+        if self._is_assigned and ps_lite.THREADS.have_ended():
+            self.fail(RESTART_ME, f"ps-lite has ended here: {ps_lite.STRANGERS}")
 
     def _send_heartbeat(self, now: float) -> None:
         self._arm_exit_timer()
@@ -282,7 +274,10 @@ class Agent(WorkerGroup):
                 idle = now - reported if self._is_assigned and not self._in_sum else 0.0
                 note, self._note = self._note, None
                 with contextlib.suppress(Closed):  # reading tells why
-                    self._channel.send({"kind": "heartbeat", "phase": phase, "step": step, "idle": idle})
+                    stage = ps_lite.THREADS.stage
+                    self._channel.send(
+                        {"kind": "heartbeat", "phase": phase, "step": step, "idle": idle, "ps_lite": stage}
+                    )
                     if note is not None:
                         self._channel.send({"kind": "note", "note": note})
             finally:

@@ -34,6 +34,7 @@ class Connection:
     phase: str = ""
     step: int = -1
     idle_seconds: float = 0.0
+    ps_lite: str = ""  # its stage: see ps_lite.Threads
     has_finished: bool = False
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import Any
 
-from mxtrain.cluster import ports, rendezvous, resume_step, verdicts
+from mxtrain.cluster import ports, ps_lite, rendezvous, resume_step, verdicts
 from mxtrain.cluster.channel import Malformed, Message, Timeouts
 from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
 from mxtrain.cluster.environment import NodeSpec
@@ -27,6 +27,7 @@ from mxtrain.core.errors import RESTART_ME, USAGE
 logger = logging.getLogger(__name__)
 
 BROADCAST_SECONDS = 0.4
+MEETING_SECONDS = 20.0  # for ps-lite to connect processes that are all there: it takes one or two
 DONE = Verdict(0, "")
 # Exceptions that a message of a wrong shape leads to.
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
@@ -51,6 +52,7 @@ class Coordinator:
         self._incidents: deque[str] = deque(maxlen=3)  # of the rendezvous: refused or lost processes
         self._has_lost_one = False
         self._ps_port: socket.socket | None = None
+        self._began_meeting: float | None = None  # when all processes had begun to start ps-lite
         self._sums: Sums | None = None  # None until the end of the rendezvous
         self._verdict: Verdict | None = None
 
@@ -81,6 +83,7 @@ class Coordinator:
                 last_sent = now
                 self._connections.send(self._connections.authenticated, {"kind": "heartbeat"})
                 self._check_silence(now)
+                self._check_meeting(now)
                 self._check_stalls()
             if self._sums is None:
                 self._check_rendezvous(now)
@@ -103,6 +106,7 @@ class Coordinator:
         elif kind == "heartbeat":
             connection.phase, connection.step = str(message["phase"]), int(message["step"])
             connection.idle_seconds = float(message["idle"])
+            connection.ps_lite = str(message["ps_lite"])
         elif kind == "fail":
             self._decide(
                 Verdict(int(message["exit_code"]) or 1, f"{connection.info.node}: {message['reason']}")
@@ -199,6 +203,7 @@ class Coordinator:
 
     def _forgive_own_freeze(self, now: float) -> None:
         """Restart all limits: this process was frozen itself, perhaps with all others."""
+        self._began_meeting = None
         for connection in self._connections.authenticated:
             connection.last_heard, connection.idle_seconds = now, 0.0
 
@@ -210,6 +215,20 @@ class Coordinator:
             if now - connection.last_heard > self._timeouts.silence:
                 seconds = now - connection.last_heard
                 self._lose(connection, f"is silent for {seconds:.1f} s, frozen or cut off")
+
+    def _check_meeting(self, now: float) -> None:
+        """End the job if ps-lite does not connect its processes: a stranger may have taken the place of one."""
+        stages = {each.ps_lite for each in self._connections.members}
+        if "" in stages or "starting" not in {worker.ps_lite for worker in self._workers()}:
+            self._began_meeting = None
+        elif self._began_meeting is None:
+            self._began_meeting = now
+        elif now - self._began_meeting > MEETING_SECONDS:
+            seconds = now - self._began_meeting
+            reason = (
+                f"ps-lite did not connect all processes in {seconds:.1f} s: a firewall is between two, or"
+            )
+            self._decide(Verdict(RESTART_ME, f"{reason} {ps_lite.STRANGERS}"))
 
     def _check_stalls(self) -> None:
         if self._sums is None:

@@ -5,14 +5,29 @@ Owns both; does not own the key-value store over it (`kvstore/`) nor its unix so
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
-import time
+import threading
+from pathlib import Path
+from typing import Iterator, Mapping
 
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import Assignment
 
-# At a normal end the main thread returns from ps-lite sooner than this.
-MISSED_POLLS, MISSED_SECONDS = 3, 2.0
+TASKS = Path("/proc/self/task")
+PR_SET_NAME, PR_GET_NAME = 15, 16
+THREAD_NAME = b"ps-lite"
+POLL_SECONDS = 0.1
+MISSED_POLLS = (
+    20  # at a normal end all threads are gone sooner; polls are counted, as a frozen process makes none
+)
+# Two of ZeroMQ, the receiving one and, but on the scheduler, one that hands on what was received.
+NUM_THREADS = {"scheduler": 3, "server": 4, "worker": 4}
+STRANGERS = (
+    "a message that was none of this job's reached its port; keep strangers off the network "
+    "(docs/distributed.md, Who can reach it)"
+)
 
 
 def environment(node: NodeSpec, assignment: Assignment, socket_number: int | None) -> dict[str, str | None]:
@@ -36,27 +51,71 @@ def environment(node: NodeSpec, assignment: Assignment, socket_number: int | Non
     }
 
 
-class Threads:
-    """The threads started after this object was made, among them ps-lite's.
+def num_threads(environ: Mapping[str, str]) -> int:
+    """Return how many threads ps-lite starts by these variables."""
+    resends = environ.get("PS_RESEND", "0") != "0"
+    return NUM_THREADS[environ["DMLC_ROLE"]] + resends
 
-    A message that tells ps-lite to end, whoever sent it, ends its receiving thread and leaves its other threads
-    waiting for ever. The missing thread, as Linux lists them, is the only sign of it.
+
+class Threads:
+    """ps-lite's threads in this process.
+
+    A message that tells ps-lite to end, whoever sent it, ends its receiving thread and leaves the others waiting for
+    ever; at its own end all go. The missing thread, as Linux lists them, is the only sign of it. Linux gives a thread
+    the name of the one that starts it, so these are known from their first moment.
     """
 
     def __init__(self) -> None:
-        self._others = _thread_ids()
-        self._last: set[str] = set()
-        self._lasting: set[str] = set()  # seen by two polls in a row
-        self._missed: list[float] = []
+        self._starters: set[str] = set()
+        self._num_expected = 0
+        self._are_named: dict[str, bool] = {}  # by the number of a thread that runs
+        self._seen: set[str] = set()
+        self._num_missed = 0
+        self.stage = (
+            ""  # or "starting", or "started": an end of the start means that it has reached all others
+        )
+
+    @contextlib.contextmanager
+    def being_started(self, num_expected: int) -> Iterator[None]:
+        """A block in which the calling thread starts these threads, and no others."""
+        own = ctypes.create_string_buffer(16)
+        system = ctypes.CDLL(None)
+        system.prctl(PR_GET_NAME, own)
+        self._num_expected = num_expected
+        self._starters.add(str(threading.get_native_id()))
+        system.prctl(PR_SET_NAME, THREAD_NAME)
+        self.stage = "starting"
+        try:
+            yield
+            self.stage = "started"
+        finally:
+            system.prctl(PR_SET_NAME, own)
+
+    def stop_watching(self) -> None:
+        """Miss none of the threads that there were until now: ps-lite has come to its own end."""
+        self._starters.clear()
+        self._seen.clear()
 
     def have_ended(self) -> bool:
-        """Return whether a lasting thread is gone for good; to be called once a heartbeat."""
-        now = _thread_ids() - self._others
-        self._lasting |= now & self._last  # faulthandler starts a new thread at each heartbeat
-        self._last = now
-        self._missed = [*self._missed, time.monotonic()] if self._lasting - now else []
-        return len(self._missed) >= MISSED_POLLS and self._missed[-1] - self._missed[0] >= MISSED_SECONDS
+        """Return whether one is gone for good, or never came, while others are left; called every POLL_SECONDS."""
+        if not self._starters:
+            return False
+        running = set(os.listdir(TASKS)) - self._starters
+        self._are_named = {
+            each: self._are_named[each] if each in self._are_named else _is_named(each) for each in running
+        }
+        here = {each for each, is_named in self._are_named.items() if is_named}
+        self._seen = self._seen | here if here else set()
+        is_missed = here and (self._seen - here or len(here) < self._num_expected)
+        self._num_missed = self._num_missed + 1 if is_missed else 0
+        return self._num_missed >= MISSED_POLLS
 
 
-def _thread_ids() -> set[str]:
-    return set(os.listdir("/proc/self/task"))
+THREADS = Threads()  # there is one ps-lite in a process
+
+
+def _is_named(thread: str) -> bool:
+    try:
+        return (TASKS / thread / "comm").read_bytes().strip() == THREAD_NAME
+    except OSError:  # it has just ended
+        return False

@@ -11,10 +11,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mxtrain.cluster import unix_sockets
+from mxtrain.cluster import ps_lite
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.kvstore import commands, unpickle
 from mxtrain.kvstore.server_updater import ServerUpdater
+from mxtrain.kvstore.store import starting_ps_lite
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
 
@@ -31,11 +32,12 @@ def serve(agent: Agent) -> NoReturn:
     try:
         store = mx.kv.create("dist")
         controller = CONTROLLER(Controller(store, agent))
-        with agent.watching_ps_lite(), unix_sockets.private():
+        with starting_ps_lite():
             mx.base.check_call(mx.base._LIB.MXKVStoreRunServer(store.handle, controller, None))
     except mx.base.MXNetError as error:
         reason = str(error).strip().splitlines()[-1]
         agent.fail(RESTART_ME, f"ps-lite failed: {reason}")
+    ps_lite.THREADS.stop_watching()
     # The workers have closed their stores, but may still exchange messages over the control channel.
     while True:
         time.sleep(60)
@@ -49,7 +51,10 @@ class Controller:
         self.updater: ServerUpdater | None = None
 
     def __call__(self, head: int, body: bytes, _: Any) -> None:
-        """Execute a command; called by ps-lite, which prints and ignores exceptions, so an error ends the job."""
+        """Execute a command; called by ps-lite, which prints and ignores exceptions, so an error ends the attempt.
+
+        Workers of this job send nothing that is refused.
+        """
         try:
             if head != 0:
                 raise ValueError(f"a command with head {head}")
@@ -60,7 +65,7 @@ class Controller:
             else:
                 self.updater.execute(commands.parse(body))
         except Exception as error:
-            self.agent.fail(USAGE, f"refused what reached this server: {error}")
+            self.agent.fail(RESTART_ME, f"refused a command: {error}; {ps_lite.STRANGERS}")
 
     def _set_optimizer(self, optimizer: Any) -> None:
         if not isinstance(optimizer, mx.optimizer.Optimizer):

@@ -1,17 +1,26 @@
-"""Opening a `dist_*` store. Owns nothing of what travels through it."""
+"""Opening a `dist_*` store, and starting ps-lite for it. Owns nothing of what travels through it."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import os
+from typing import Any, Iterator
 
-from mxtrain.cluster import unix_sockets
+from mxtrain.cluster import ps_lite, unix_sockets
 from mxtrain.runtime import mx
 
 
 def open_store(name: str) -> Any:
-    """Return the KVStore `name` (`dist_sync`, `dist_async`, ...), connected to all processes of the cluster.
-
-    While it is made, ps-lite creates sockets in this process; they are readable for this user only.
-    """
-    with unix_sockets.private():
+    """Return the KVStore `name` (`dist_sync`, `dist_async`, ...), connected to all processes of the cluster."""
+    with starting_ps_lite():
         return mx.kv.create(name)
+
+
+@contextlib.contextmanager
+def starting_ps_lite() -> Iterator[None]:
+    """A block in which ps-lite starts: its sockets are readable for this user only, its threads are watched."""
+    mx.nd.zeros(
+        (1,)
+    ).wait_to_read()  # MXNet's own threads start with its first operation, and are not watched
+    with unix_sockets.private(), ps_lite.THREADS.being_started(ps_lite.num_threads(os.environ)):
+        yield

@@ -10,6 +10,7 @@ import dataclasses
 import re
 import signal
 
+from mxtrain.cluster import ps_lite
 from mxtrain.core.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
 from mxtrain.launch.plan import SCHEDULER, WORKER, ProcessSpec
 
@@ -22,6 +23,8 @@ PREFIX = re.compile(
 TRANSIENT = re.compile(
     r", at step [1-9]|was killed by SIG|did not end by itself|OSError|\[Errno|Connection|Timeout|[Mm]emory|new thread"
 )
+# ps-lite ends its process by SIGABRT where a message is not as it expects.
+PS_LITE_CHECK = re.compile(r"/ps-lite/src/.*Check failed: (.*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,12 +84,19 @@ def exit_message(exited: ProcessExit) -> str:
     if exited.was_terminated:
         return f"{name} did not end by itself"
     if exited.code < 0:
-        return f"{name} was killed by {signal.Signals(-exited.code).name}"
+        return f"{name} was killed by {signal.Signals(-exited.code).name}{_reason_of_ps_lite(exited)}"
     last = f": {exited.last_lines[-1]}" if exited.last_lines else ""
     last = last.replace(": mxtrain.fit: ", ": ", 1).replace(f": {name}: ", ": ", 1)
     if exited.code == RESTART_ME:
         return f"{name} left{last}"
     return f"{name} ended with exit code {exited.code}{last}"
+
+
+def _reason_of_ps_lite(exited: ProcessExit) -> str:
+    checks = [found for line in exited.last_lines for found in PS_LITE_CHECK.findall(line)]
+    if exited.code != -signal.SIGABRT or not checks:
+        return ""
+    return f" in ps-lite ({checks[-1].strip()}), as where {ps_lite.STRANGERS}"
 
 
 def permanent_error(exits: list[ProcessExit]) -> str | None:

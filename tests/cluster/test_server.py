@@ -6,7 +6,6 @@ import os
 import pickle
 import socket
 import stat
-import struct
 import tempfile
 import time
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any, Iterator
 
 import pytest
 
+from tests.support import ps_lite_messages
 from tests.support.cluster_jobs import ended, job, wait_for
 from tests.support.sockets import listeners, unix_paths
 
 LOOPBACK = "127.0.0.1"
-TERMINATE = 1
 NOBODY = 65534
-SETTLED_SECONDS = 3  # until a server has listed its threads twice
+REFUSED = "a message that was none of this job's reached its port; keep strangers off the network"
 
 
 def train_on(group: Any, folder: Path) -> None:
@@ -75,43 +74,48 @@ def over_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLC_LOCAL", "0")
 
 
-def test_a_hostile_optimizer_runs_nothing_and_ends_the_job_with_the_reason(
+def test_a_hostile_optimizer_runs_nothing_and_ends_the_attempt_with_the_reason(
     tmp_path: Path, over_tcp: None
 ) -> None:
     ran = tmp_path / "ran"
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
         (server,) = listeners(processes["server-0"].pid)
-        send_command(server, pickle.dumps(Touch(ran), 0))
+        ps_lite_messages.send_command(server, pickle.dumps(Touch(ran), 0))
         codes = ended(processes, seconds=20)
 
-    assert set(codes.values()) == {2}
+    assert set(codes.values()) == {75}, "it restarts, as after a death"
     assert not ran.exists()
     for name in codes:
         log = (tmp_path / f"{name}.log").read_text()
-        assert "server-0: refused" in log and "posix.system" in log, name
+        assert "server-0: refused" in log and "posix.system" in log and REFUSED in log, name
 
 
-def test_a_server_whose_ps_lite_a_message_has_ended_is_missed_within_seconds(
-    tmp_path: Path, over_tcp: None
+@pytest.mark.parametrize(
+    "struck",
+    ["worker-1", *(pytest.param(each, marks=pytest.mark.slow) for each in ("server-0", "scheduler"))],
+)
+def test_a_process_whose_ps_lite_a_message_has_ended_is_named_within_seconds(
+    struck: str, tmp_path: Path, over_tcp: None
 ) -> None:
     """Its ps-lite receives nothing from then on, and all others wait; --stall-timeout would end the job much later.
 
-    The message comes in a pause of the workers: a server that has a request of theirs at hand aborts in ps-lite, and
-    is missed at once, as one that is killed.
+    The message comes in a pause of the workers: one that has a message at hand aborts in ps-lite, and is missed at
+    once, as one that is killed.
     """
     with job(tmp_path, train_on) as processes:
         wait_for(tmp_path / "trained", processes)
-        (server,) = listeners(processes["server-0"].pid)
+        node = ps_lite_messages.address(processes[struck].pid)
+        assert node is not None
         (tmp_path / "pause").touch()
-        time.sleep(SETTLED_SECONDS)
-        send_terminate(server)
+        time.sleep(0.2)
+        ps_lite_messages.send_terminate(node)
         (tmp_path / "pause").unlink()
         codes = ended(processes, seconds=15)
     assert set(codes.values()) == {75}
     for name in codes:
         log = (tmp_path / f"{name}.log").read_text()
-        assert "server-0: ps-lite has ended here, though nobody of this job has asked it to" in log, name
+        assert f"mxtrain.fit: {struck}: ps-lite has ended here: {REFUSED}" in log, name
 
 
 def test_an_update_that_fails_on_a_server_ends_the_job_with_the_reason(tmp_path: Path) -> None:
@@ -189,43 +193,3 @@ def reached_by_nobody(paths: list[Path]) -> list[bool]:
     answers = os.read(reading, len(paths))
     os.close(reading)
     return list(map(bool, answers))
-
-
-def send_command(server: tuple[str, int], body: bytes) -> None:
-    """A command to a ps-lite server: head (1), body (2), request (4), simple_app (6), app_id (7), timestamp (8),
-    customer_id (10)."""
-    meta = _field(1, 0) + _field(2, body) + _field(4, 1) + _field(6, 1)
-    send(server, meta + _field(7, 0) + _field(8, 0) + _field(10, 0))
-
-
-def send_terminate(node: tuple[str, int]) -> None:
-    """The message that ps-lite sends to itself at its end: control (3) with the command (1) TERMINATE."""
-    send(node, _field(3, _field(1, TERMINATE)))
-
-
-def send(node: tuple[str, int], meta: bytes) -> None:
-    """A message to ps-lite by hand: ZeroMQ's greeting (ZMTP 3), then two frames, of which the second is a PBMeta."""
-    ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", b"ps9999")
-    with socket.create_connection(node, timeout=10) as client, client.makefile("rb") as answers:
-        client.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
-        assert len(answers.read(64)) == 64
-        client.sendall(bytes([4, len(ready)]) + ready)
-        # ZeroMQ takes bytes that arrive before its own READY is out for another READY, and closes.
-        _, length = answers.read(2)
-        assert answers.read(length).startswith(b"\x05READY")
-        client.sendall(b"\x02" + struct.pack(">Q", len(meta)) + meta)
-        time.sleep(1)  # ZeroMQ drops unread bytes when this end closes
-
-
-def _property(name: bytes, value: bytes) -> bytes:
-    return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, bytes):
-        return _varint(number << 3 | 2) + _varint(len(value)) + value
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _varint(value >> 7)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain.cluster import agent
+from mxtrain.cluster import agent, coordinator, ps_lite
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import DataError
@@ -269,6 +269,29 @@ def test_a_slow_worker_that_makes_progress_is_waited_for(
         tmp_path, {"worker-0": quick, "worker-1": slow}, timeouts=Timeouts(10, 10, 0.7)
     )
     assert set(control_plane.exit_codes(job, 9).values()) == {0}, [node.output for node in job.values()]
+
+
+def test_a_start_of_ps_lite_that_lasts_is_ended_and_nobody_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger has taken a place in ps-lite, and the processes of the job wait for their own."""
+    monkeypatch.setattr(coordinator, "MEETING_SECONDS", 0.5)
+    late = tmp_path / "late"
+
+    def start(me: Agent) -> None:
+        if me.name == "worker-1":
+            control_plane.wait_for_file(late)
+        with ps_lite.THREADS.being_started(0):
+            time.sleep(60)
+
+    names = ("scheduler", "server-0", "worker-0", "worker-1")
+    job = control_plane.start_job(tmp_path, dict.fromkeys(names, start))
+    time.sleep(2)
+    assert all(node.process.is_alive() for node in job.values()), "worker-1 still builds its net"
+    late.touch()
+    assert set(control_plane.exit_codes(job).values()) == {75}
+    for node in job.values():
+        assert "mxtrain.fit: ps-lite did not connect all processes" in node.last_words
 
 
 def test_a_stop_that_workers_have_agreed_on_ends_all_with_its_code(tmp_path: Path) -> None:

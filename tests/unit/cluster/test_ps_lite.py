@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
-import time
 from pathlib import Path
-
-import pytest
 
 from mxtrain.cluster import ps_lite
 from mxtrain.cluster.rendezvous import Assignment
@@ -37,31 +35,57 @@ def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:
     assert ps_lite.environment(node, assignment, 40002) == over_unix_sockets
 
 
-def until_gone(thread: threading.Thread) -> None:
-    """Wait until the system has let go of it too, which is a moment after Python has."""
-    thread.join(timeout=10)
-    until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), "the thread is still there")
+class Waiting:
+    """A thread that waits until it is ended; as C code starts them, without a name of its own."""
+
+    def __init__(self) -> None:
+        self.end, has_begun = threading.Event(), threading.Event()
+
+        def run() -> None:
+            self.path = Path(f"/proc/self/task/{threading.get_native_id()}")
+            has_begun.set()
+            self.end.wait()
+
+        _thread.start_new_thread(run, ())
+        has_begun.wait(10)
+
+    def stop(self) -> None:
+        self.end.set()
+        until(lambda: not self.path.exists(), "the thread is still there")
 
 
-@pytest.mark.alone
-def test_only_a_lasting_thread_is_missed_and_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ps_lite, "MISSED_SECONDS", 0.1)
-    end_earlier, end = threading.Event(), threading.Event()
-    earlier = threading.Thread(target=end_earlier.wait)
-    earlier.start()
+def polls(threads: ps_lite.Threads, number: int = ps_lite.MISSED_POLLS) -> list[bool]:
+    return [threads.have_ended() for _ in range(number)]
+
+
+def test_a_thread_of_ps_lites_is_missed_while_others_are_left_and_no_other_thread_is() -> None:
+    threads, before = ps_lite.Threads(), Waiting()
+    assert not any(polls(threads))
+    with threads.being_started(2):
+        assert threads.stage == "starting"
+        receiving, lasting = Waiting(), Waiting()
+    assert threads.stage == "started"
+    after = Waiting()
+    assert not any(polls(threads))
+    for other in (before, after):
+        other.stop()
+    assert not any(polls(threads)), "these were not started by ps-lite"
+    receiving.stop()
+    assert polls(threads) == [False] * (ps_lite.MISSED_POLLS - 1) + [True]
+    lasting.stop()
+    assert not any(polls(threads)), "at its own end all are gone"
+
+
+def test_a_thread_that_no_poll_has_seen_is_missed_too() -> None:
     threads = ps_lite.Threads()
-    lasting = threading.Thread(target=end.wait)
-    lasting.start()
-    for _ in range(5):
-        passing = threading.Thread(target=time.sleep, args=(0.01,))
-        passing.start()
-        assert not threads.have_ended()
-        passing.join()
-    end_earlier.set()
-    until_gone(earlier)
-    assert not any(threads.have_ended() for _ in range(5)), "it was here before"
-    end.set()
-    until_gone(lasting)
-    assert not any(threads.have_ended() for _ in range(5)), "the process may be about to end"
-    time.sleep(0.1)
-    assert threads.have_ended()
+    with threads.being_started(2):
+        only = Waiting()
+    assert polls(threads)[-1]
+    threads.stop_watching()
+    assert not any(polls(threads)), "it has come to its own end"
+    only.stop()
+
+
+def test_the_threads_of_a_role_are_counted_and_resending_needs_one_more() -> None:
+    assert ps_lite.num_threads({"DMLC_ROLE": "scheduler"}) == 3
+    assert ps_lite.num_threads({"DMLC_ROLE": "worker", "PS_RESEND": "1"}) == 5

@@ -42,3 +42,12 @@ def test_seconds_add_up_over_the_attempts() -> None:
         "  scheduler    exit 0       2.0 s",
         "  worker-0     exit 0       2.0 s",
     ]
+
+
+def test_a_process_that_ps_lite_ended_is_named_with_what_reached_it() -> None:
+    said = "  what():  [18:28] ../3rdparty/ps-lite/src/van.cc:520: Check failed: pb.Parse(): failed to parse string"
+    lines = (said, "Stack trace:", "  [bt] (0) libmxnet.so")
+    struck = ProcessExit(ProcessSpec("worker-1", (), {}, Path("log")), -6, 1.0, False, False, lines)
+    assert exit_message(struck).startswith("worker-1 was killed by SIGABRT in ps-lite (pb.Parse(): failed to")
+    assert "a message that was none of this job's reached its port" in exit_message(struck)
+    assert exit_message(exited("worker-1", -6)) == "worker-1 was killed by SIGABRT"
