@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
-from mxtrain.cluster import ports, ps_lite, rendezvous, unix_sockets, verdicts
+from mxtrain.cluster import membership, ports, ps_lite, rendezvous, unix_sockets, verdicts
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
 from mxtrain.cluster.environment import NodeSpec, is_loopback
 from mxtrain.cluster.rendezvous import Assignment
@@ -29,7 +29,7 @@ from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import errors
 from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, as_stop
 
-POLL_SECONDS = 0.05
+POLL_SECONDS, RETRY_SECONDS = 0.05, 1.0
 FAIL_SECONDS = 1.0
 GIL_SECONDS = 300.0
 MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
@@ -44,10 +44,18 @@ def join(
     the job: nothing has begun that would have to be saved.
     """
     info = rendezvous.parse_node_info({**_identity(node), **fields})
-    channel = ports.connect(node, timeouts.start, stop_requests)
-    agent = Agent(node, channel, timeouts, rendezvous.join_message(node, info))
-    agent._await_assignment(stop_requests)
-    return agent
+    deadline = time.monotonic() + timeouts.start
+    while True:
+        channel = ports.connect(node, timeouts.start, stop_requests)
+        job = membership.remembered(node.memory)
+        agent = Agent(node, channel, timeouts, {**rendezvous.join_message(node, info), "job": job})
+        try:
+            agent._await_assignment(stop_requests)
+            return agent
+        except RestartMe:  # another job may have the port only until nobody comes to it
+            if agent.is_admitted or node.memory is None or not node.is_restart or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
 
 
 class Agent(WorkerGroup):
@@ -64,7 +72,7 @@ class Agent(WorkerGroup):
         self._note: dict[str, Any] | None = None  # that the next heartbeat takes along
         self._heard: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
         self._num_sums = 0
-        self._is_late = self._is_assigned = self._in_sum = self._has_finished = False
+        self._is_late = self._is_assigned = self._in_sum = self._has_finished = self.is_admitted = False
         # A forked child would keep the channel open after this process's death.
         os.register_at_fork(after_in_child=channel.close)
         # Before any heartbeat; those also send the rest of it if the network does not take it at once.
@@ -247,6 +255,12 @@ class Agent(WorkerGroup):
             self._inbox.put(raw)
         elif message["kind"] == "note":
             self._heard.append(message["note"])
+        elif message["kind"] == "admitted":
+            self.is_admitted = True
+            if (
+                message["job"] or self._node.role != "scheduler"
+            ):  # which has to know its last one by its assignment
+                membership.remember(self._node.memory, str(message["job"]))
         elif message["kind"] == "late":
             self._is_late = True
             verdicts.write_stderr(
@@ -255,7 +269,9 @@ class Agent(WorkerGroup):
         elif message["kind"] == "assignment":
             self._is_assigned = True
             self.report_progress("", -1)
-            self._inbox.put(Assignment(**message["assignment"]))
+            assignment = Assignment(**message["assignment"])
+            membership.remember(self._node.memory, assignment.job)
+            self._inbox.put(assignment)
 
     def _arm_exit_timer(self) -> None:
         """Let C code end this process if the main thread never releases Python's lock: no Python thread could."""

@@ -49,9 +49,9 @@ class Connection:
 class Connections:
     """All connections, and the listening port."""
 
-    def __init__(self, node: NodeSpec):
+    def __init__(self, node: NodeSpec, start_seconds: float):
         self._all: list[Connection] = []
-        self._listener = ports.listen(node)
+        self._listener = ports.listen(node, start_seconds)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 

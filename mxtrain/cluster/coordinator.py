@@ -13,9 +13,9 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Sequence
 
-from mxtrain.cluster import ports, ps_lite, rendezvous, resume_step, verdicts
+from mxtrain.cluster import membership, ports, rendezvous, resume_step, stalls, verdicts
 from mxtrain.cluster.channel import Malformed, Message, Timeouts
 from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
 from mxtrain.cluster.environment import NodeSpec
@@ -27,7 +27,6 @@ from mxtrain.core.errors import RESTART_ME, USAGE
 logger = logging.getLogger(__name__)
 
 BROADCAST_SECONDS = 0.4
-MEETING_SECONDS = 20.0  # for ps-lite to connect processes that are all there: it takes one or two
 DONE = Verdict(0, "")
 # Exceptions that a message of a wrong shape leads to.
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
@@ -47,12 +46,16 @@ class Coordinator:
 
     def __init__(self, node: NodeSpec, timeouts: Timeouts, min_workers: int):
         self._node, self._timeouts, self._min_workers = node, timeouts, min_workers
-        self._connections = Connections(node)
+        self._job_before = membership.remembered(node.memory)
+        self._connections = Connections(node, timeouts.start)
         self._opened = time.monotonic()
         self._incidents: deque[str] = deque(maxlen=3)  # of the rendezvous: refused or lost processes
+        self._guests: list[
+            tuple[Connection, Verdict]
+        ] = []  # may be another job's, and how they are refused then
         self._has_lost_one = False
         self._ps_port: socket.socket | None = None
-        self._began_meeting: float | None = None  # when all processes had begun to start ps-lite
+        self._meeting = stalls.Meeting()
         self._sums: Sums | None = None  # None until the end of the rendezvous
         self._verdict: Verdict | None = None
 
@@ -83,7 +86,6 @@ class Coordinator:
                 last_sent = now
                 self._connections.send(self._connections.authenticated, {"kind": "heartbeat"})
                 self._check_silence(now)
-                self._check_meeting(now)
                 self._check_stalls()
             if self._sums is None:
                 self._check_rendezvous(now)
@@ -132,23 +134,66 @@ class Coordinator:
         if message["kind"] != "join":
             raise Malformed("no join message")
         info = rendezvous.parse_node_info(message["node_info"])
-        refusal = rendezvous.refusal(message, info, self._node, self._infos())
-        is_late = self._sums is not None
+        is_late, members = self._sums is not None, self._infos()
+        foreign = membership.refusal(message, info, self._node, self._job_before, is_late)
+        if foreign is not None and not (self._min_workers and info.role == "worker"):
+            self._refuse(connection, foreign)
+            return
+        is_late = is_late or foreign is not None
+        outranked = [] if is_late else self._outranked(info, members)
+        members = [each for each in members if each not in outranked]
+        refusal = rendezvous.refusal(message, info, self._node, members)
         if refusal is None and is_late:
             refusal = rendezvous.failure([info])  # its own, for which it need not wait
         if refusal is not None:
-            logger.warning("refused: %s", refusal.reason)
-            self._incidents.append(refusal.reason)
-            connection.is_refused = True
-            self._connections.send([connection], refusal.as_message())
+            self._refuse(connection, refusal)
             return
+        self._refuse_strays(outranked)
         logger.info("here: %s%s", info, ", too late for this attempt" if is_late else "")
         if is_late:
             self._connections.admit_late(connection, info)
             self._connections.send([connection], {"kind": "late", "reason": "comes too late"})
+            if foreign is not None:
+                self._guests.append((connection, foreign))
+                self._invite_guests()
         else:
             self._connections.admit(connection, info)
-            self._connections.send([connection], {"kind": "heartbeat"})
+            has_begun = membership.has_begun(self._node, self._job_before)
+            job = self._node.job if has_begun else ""
+            self._connections.send([connection], {"kind": "admitted", "job": job})
+
+    def _outranked(self, info: NodeInfo, members: Sequence[NodeInfo]) -> list[NodeInfo]:
+        if self._node.memory is None:
+            return []
+        return membership.outranked(info, members, rendezvous.num_expected(self._node, info.role))
+
+    def _refuse(self, connection: Connection, refusal: Verdict) -> None:
+        logger.warning("refused: %s", refusal.reason)
+        self._incidents.append(refusal.reason)
+        connection.info, connection.is_refused = None, True
+        self._connections.send([connection], refusal.as_message())
+
+    def _invite_guests(self) -> None:
+        """Make workers that may be another job's some of this job, for its next attempt, if it has room; else refuse.
+
+        It has with --min-workers, when it has begun without some.
+        """
+        guests = self._guests if self._sums is not None else []
+        while guests:
+            connection, refusal = guests.pop()
+            infos = [*self._infos(), *([connection.info] if connection.info else [])]
+            if len(self._workers()) < self._node.num_workers and rendezvous.disagreement(infos) is None:
+                self._connections.send([connection], {"kind": "admitted", "job": self._node.job})
+            else:
+                self._refuse(connection, refusal)
+
+    def _refuse_strays(self, strays: Sequence[NodeInfo]) -> None:
+        infos, where = self._infos(), f"{self._node.root}:{self._node.port}"
+        cure = f"give all the same flags, or, if it is of another job than the one at {where}, that another"
+        for connection in self._connections.members:
+            if connection.info is not None and connection.info in strays:
+                differs = membership.contradiction(connection.info, infos)
+                self._refuse(connection, Verdict(USAGE, f"{differs}; {cure} {self._node.root_names}"))
 
     def _check_rendezvous(self, now: float) -> None:
         """End the rendezvous when all processes are here, or the time is over."""
@@ -157,6 +202,11 @@ class Coordinator:
         if missing and now - self._opened < self._timeouts.start:
             return
         verdict = rendezvous.failure(infos)
+        if verdict is None and not missing and self._node.memory is not None:
+            self._refuse_strays(membership.strays(infos))
+            missing = rendezvous.missing(self._node, self._infos())
+            if missing and now - self._opened < self._timeouts.start:
+                return
         if verdict is None and missing and not rendezvous.is_enough(infos, self._min_workers):
             verdict = self._incomplete(missing, infos)
         if verdict is None:
@@ -200,10 +250,11 @@ class Coordinator:
             connection.rank = assignment.rank
             content = dataclasses.asdict(assignment)
             self._connections.send([connection], {"kind": "assignment", "assignment": content})
+        self._invite_guests()
 
     def _forgive_own_freeze(self, now: float) -> None:
         """Restart all limits: this process was frozen itself, perhaps with all others."""
-        self._began_meeting = None
+        self._meeting = stalls.Meeting()
         for connection in self._connections.authenticated:
             connection.last_heard, connection.idle_seconds = now, 0.0
 
@@ -216,45 +267,12 @@ class Coordinator:
                 seconds = now - connection.last_heard
                 self._lose(connection, f"is silent for {seconds:.1f} s, frozen or cut off")
 
-    def _check_meeting(self, now: float) -> None:
-        """End the job if ps-lite does not connect its processes: a stranger may have taken the place of one."""
-        stages = {each.ps_lite for each in self._connections.members}
-        if "" in stages or "starting" not in {worker.ps_lite for worker in self._workers()}:
-            self._began_meeting = None
-        elif self._began_meeting is None:
-            self._began_meeting = now
-        elif now - self._began_meeting > MEETING_SECONDS:
-            seconds = now - self._began_meeting
-            reason = (
-                f"ps-lite did not connect all processes in {seconds:.1f} s: a firewall is between two, or"
-            )
-            self._decide(Verdict(RESTART_ME, f"{reason} {ps_lite.STRANGERS}"))
-
     def _check_stalls(self) -> None:
-        if self._sums is None:
-            return
-        waiting = [worker for worker in self._workers() if worker.rank in self._sums.waiting]
-        absent = [worker for worker in self._workers() if worker not in waiting]
-        busy = [worker for worker in absent if not worker.has_finished]
-        if waiting and len(busy) < len(absent):
-            gone = [worker for worker in absent if worker.has_finished]
-            self._decide(
-                Verdict(RESTART_ME, f"{_names(gone)} finished while {_names(waiting)} waits for a sum")
-            )
-        elif busy:
-            self._check_idleness(
-                max(busy, key=lambda worker: worker.idle_seconds - self._stall_limit(worker))
-            )
-
-    def _check_idleness(self, slowest: Connection) -> None:
-        """End the job if the slowest worker makes no progress; a slow one that does is waited for."""
-        if slowest.idle_seconds > self._stall_limit(slowest) and slowest.info is not None:
-            reason = f"{slowest} made no progress for {slowest.idle_seconds:.1f} s{slowest.last_progress}"
-            self._decide(Verdict(RESTART_ME, reason, (slowest.info.node,)))
-
-    def _stall_limit(self, worker: Connection) -> float:
-        """Before its first step a worker imports, builds and connects: the machine decides how long that takes."""
-        return self._timeouts.stall if worker.step >= 0 else max(self._timeouts.stall, self._timeouts.start)
+        if self._sums is not None:
+            verdict = self._meeting.verdict(self._connections.members, time.monotonic())
+            verdict = verdict or stalls.verdict(self._workers(), self._sums.waiting, self._timeouts)
+            if verdict is not None:
+                self._decide(verdict)
 
     def _lose(self, connection: Connection, how: str) -> None:
         """Drop a connection; a member's loss ends the running job, and before that frees its place."""
@@ -290,7 +308,3 @@ class Coordinator:
 
     def _workers(self) -> list[Connection]:
         return [each for each in self._connections.members if each.rank >= 0]
-
-
-def _names(connections: list[Connection]) -> str:
-    return " and ".join(str(each) for each in connections)

@@ -16,6 +16,7 @@ import re
 import socket
 import struct
 import time
+from pathlib import Path
 from typing import Mapping, NamedTuple
 
 from mxtrain.config import Run
@@ -28,6 +29,7 @@ ROLES = ("scheduler", "server", "worker")
 REQUIRED = ("DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER")
 LOOPBACK = "127.0.0.1"
 RETRY_SECONDS = 0.5
+MEMORY = ".job"  # in a run folder
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
@@ -60,6 +62,7 @@ class NodeSpec:
     is_restart: bool = False  # this is not the job's first attempt
     job: str = ""  # identifies the job in its checkpoints; no secret
     root_names: RootNames = ROOT_VARIABLES
+    memory: Path | None = None  # where it keeps which job it is in; None if the token is the job's own
 
     def with_counts(self, run: Run) -> Run:
         """Return `run` with this cluster's numbers of workers and servers, whichever way these were given."""
@@ -108,6 +111,7 @@ def node_spec(environ: Mapping[str, str], run: Run) -> NodeSpec | None:
         is_restart=is_restart,
         job=environ.get("MXTRAIN_JOB_ID") or hashlib.sha256(token.encode()).hexdigest()[:16],
         root_names=root_names,
+        memory=None if environ.get("MXTRAIN_JOB") else Path(run.output.out) / MEMORY,
     )
 
 

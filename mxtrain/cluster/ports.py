@@ -52,26 +52,37 @@ def connect(node: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Ch
         time.sleep(RETRY_SECONDS)
 
 
-def listen(node: NodeSpec) -> socket.socket:
-    """Return the scheduler's listening socket, which never blocks."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((node.root, node.port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        cure = {
-            errno.EADDRINUSE: f"another program has this port; give another as {node.root_names.port}",
-            errno.EADDRNOTAVAIL: f"no address of this host; start the scheduler where {node.root_names.address} is",
-            errno.EACCES: f"ports below 1024 are root's; give a higher one as {node.root_names.port}",
-        }
-        stop = RestartMe if node.is_restart else UsageError
-        raise stop(
-            f"scheduler: {node.root}:{node.port}: {cure.get(error.errno or 0, error.strerror)}"
-        ) from None
-    listener.setblocking(False)
-    return listener
+def listen(node: NodeSpec, seconds: float) -> socket.socket:
+    """Return the scheduler's listening socket, which never blocks.
+
+    A restarted job whose processes know this port alone waits for it, up to `seconds`: another job may have it until
+    that one finds that nobody comes to it.
+    """
+    waits = node.is_restart and node.memory is not None
+    deadline = time.monotonic() + (seconds if waits else 0.0)
+    while True:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((node.root, node.port))
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
+                raise _refusal(node, error) from None
+        time.sleep(RETRY_SECONDS)
+
+
+def _refusal(node: NodeSpec, error: OSError) -> Stop:
+    cure = {
+        errno.EADDRINUSE: f"another program has this port; give another as {node.root_names.port}",
+        errno.EADDRNOTAVAIL: f"no address of this host; start the scheduler where {node.root_names.address} is",
+        errno.EACCES: f"ports below 1024 are root's; give a higher one as {node.root_names.port}",
+    }
+    stop = RestartMe if node.is_restart else UsageError
+    return stop(f"scheduler: {node.root}:{node.port}: {cure.get(error.errno or 0, error.strerror)}")
 
 
 def hold(address: str) -> socket.socket:

@@ -136,7 +136,12 @@ def refusal(
         return Verdict(RESTART_ME, f"{info} comes as a second {info.node}; {twin} is here already")
     if len(of_role(members, info.role)) >= num_expected(node, info.role):
         here = ", ".join(str(other) for other in of_role(members, info.role))
-        return Verdict(USAGE, f"{info} is one too many, {here} came before; start one {info.role} less")
+        other_root = (
+            f", or, if it is of another job, give that another {node.root_names}" if node.memory else ""
+        )
+        return Verdict(
+            USAGE, f"{info} is one too many, {here} came before; start one {info.role} less{other_root}"
+        )
     return None
 
 
@@ -185,6 +190,8 @@ def disagreement(infos: Sequence[NodeInfo]) -> str | None:
     first, *others = [*workers_in_order(infos), *(info for info in infos if info.role != "worker")]
     for info in others:
         for what, cure in CURES.items():
+            if what == "config" and info.role != "worker":  # they may do without
+                continue
             mine, firsts = getattr(info, what), getattr(first, what)
             # Servers and the scheduler do without some packages, and without data.
             keys = {*mine, *firsts} if info.role == "worker" else {*mine} & {*firsts}

@@ -22,7 +22,7 @@ from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run, batch_plan, store_checks
 from mxtrain.core import errors, wheels
 from mxtrain.core.errors import Stop, as_stop
-from mxtrain.train import signals
+from mxtrain.train import node_info, signals
 
 
 def timeouts(run: Run) -> Timeouts:
@@ -76,7 +76,8 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
         coordinator.start(node, timeouts(run), run.layout.min_workers)
-    with agent.join(node, {"versions": wheels.versions()}, timeouts(run)) as server:
+    info = {"versions": wheels.versions(), "config": node_info.given_flags(run)}
+    with agent.join(node, info, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)
         yield server
 

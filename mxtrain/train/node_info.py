@@ -35,8 +35,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
     `train` and `val` are the open data sets; every host that reads the same inputs has the same `identity`.
     """
     out = Path(run.output.out)
-    flags = {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
-    flags["amp_table"] = identity.amp_table  # wherever each has the file
+    flags = {**common_flags(run), "amp_table": identity.amp_table}  # wherever each has the file
     sets = {
         "train": fingerprint.short(train, identity.training_set or {}),
         "val": val and fingerprint.short(val, identity.validation_set or {}),
@@ -53,6 +52,17 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
         "threads": run.layout.threads or machine.threads_of_variable(),
         "cores": machine.usable_cores(),
     }
+
+
+def given_flags(run: Run) -> dict[str, Any]:
+    """Return those of the common flags that this process was given: a server needs none."""
+    defaults = common_flags(Run())
+    return {name: value for name, value in common_flags(run).items() if value != defaults[name]}
+
+
+def common_flags(run: Run) -> dict[str, Any]:
+    """Return the flags that all processes of a job are given alike."""
+    return {name: value for name, value in config.to_flat(run).items() if name not in OWN_FLAGS}
 
 
 def _checkpoints(output: config.Output) -> dict[int, str]:

@@ -12,15 +12,8 @@ import pytest
 
 from tests.support.cluster_run import flags, losses, weights
 from tests.support.processes import children
-from tests.support.ps_sh import ROLES, all_started
+from tests.support.ps_sh import ROLES, all_started, role_commands
 from tests.support.runs import has_step, wait_until
-
-
-def role_commands(port: str, fit_flags: list[str]) -> list[list[str]]:
-    """The commands of the four roles, as they would be given on four hosts."""
-    given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
-    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
-    return [["launch/ps.sh", role, *given, *index, "--", *fit_flags] for role, index in zip(ROLES, indices)]
 
 
 @pytest.fixture

@@ -28,3 +28,10 @@ def all_started(lines: list[list[str]], environments: list[dict[str, str]]) -> I
         for run in runs:
             run.kill()
             run.wait(10)
+
+
+def role_commands(port: str, fit_flags: list[str]) -> list[list[str]]:
+    """The commands of the four roles, as they would be given on four hosts."""
+    given = ["--root", f"127.0.0.1:{port}", "-n", "2", "-s", "1"]
+    indices: list[list[str]] = [[], [], ["--index", "0"], ["--index", "1"]]
+    return [["launch/ps.sh", role, *given, *index, "--", *fit_flags] for role, index in zip(ROLES, indices)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain.cluster import agent, coordinator, ps_lite
+from mxtrain.cluster import agent, ps_lite, stalls
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import DataError
@@ -275,7 +275,7 @@ def test_a_start_of_ps_lite_that_lasts_is_ended_and_nobody_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger has taken a place in ps-lite, and the processes of the job wait for their own."""
-    monkeypatch.setattr(coordinator, "MEETING_SECONDS", 0.5)
+    monkeypatch.setattr(stalls, "MEETING_SECONDS", 0.5)
     late = tmp_path / "late"
 
     def start(me: Agent) -> None:
