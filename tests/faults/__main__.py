@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable, List
 
 from tests.faults import samples
-from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, roles
+from tests.faults.case import DONE_SECONDS, FAULTS, PHASES, Case, faults, roles
 from tests.faults.job import cluster, result, started
 from tests.faults.strike import HUNG, RECOVERED, REFUSED, STOPPED, WRONG, FaultOutcome, strike
 
@@ -75,7 +75,8 @@ def draw(seed: int, num_faults: int, shapes: list[tuple[int, int]]) -> list[list
 
 
 def _fault(rng: random.Random, phase: str, pause: float, num_workers: int, num_servers: int) -> Case:
-    role, fault = rng.choice(roles(num_workers, num_servers)), rng.choice(list(FAULTS))
+    role = rng.choice(roles(num_workers, num_servers))
+    fault = rng.choice(list(faults(role)))
     delay = round(rng.choice([0, rng.uniform(0, MAX_DELAY_SECONDS)]), 2)
     return Case(role, fault, phase, 0 if phase == "exit" else delay, num_workers, num_servers, pause)
 

@@ -6,19 +6,27 @@ job that is hit is `strike.py`'s.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import pickle
 import signal
-from typing import Callable, List, Tuple
+import threading
+from typing import Callable, List, Tuple, Union
 
 from mxtrain.launch.attempt import is_stopped
 from tests.faults.job import NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, FaultJob, cluster
+from tests.support import ps_lite_messages
+from tests.support.ps_lite_messages import Address
 from tests.support.runs import has_step, is_writing
 
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error
 DONE_SECONDS = 150  # from the fault until it has ended well, with all the work that it still had to do
 
-IsDue = Callable[[FaultJob, float], bool]  # from the job and the seconds since the injection began
-Signals = List[Tuple[IsDue, signal.Signals]]
+IsDue = Callable[
+    [FaultJob, int, float], bool
+]  # from the job, the process, the seconds since the injection began
+Injection = Union[signal.Signals, Callable[[FaultJob, int], None]]
+Injections = List[Tuple[IsDue, Injection]]
 
 
 def roles(num_workers: int, num_servers: int = 1) -> list[str]:
@@ -27,15 +35,41 @@ def roles(num_workers: int, num_servers: int = 1) -> list[str]:
 
 
 def after(seconds: float) -> IsDue:
-    return lambda job, passed_seconds: passed_seconds >= seconds
+    return lambda job, pid, passed_seconds: passed_seconds >= seconds
 
 
-def is_last(job: FaultJob, passed_seconds: float) -> bool:
+def is_last(job: FaultJob, pid: int, passed_seconds: float) -> bool:
     """True when all processes that are left, the supervisor among them, are frozen."""
     return all(map(is_stopped, job.traces.pids()))
 
 
-FAULTS: dict[str, Signals] = {
+def listens(job: FaultJob, pid: int, passed_seconds: float) -> bool:
+    """True when ps-lite of the process takes messages."""
+    return _address(pid) is not None
+
+
+def message(send: Callable[[Address], None]) -> Injections:
+    """A message of a stranger to ps-lite, which takes a second; the process may end meanwhile."""
+
+    def send_it(pid: int) -> None:
+        node = _address(pid)
+        if node is not None:
+            with contextlib.suppress(OSError, AssertionError, ValueError):
+                send(node)
+
+    def inject(job: FaultJob, pid: int) -> None:
+        threading.Thread(target=send_it, args=(pid,), daemon=True).start()
+
+    return [(listens, inject)]
+
+
+def _address(pid: int) -> Address | None:
+    with contextlib.suppress(OSError):  # it has ended
+        return ps_lite_messages.address(pid)
+    return None
+
+
+SIGNALS: dict[str, Injections] = {
     "SIGKILL": [(after(0), signal.SIGKILL)],
     "SIGTERM": [(after(0), signal.SIGTERM)],
     "frozen": [(after(0), signal.SIGSTOP)],
@@ -43,9 +77,16 @@ FAULTS: dict[str, Signals] = {
     "frozen for 0.7 s": [(after(0), signal.SIGSTOP), (after(0.7), signal.SIGCONT)],
     "frozen for 4 s": [(after(0), signal.SIGSTOP), (after(4), signal.SIGCONT)],
 }
+FAULTS: dict[str, Injections] = {
+    **SIGNALS,
+    "forged TERMINATE": message(ps_lite_messages.send_terminate),
+    "random bytes": message(lambda node: ps_lite_messages.send_random_bytes(node, seed=0)),
+    "forged pickle": message(lambda node: ps_lite_messages.send_command(node, pickle.dumps(print, 0))),
+    "stray": [(after(0), FaultJob.start_stray)],  # a process of another job wants the place of this one
+}
 # No process ends a supervisor that stays frozen, nor a worker that is frozen too, which only the supervisor would end.
 # So it is thawed when no process runs any more.
-SUPERVISOR_FAULTS = {**FAULTS, "frozen": [(after(0), signal.SIGSTOP), (is_last, signal.SIGCONT)]}
+SUPERVISOR_FAULTS = {**SIGNALS, "frozen": [(after(0), signal.SIGSTOP), (is_last, signal.SIGCONT)]}
 
 
 def _in_evaluation(job: FaultJob, role: str) -> bool:
@@ -93,13 +134,18 @@ class Case:
         return cluster(self.num_workers, self.num_servers)
 
     @property
-    def signals(self) -> Signals:
-        """What is sent to its process, and when."""
-        return list((SUPERVISOR_FAULTS if self.role == SUPERVISOR else FAULTS)[self.fault])
+    def injections(self) -> Injections:
+        """What happens to its process, and when."""
+        return list(faults(self.role)[self.fault])
 
     def is_reached(self, job: FaultJob) -> bool:
         """True in its phase, while its process is there."""
         return bool(PHASES[self.phase](job, self.role) and job.pid(self.role))
 
 
-MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in FAULTS for phase in PHASES]
+def faults(role: str) -> dict[str, Injections]:
+    """The faults that may strike a role: a supervisor has neither ps-lite nor a place."""
+    return SUPERVISOR_FAULTS if role == SUPERVISOR else FAULTS
+
+
+MATRIX = [Case(role, fault, phase) for role in roles(2) for fault in SIGNALS for phase in PHASES]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from tests.faults.samples import ROOT
-from tests.faults.traces import Traces
+from tests.faults.traces import MARK, Traces
 from tests.support.processes import roles
 from tests.support.runs import curve, is_now, newest, text
 
@@ -53,14 +53,31 @@ class FaultJob:
 
     def __init__(self, folder: Path, *flags: str, **environment: str):
         flags = (*(LENGTH if "--model" in flags or "--task" in flags else FLAGS), *flags)
-        self.folder, self.out = folder, folder / "run"
+        self.folder, self.out, self._flags = folder, folder / "run", flags
         self.traces = Traces(folder)
+        self._strays: list[subprocess.Popen[bytes]] = []
         self._output = (folder / "output.log").open("wb")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mxtrain.fit", "--out", str(self.out), *flags],
             **{"cwd": ROOT, "env": {**self.traces.environment, **environment}},
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._output},
         )
+
+    def start_stray(self, pid: int) -> None:
+        """Start a process of another job that has the address, the role and the counts of the process `pid`."""
+        place = {}
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/environ").read_text().split("\0"):
+                name, _, value = line.partition("=")
+                if name.startswith("DMLC_") or name == "MXTRAIN_NODE":
+                    place[name] = value
+        command = [sys.executable, "-m", "mxtrain.fit", *self._flags, "--lr", "0.02"]
+        command += ["--out", str(self.folder / "stray")]
+        environment = {name: value for name, value in self.traces.environment.items() if name != MARK}
+        with (self.folder / "stray.log").open("ab") as log:
+            self._strays.append(
+                subprocess.Popen(command, cwd=ROOT, env={**environment, **place}, stdout=log, stderr=log)
+            )
 
     def output(self) -> str:
         """The supervisor's lines on the terminal."""
@@ -90,6 +107,9 @@ class FaultJob:
     def kill(self) -> None:
         """Kill all processes of the job."""
         self.traces.kill()
+        for stray in self._strays:
+            stray.kill()
+            stray.wait(10)
         self.process.wait(10)
         self._output.close()
 

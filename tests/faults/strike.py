@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Sequence
 
-from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS, Case, Signals
+from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS, Case, Injections
 from tests.faults.job import FaultJob, result, started
 
 NUM_TRIES = 3
@@ -37,18 +37,21 @@ class FaultOutcome:
 
 @dataclasses.dataclass
 class _Blow:
-    """A fault that has struck a process, and its signals that are not sent yet."""
+    """A fault that has struck a process, and what of it is still to come."""
 
     case: Case
     pid: int
     time: float
-    signals: Signals
+    injections: Injections
 
-    def send_due(self, job: FaultJob) -> None:
-        while self.signals and self.signals[0][0](job, time.monotonic() - self.time):
-            number = self.signals.pop(0)[1]
+    def inject_due(self, job: FaultJob) -> None:
+        while self.injections and self.injections[0][0](job, self.pid, time.monotonic() - self.time):
+            injection = self.injections.pop(0)[1]
+            if not isinstance(injection, signal.Signals):
+                injection(job, self.pid)
+                continue
             with contextlib.suppress(ProcessLookupError):  # it was done, or the others have ended it
-                os.kill(self.pid, number)
+                os.kill(self.pid, injection)
             job.traces.record_ports()
 
 
@@ -108,10 +111,10 @@ def _blows(job: FaultJob, cases: Sequence[Case]) -> tuple[list[_Blow], list[floa
         if reached is not None and now - reached >= left[0].delay_seconds:
             pid = job.pid(left[0].role)
             if pid is not None:
-                blows.append(_Blow(left[0], pid, now, left[0].signals))
+                blows.append(_Blow(left[0], pid, now, left[0].injections))
                 left, began, reached = left[1:], now, None
         for blow in blows:
-            blow.send_due(job)
+            blow.inject_due(job)
         if job.step() > step:
             step = job.step()
             progress.append(now)

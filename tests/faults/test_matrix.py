@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.case import MATRIX, Case
+from tests.faults.case import FAULTS, MATRIX, SIGNALS, Case
 from tests.faults.job import SUPERVISOR
 from tests.faults.strike import RECOVERED, REFUSED, STOPPED, strike
 
@@ -18,6 +18,13 @@ MORE_WORKERS = [
     Case("worker-3", "SIGKILL", "evaluation", num_workers=4),
     Case("worker-2", "frozen", "rendezvous", num_workers=4),
     Case(SUPERVISOR, "SIGKILL", "mid-epoch", num_workers=4),
+]
+STRANGERS = [
+    Case(role, fault, phase)
+    for role in ("scheduler", "server-0", "worker-1")
+    for fault in FAULTS
+    if fault not in SIGNALS
+    for phase in ("start", "first step", "evaluation")
 ]
 
 
@@ -59,7 +66,7 @@ def test_a_worker_that_is_frozen_beside_its_supervisor_ends_with_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS], ids=str)
+@pytest.mark.parametrize("case", [*MATRIX, *MORE_WORKERS, *STRANGERS], ids=str)
 def test_a_job_recovers_or_stops_resumably(
     case: Case, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
 ) -> None:
