@@ -13,7 +13,7 @@ from typing import Any, Mapping
 from mxtrain.core import kernels
 from mxtrain.models.graph_rewrites import Shape, numbers
 
-WIDTH, UNLUCKY_PIXELS = -1, 5
+UNLUCKY_PIXELS = 5
 
 
 def is_wrong(attributes: Mapping[str, Any], data: Shape, output: Shape, onednn: str) -> bool:
@@ -23,8 +23,9 @@ def is_wrong(attributes: Mapping[str, Any], data: Shape, output: Shape, onednn: 
     """
     kernel = numbers(attributes, "kernel")
     stride = numbers(attributes, "stride") or (1,) * len(kernel)
-    # Weights that meet nothing but padding get as their gradient what was in its memory before.
-    if kernel[WIDTH] > 1 and data[WIDTH] < stride[WIDTH]:
+    # Weights that meet nothing but padding get as their gradient what was in its memory before; in volumes, rows of
+    # such weights also write behind it.
+    if any(taps > 1 and size < step for taps, size, step in zip(kernel, data[2:], stride)):
         return True
     if onednn == kernels.AMX and overruns_memory(attributes, output):
         return True

@@ -118,6 +118,14 @@ def test_what_is_wrong_is_noticed_and_named(name: str) -> None:
     assert problems(layer, seed=0) == (results if is_wrong(layer) else [])
 
 
+@pytest.mark.parametrize("onednn", ["AVX512_CORE", "AVX512_CORE_BF16", kernels.AMX])
+def test_volumes_whose_gradients_overrun_memory_are_named(onednn: str) -> None:
+    """Computed, they end the process, sooner or later: rows that meet nothing but padding."""
+    ones, steps = (1, 1, 1), (1, 2, 1)
+    layer = Layer(5, 96, 96, (5, 1, 5), (1, 3, 1), steps, ones, (0, 1, 0))
+    assert is_wrong(layer, onednn) and not is_wrong(layer._replace(size=(5, 2, 5)), onednn)
+
+
 @pytest.mark.parametrize(
     "size, kernel, stride, is_named",
     [
