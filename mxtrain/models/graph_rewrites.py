@@ -26,11 +26,16 @@ FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
 CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
 
 
-def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewrite] = ()) -> None:
+def rewrite_graphs(
+    rewrites: Sequence[Rewrite],
+    training_rewrites: Sequence[Rewrite] = (),
+    needed_rewrites: Sequence[Rewrite] = (),
+) -> None:
     """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs.
 
     They train by what `training_rewrites` make of that: these make the backward pass faster, the forward pass slower.
-    All else, such as evaluation and export, is by the graph without them.
+    All else, such as evaluation and export, is by the graph without them. `needed_rewrites` are those that a block has
+    after `take_plain_graphs` too.
     """
     block = mx.gluon.HybridBlock
     get_graph = getattr(block._get_graph, "__wrapped__", block._get_graph)
@@ -42,21 +47,48 @@ def rewrite_graphs(rewrites: Sequence[Rewrite], training_rewrites: Sequence[Rewr
         inputs, output = get_graph(self, *args)
         if is_new and _are_on_cpu(args):
             self._shapes_of_graph = _shapes(inputs, args)
-            self._cached_graph = inputs, rewritten(output, self._shapes_of_graph, rewrites)
+            if not _is_plain(self):
+                self._needed_rewrites = needed_rewrites
+            chosen = self._needed_rewrites if _is_plain(self) else rewrites
+            self._cached_graph = inputs, rewritten(output, self._shapes_of_graph, chosen)
         return self._cached_graph
 
     @functools.wraps(build_cache)
     def build_caches(self: Any, *args: Any) -> None:
         build_cache(self, *args)
         if training_rewrites and _are_on_cpu(args):
+            chosen = () if _is_plain(self) else training_rewrites
             # A block that is made from a graph was not asked for one.
             shapes = getattr(self, "_shapes_of_graph", _shapes(self._cached_graph[0], args))
             judging = operator_for_inference(self)
-            training = OperatorForTraining(self, training_rewrites, self._cached_op, judging)
+            training = OperatorForTraining(self, chosen, self._cached_op, judging)
             if training.is_rewritten_for(shapes) or judging is not self._cached_op:
                 self._cached_op = training
 
     block._get_graph, block._build_cache = get_rewritten_graph, build_caches
+
+
+def take_plain_graphs(net: Any) -> bool:
+    """Have a net on CPUs compiled anew, by graphs rewritten only as far as they must be; return whether it was more."""
+    compiled: list[Any] = []
+
+    def add(block: Any) -> None:
+        if (
+            getattr(block, "_cached_graph", None)
+            and hasattr(block, "_needed_rewrites")
+            and not _is_plain(block)
+        ):
+            compiled.append(block)
+
+    net.apply(add)
+    for block in compiled:
+        block._is_plain_graph = True
+        block._clear_cached_op()
+    return bool(compiled)
+
+
+def _is_plain(block: Any) -> bool:
+    return getattr(block, "_is_plain_graph", False)
 
 
 def rewrite_no_graphs() -> None:

@@ -15,6 +15,7 @@ import os
 from typing import Any, Mapping
 
 from mxtrain.core import kernels
+from mxtrain.models import array_blocks
 from mxtrain.models.graph_rewrites import (
     AddNode,
     Graph,
@@ -44,12 +45,18 @@ def with_joined_relus(graph: Graph, shapes: Shapes) -> Graph:
     # The backward pass of the two as one wants data and gradient in one order. Beside kernels for AMX they come in two.
     unfit = narrow if kernels.onednn() == kernels.AMX else set()
     outputs = {position for position, *_ in graph["heads"]}
+    in_blocks = array_blocks.outputs_in_blocks(graph, shapes)
+    with_gradient_in_blocks = array_blocks.gradients_in_blocks(graph, shapes, users)
     replacements: dict[int, Replacement | None] = {}
     for norm, (user, *others) in users.items():
         if others or norm in outputs or norm in unfit or not _fits(graph, shapes, norm):
             continue
         name = nodes[user]["name"]
         if _is_relu(nodes[user]):
+            # For data and gradient in two orders the joined operator has no backward pass, or a wrong one: MXNet puts
+            # plain data into the gradient's order, but not the places that the ReLU has noted (docs/adr/0041).
+            if nodes[norm]["inputs"][0][0] not in in_blocks or user not in with_gradient_in_blocks:
+                continue
             replacements.update({norm: functools.partial(_joined, name=name), user: _nothing})
         elif _is_limited_relu(nodes[user]):
             minimum = _minimum if norm in narrow else _minimum_of_plain

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from mxtrain.models import norm_relus
+from mxtrain.models import array_blocks, norm_relus
+from mxtrain.models.array_blocks import BLOCKS, CHANNELS, OF_PICTURES
 from mxtrain.models.graph_rewrites import (
     AddNode,
     Graph,
@@ -26,9 +27,6 @@ from mxtrain.models.graph_rewrites import (
     with_replaced,
 )
 
-BLOCKS = (16, 8, 4)  # the first of them that channels fill is taken
-CHANNELS, OF_PICTURES = 1, 4
-MOST_COLOURS = 4  # of pictures, for which oneDNN has first convolutions of their own
 # What passes on the form of the arrays that it gets.
 THROUGH = {
     *("Activation", "LeakyReLU", "relu", "clip", "_minimum_scalar", "_maximum_scalar", "Pooling", "Dropout"),
@@ -57,28 +55,14 @@ def _plain_node(
         return _with_plain_input if len(data) == OF_PICTURES and data[CHANNELS] % BLOCKS[0] else None
     if node["op"] not in ("BatchNorm", norm_relus.JOINED):
         return None
-    before = _block(graph, shapes, node["inputs"][0][0])
+    before = array_blocks.of_convolution(graph, shapes, node["inputs"][0][0])
     if before == BLOCKS[-1]:
         return _with_plain_input
-    after = {_block(graph, shapes, each) for each in _convolutions_after(graph["nodes"], users, position)}
+    after = {
+        array_blocks.of_convolution(graph, shapes, each)
+        for each in _convolutions_after(graph["nodes"], users, position)
+    }
     return _with_plain_output if before and after - {before, 0} else None
-
-
-def _block(graph: Graph, shapes: Shapes, position: int) -> int:
-    """Return the channels in a block of what the convolution at `position` reads and writes; 0 of any other node."""
-    node = graph["nodes"][position]
-    if node["op"] == "amp_cast":
-        return _block(graph, shapes, node["inputs"][0][0])
-    if node["op"] != "Convolution":
-        return 0
-    data, output = shape_of(graph, shapes, *node["inputs"][0][:2]), int(node["attrs"]["num_filter"])
-    if len(data) != OF_PICTURES:
-        return 0
-    channels, groups = data[CHANNELS], int(node["attrs"].get("num_group", 1))
-    if groups > 1 and not channels == groups == output:  # each channel by itself is no bar to blocks
-        channels, output = channels // groups, output // groups
-    read = [] if channels <= MOST_COLOURS and groups == 1 else [channels]
-    return next((block for block in BLOCKS if all(each % block == 0 for each in [*read, output])), 1)
 
 
 def _convolutions_after(

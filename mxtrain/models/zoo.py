@@ -6,6 +6,7 @@ list of names (`config/gluoncv_names.py`, which needs no mxnet) or the weights (
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import math
@@ -48,13 +49,19 @@ AFTER_NARROWING = (
     rnn_weights.with_weights_by_rows,
 )
 COLOURS = 3
+MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
 REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
 
 def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
     """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
-    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []), *AFTER_NARROWING)
+    return (*needed_rewrites(narrowing), *AFTER_NARROWING)
+
+
+def needed_rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+    """Return those of `rewrites` without which a graph would be wrong, or in another precision."""
+    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []))
 
 
 def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
@@ -195,8 +202,7 @@ def compile(
             net, [(micro_batch, *shape) for shape in contract.inputs], contexts[0], narrowing, one_by_one
         )
         if ":" in name:  # a user's own net is tried; known ones are by our tests
-            net(*sample)
-            mx.nd.waitall()
+            _try(net, sample)
             _lay_out_plainly(net)
     except Exception as error:
         net.hybridize(active=False)
@@ -210,11 +216,43 @@ def compile_graph(
     net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None, one_by_one: bool = False
 ) -> None:
     """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
-    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES)
+    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing))
     queueing = {"forward_bulk_size": 0, "backward_bulk_size": 0} if one_by_one else {}
     net.hybridize(static_alloc=True, static_shape=True, **queueing)
     net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
     net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
+
+
+def _try(net: Any, sample: Sequence[Any]) -> None:
+    try:
+        net(*sample)
+        mx.nd.waitall()
+    except mx.base.MXNetError as error:
+        if not fall_back(net, error):
+            raise
+        net(*sample)
+        mx.nd.waitall()
+
+
+def fall_back(net: Any, error: Exception) -> bool:
+    """Have a net that failed with `error` compiled anew by its graph as it is, and say so.
+
+    Return whether it was rewritten; nothing is done or said otherwise.
+    """
+    _forget_errors()
+    if not graph_rewrites.take_plain_graphs(net):
+        return False
+    line = "the net's graph as rewritten for speed cannot be computed (%s): it stays as it is"
+    logger.warning(line, reason_of(error))
+    return True
+
+
+def _forget_errors() -> None:
+    """Wait for everything: each array that a failed operator should have written raises its error once."""
+    for _ in range(MOST_ERRORS):
+        with contextlib.suppress(mx.base.MXNetError):
+            mx.nd.waitall()
+            return
 
 
 def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -> Any:

@@ -63,9 +63,8 @@ def build_to_train(
     if model.amp in ("bf16", "auto"):
         logger.info("%s", precision.summary(model.amp, kind, narrowing))
     net.forecast, net.widths = narrowing.forecast if narrowing else Forecast(), thinned.widths
-    graph_rewrites.rewrite_graphs(
-        zoo.REWRITES, zoo.TRAINING_REWRITES
-    )  # graphs made from now on are not this net's
+    # Graphs made from now on are not this net's.
+    graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES, zoo.BEFORE_NARROWING)
     return net
 
 

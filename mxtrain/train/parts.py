@@ -66,6 +66,7 @@ class TrainingParts:
     )
     is_async: bool  # whether workers update the weights without waiting for each other
     clock: StageClock = dataclasses.field(default_factory=StageClock)
+    untried: set[Any] = dataclasses.field(default_factory=set)  # devices that have computed nothing by now
 
 
 def build_parts(
@@ -131,6 +132,7 @@ def build_parts(
         step_group=step_group(group, run.layout.kvstore),
         is_async=names.is_async(run.layout.kvstore),
         clock=StageClock(began, run.output.sample_steps),
+        untried=set(places),
     )
 
 

@@ -23,7 +23,7 @@ from mxtrain.optim.exact_gradients import ExactAccumulator
 from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
-from mxtrain.train import barriers, sampled_layers
+from mxtrain.train import barriers, first_pass, sampled_layers
 from mxtrain.train.parts import TrainingParts
 from mxtrain.train.to_device import to_context
 
@@ -79,8 +79,10 @@ def train_step(
         for batch, context in wave:
             gradients.before_backward(context)
             running.before_batch(context)
-            row = _compute(parts, batch, context, step, scale.scale, batch is wave[-1][0])
-            computed[batch.request.position] = row
+            compute = functools.partial(
+                _compute, parts, batch, context, step, scale.scale, batch is wave[-1][0]
+            )
+            computed[batch.request.position] = first_pass.computed(parts, context, running, compute)
         if is_last:
             first_device = _start_reduce(parts, gradients)
         # MXNet read the batches where the loader had put them, and a static graph changes running statistics

@@ -187,7 +187,7 @@ FEWER = {kernels.AMX: "AVX512_CORE_BF16"}.get(kernels.onednn(), "AVX512_CORE")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(each, marks=[pytest.mark.slow] * (each != "cifar_resnet20_v1"))
+        pytest.param(each, marks=[pytest.mark.slow] * (each != "cifar_resnet20_v2"))
         for each in gluoncv_names.GLUONCV_CLASSIFIERS
     ],
 )

@@ -19,7 +19,6 @@ from tests.support.symbols import operators
 from tests.support.training_steps import (
     CLASSES,
     FLAGS,
-    QUICK_RESNET,
     SIZE,
     arrays,
     assert_equal,
@@ -28,7 +27,7 @@ from tests.support.training_steps import (
 )
 
 JOINED = "_contrib_BatchNormWithReLU"
-SHAPE = (2, 24, 7, 5)
+SHAPE = (2, 32, 7, 5)
 LIMIT = 0.5  # as ReLU6 has 6
 
 
@@ -83,13 +82,13 @@ def limited(data: Any) -> Any:
 )
 @pytest.mark.parametrize("fix_gamma", [False, True])
 @pytest.mark.parametrize("use_global_stats", [False, True])
-@pytest.mark.parametrize("channels", [16, 24, 5])
+@pytest.mark.parametrize("channels", [16, 48])
 def test_everything_is_the_same_to_the_bit(
     fix_gamma: bool, use_global_stats: bool, channels: int, activation: Any, of_type: Any
 ) -> None:
     x = mx.sym.Convolution(mx.sym.var("x"), kernel=(1, 1), num_filter=channels, name="first")
     x = activation(norm(x, fix_gamma=fix_gamma, use_global_stats=use_global_stats, eps=1e-4, momentum=0.8))
-    symbol = of_type(mx.sym.Convolution(x, kernel=(3, 3), num_filter=8, name="second"))
+    symbol = of_type(mx.sym.Convolution(x, kernel=(3, 3), num_filter=16, name="second"))
     joined = rewritten(symbol)
     if of_type is in_bfloat16 and kernels.onednn() == kernels.AMX:
         assert operators(joined) == operators(symbol), "whose backward pass no kernel would compute"
@@ -102,9 +101,42 @@ def test_everything_is_the_same_to_the_bit(
 
 
 def test_outputs_keep_their_names() -> None:
-    for end in (relu(norm()), mx.sym.relu(norm(), name="relu"), limited(norm())):
-        joined = rewritten(end)
-        assert joined.list_outputs() == end.list_outputs() == ["relu_output"] and JOINED in operators(joined)
+    end = limited(norm())
+    joined = rewritten(end)
+    assert joined.list_outputs() == end.list_outputs() == ["relu_output"] and JOINED in operators(joined)
+
+
+def convolution(data: Any, channels: int, name: str, **attributes: Any) -> Any:
+    return mx.sym.Convolution(data, kernel=(1, 1), num_filter=channels, name=name, **attributes)
+
+
+def pooled(data: Any) -> Any:
+    return mx.sym.Pooling(data, kernel=(1, 1), global_pool=True, pool_type="avg")
+
+
+X = mx.sym.var("x")
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        pooled(relu(norm(convolution(X, 16, "first")))),
+        convolution(pooled(relu(norm(convolution(X, 16, "first")))), 16, "second"),
+        convolution(relu(norm(convolution(X, 16, "first"))), 24, "second"),
+        convolution(relu(norm(convolution(X, 24, "first"))), 16, "second"),
+        convolution(relu(norm(convolution(X, 16, "first"))), 16, "second", num_group=4),
+        convolution(relu(norm(convolution(X, 32, "first", num_group=4))), 16, "second"),
+        convolution(relu(norm(convolution(X, 16, "first") * 2)), 16, "second"),
+        convolution(relu(norm(X)), 16, "second"),
+        relu(norm(convolution(X, 16, "first"))),
+        mx.sym.Group(
+            [norm_relu := relu(norm(convolution(X, 16, "first"))), convolution(norm_relu, 16, "second")]
+        ),
+    ],
+)
+def test_what_gets_data_and_gradient_in_different_orders_stays(symbol: Any) -> None:
+    """oneDNN and MXNet go back through the joined operator not at all, or by the wrong places of the ReLU."""
+    assert rewritten(symbol) is symbol
 
 
 @pytest.mark.parametrize(
@@ -131,7 +163,7 @@ def test_what_others_take_before_the_relu_stays() -> None:
 
 
 def parts_of(flags: str = "") -> TrainingParts:
-    line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} {FLAGS} {flags}"
+    line = f"--train t.rec --image-size {SIZE} --model small_cnn {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 
 
@@ -143,8 +175,8 @@ def test_a_net_learns_along_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> N
     plain = parts_of()
     assert JOINED in operators(joined.net._cached_graph[1])
     assert JOINED not in operators(plain.net._cached_graph[1])
-    ours = train(joined, 6)
-    assert ours == train(plain, 6) and ours[-1] != ours[0]
+    ours = train(joined, 3)
+    assert ours == train(plain, 3) and ours[-1] != ours[0]
     assert_equal(arrays(joined), arrays(plain))
 
 

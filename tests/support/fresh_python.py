@@ -18,18 +18,20 @@ STEERING = (
 )
 
 
-def run(code: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, *options: str, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
     neutral = {name: value for name, value in os.environ.items() if name not in STEERING}
     return subprocess.run(
         [sys.executable, *options, "-c", code],
         env={**neutral, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
     )
 
 
-def answer(code: str, *options: str, **environment: str) -> Any:
-    done = run(f"import json\n{code}\nprint(json.dumps(answer))", *options, **environment)
+def answer(code: str, *options: str, timeout: float = 60, **environment: str) -> Any:
+    done = run(f"import json\n{code}\nprint(json.dumps(answer))", *options, timeout=timeout, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
