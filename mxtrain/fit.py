@@ -205,11 +205,12 @@ def score_text(evaluations: Sequence[dict[str, Any]], score: Score) -> str:
 
     key = f"val_{score.name}"
     last, best = evaluations[-1], best_of(evaluations, score)
-    is_best = "the best" if best is last else f"best {best[key]:.4f} at step {best['step']}"
+    is_best = "the best" if best is last else best and f"best {best[key]:.4f} at step {best['step']}"
     shown = ", ".join(
-        f"{name.replace('_', ' ')} {last[name]:.4f}" for name in dict.fromkeys((key, "val_loss"))
+        f"{name.replace('_', ' ')} {'not finite' if last[name] is None else format(last[name], '.4f')}"
+        for name in dict.fromkeys((key, "val_loss"))
     )
-    return f"{shown} at step {last['step']}, {is_best}"
+    return f"{shown} at step {last['step']}, {is_best or 'none is finite'}"
 
 
 def dry_run(run: config.Run) -> None:

@@ -70,6 +70,23 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol() -> Generator[None, Any, None]:
+    """Have signals do after a test what they did before: a command called in it keeps its handlers to the end.
+
+    A later test's Ctrl-C would end this process by them.
+    """
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    }
+    waking = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(waking)
+    yield
+    signal.set_wakeup_fd(waking)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Where NO_SKIPS=1 (CI, which installs what system tests need), a system test that skips has failed."""
     outcome = yield

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import math
 import os
 import shutil
 import zlib
@@ -187,20 +188,25 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def best(folder: Path) -> Checkpoint | None:
-    """Return the intact checkpoint with the best score, of equals the newest; the newest where none has a score."""
+    """Return the intact checkpoint with the best score, of equals the newest; the newest where none is finite."""
     return next(iter(ranked(folder)), None)
 
 
 def ranked(folder: Path) -> list[Checkpoint]:
-    """Return the intact checkpoints that have a score, the best first; all, the newest first, where none has one."""
+    """Return the intact checkpoints of finite scores, the best first; all, the newest first, where none has one."""
     found = list(intact(folder))
-    scored = [each for each in found if each.state.get("score") is not None]
+    scored = [each for each in found if math.isfinite(_score(each.state))]
     return sorted(scored, key=lambda each: -_merit(each.state)) if scored else found
+
+
+def _score(state: Mapping[str, Any]) -> float:
+    """Return the score of a checkpoint; NaN where it has none."""
+    return math.nan if state.get("score") is None else float(state["score"])
 
 
 def _merit(state: Mapping[str, Any]) -> float:
     """Return a number that is higher for a better score."""
-    score: float = state["score"]
+    score = _score(state)
     return -score if state.get("is_lower_better") else score
 
 
@@ -208,7 +214,7 @@ def prune(folder: Path, keep_last: int, keep_best: int) -> None:
     """Delete all checkpoints but the newest `keep_last` and the best `keep_best`; incomplete ones stay."""
     states = [(path, _read_unverified(path)) for path in _steps(folder)]
     whole = [(path, state) for path, state in states if state is not None]
-    scored = sorted((_merit(state), path) for path, state in whole if state.get("score") is not None)
+    scored = sorted((_merit(state), path) for path, state in whole if math.isfinite(_score(state)))
     best_of_all = scored[-keep_best:] if keep_best else []
     kept = {path for path, _ in whole[-keep_last:]} | {path for _, path in best_of_all}
     for path, _ in whole:

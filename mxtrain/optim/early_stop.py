@@ -6,6 +6,7 @@ and a resume anywhere change nothing. The loop decides what follows.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 
@@ -18,10 +19,15 @@ class Best(NamedTuple):
 
 
 def updated(best: Best | None, score: float, step: int, is_lower_better: bool = False) -> Best:
-    """Return the best after a new `score` at `step`; an equal score is no better."""
-    if best is None or (score < best.score if is_lower_better else score > best.score):
+    """Return the best after a new `score` at `step`; an equal one is no better, any finite one better than none."""
+    sign = -1 if is_lower_better else 1
+    if best is None or _merit(sign * score) > _merit(sign * best.score):
         return Best(score, step)
     return best._replace(evaluations_since=best.evaluations_since + 1)
+
+
+def _merit(score: float) -> tuple[bool, float]:
+    return math.isfinite(score), score
 
 
 def is_over(best: Best | None, patience: int) -> bool:

@@ -148,7 +148,9 @@ def best_score(history: History, checkpoint: dict[str, Any]) -> tuple[str, float
     has_accuracy = any(is_number(each.get("val_accuracy")) for each in evaluations)
     name = checkpoint.get("scored_by") or ("accuracy" if has_accuracy else "loss")
     is_lower_better = checkpoint.get("is_lower_better", name == "loss")
-    found = [each for each in evaluations if is_number(each.get(f"val_{name}"))]
+    found = [
+        each for each in reversed(evaluations) if is_number(each.get(f"val_{name}"))
+    ]  # of equals the newest
     if not found:
         return None
     chosen = (min if is_lower_better else max)(found, key=lambda each: each[f"val_{name}"])

@@ -128,11 +128,13 @@ class ClassificationForward:
         # The loss is computed in float32 whatever the net runs in.
         output = net(*data).astype("float32", copy=False)
         counts = self.counts(label)
-        losses = counted(self.loss(output, label), counts)
+        losses = counted(self.loss(output, self.targets(label)), counts)
         if "other_label" in arrays:
             other, share = arrays["other_label"], arrays["other_fraction"]
             other_counts = self.counts(other)
-            losses = (1 - share) * losses + share * counted(self.loss(output, other), other_counts)
+            losses = (1 - share) * losses + share * counted(
+                self.loss(output, self.targets(other)), other_counts
+            )
             counts = None if counts is None else (1 - share) * counts + share * other_counts
         if self.teacher is not None:
             apart = counted(self.distance(output, self._taught(data)), counts)
@@ -148,6 +150,10 @@ class ClassificationForward:
         if self.class_weights is None:
             return None
         return mx.nd.array(self.class_weights, ctx=label.context).take(label)
+
+    def targets(self, label: Any) -> Any:
+        """Return labels as the loss takes them."""
+        return label
 
     def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
         """Return the sum and the count of each of the task's `step_means`."""

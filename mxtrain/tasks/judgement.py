@@ -23,7 +23,7 @@ from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import find as tasks
 from mxtrain.tasks.class_report import ClassReport
 from mxtrain.tasks.formulas import FORMULAS, Formula
-from mxtrain.tasks.task import Judged, Metric, Score, State, Task
+from mxtrain.tasks.task import NO_NUMBER, Judged, Metric, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 
@@ -90,7 +90,7 @@ def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
     value: float = numbers[f"val_{score.name}"]
     if math.isnan(value):
         raise UsageError(
-            f"--score {score.name}: is no number over the samples of --val, as where they lack a class; give another"
+            f"--score {score.name}: {NO_NUMBER} over the samples of --val, as where they lack a class; give another"
         )
     return value
 

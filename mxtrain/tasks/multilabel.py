@@ -117,6 +117,10 @@ class MultilabelForward(ClassificationForward):
         of_yes = mx.nd.array(self.class_weights, ctx=label.context)
         return mx.nd.where(label > 0, mx.nd.broadcast_like(of_yes.reshape((1, -1)), label), known)
 
+    def targets(self, label: Any) -> Any:
+        """Return labels with a no for what is unknown: of -1 a loss may be NaN, which no weight of 0 takes away."""
+        return label.relu()
+
     def means(self, output: Any, label: Any) -> dict[str, tuple[Any, Any]]:
         right = (output > 0) == label  # never where it is unknown
         return {"label_accuracy": (right.sum(), (label >= 0).sum())}

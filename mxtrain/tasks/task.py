@@ -42,6 +42,9 @@ Forward = Callable[
 ]  # from a net and the arrays of a micro-batch on its device
 
 
+NO_NUMBER = "is no number"  # said of a score, and read by a search
+
+
 class Score(NamedTuple):
     """The number of an evaluation by which checkpoints are compared."""
 

@@ -23,8 +23,8 @@ class Result:
         net: the Gluon net as the last step left it, on the devices of the run; one that was given is trained in place.
         history: the records of all steps and evaluations of the run, as in metrics.jsonl, which has others too
             (docs/records.md): dicts of `kind` "train" or "eval", also of the parts before a resume.
-        best: the evaluation with the best score, None where nothing was evaluated.
-        checkpoint: the folder of the checkpoint with the best score, or of the newest where nothing was evaluated.
+        best: the evaluation with the best score, None where none has a finite one.
+        checkpoint: the folder of the checkpoint with the best score, or of the newest where none has a finite one.
         run: the run as it was trained; it holds the objects that `fit` was given.
     """
 
@@ -44,7 +44,7 @@ def of(ended: Ended) -> Result:
     assert found is not None, "a run that has ended has saved"
     history = [each for each in run_folder.records(folder.parent) if each["kind"] in ("train", "eval")]
     evaluations = [record for record in history if record["kind"] == "eval"]
-    best = best_of(evaluations, ended.score) if evaluations else None
+    best = best_of(evaluations, ended.score)
     return Result(_net(ended), history, best, found.path, ended.run)
 
 
@@ -55,7 +55,8 @@ def _net(ended: Ended) -> Any:
     return own if hasattr(own, "collect_params") else ended.net
 
 
-def best_of(evaluations: Sequence[dict[str, Any]], score: Score) -> dict[str, Any]:
-    """Return the evaluation with the best score, of equals the newest."""
-    sign = -1 if score.is_lower_better else 1
-    return max(reversed(evaluations), key=lambda each: sign * each[f"val_{score.name}"])
+def best_of(evaluations: Sequence[dict[str, Any]], score: Score) -> dict[str, Any] | None:
+    """Return the evaluation with the best score, of equals the newest; None where none has a finite one."""
+    key, sign = f"val_{score.name}", -1 if score.is_lower_better else 1
+    scored = [each for each in reversed(evaluations) if each.get(key) is not None]
+    return max(scored, key=lambda each: sign * each[key], default=None)

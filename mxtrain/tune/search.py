@@ -205,12 +205,16 @@ class _Search:
         if meaning is Meaning.DONE:
             if each.num_reported:
                 self._tell(each, TrialState.COMPLETE, "done")
+            elif each.process.evaluations():
+                self._tell(each, TrialState.FAIL, "failed", f"its {self._plan.score.name} was never finite")
             else:
                 self._failed(each, UsageError, "has evaluated nothing; give it more steps")
         elif (
             meaning is Meaning.DIVERGED
         ):  # optuna takes one that was pruned for worse than those that were not
             self._tell(each, TrialState.PRUNED, "diverged", message)
+        elif meaning is Meaning.FAILED:
+            self._tell(each, TrialState.FAIL, "failed", message)
         elif meaning is Meaning.ENDS_SEARCH:
             self._failure = self._failure or ERRORS[code](self._naming(each, message))
         elif meaning is Meaning.REFUSED:
@@ -242,8 +246,7 @@ class _Search:
     def _tell(self, each: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
         """Tell the study how a trial has ended, and with which value: that of its best evaluation."""
         score, process = self._plan.score, each.process
-        scored = [one for one in process.evaluations() if one.get(f"val_{score.name}") is not None]
-        best = best_of(scored[: each.num_reported], score) if scored else None
+        best = best_of(process.evaluations()[: each.num_reported], score)
         told = {"outcome": outcome, "reason": reason, "seconds": round(process.seconds(), 3)}
         if best is not None:
             told.update(best=best[f"val_{score.name}"], best_step=best["step"])

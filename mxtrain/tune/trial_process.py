@@ -24,6 +24,7 @@ from mxtrain.core import durable
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import DATA, DIVERGED, DONE, REMEDIES, USAGE, UsageError
 from mxtrain.report.history import History
+from mxtrain.tasks.task import NO_NUMBER
 
 NEED_NOT_AGREE = ("out", "resume", "threads", "sums", "log", "log_level", "quiet")  # of the same trial
 TAIL_BYTES = 8192
@@ -36,6 +37,7 @@ class Meaning(enum.Enum):
     DIVERGED = "diverged"
     REFUSED = "refused"  # these flags do not go together
     AGAIN = "again"  # killed, or ended by a failure that may pass
+    FAILED = "counts as failed"
     ENDS_SEARCH = "ends the search"  # the next trial would fail in the same way
 
 
@@ -45,6 +47,8 @@ def meaning_of(code: int, message: str, has_stepped: bool) -> Meaning:
         return Meaning.DONE
     if code == DIVERGED:
         return Meaning.DIVERGED
+    if code == USAGE and NO_NUMBER in message:  # another trial's net may have a score
+        return Meaning.FAILED
     if code == USAGE and not has_stepped and not any(each in message for each in REMEDIES.values()):
         return Meaning.REFUSED
     return Meaning.ENDS_SEARCH if code in (USAGE, DATA) else Meaning.AGAIN

@@ -298,6 +298,19 @@ def test_a_diverged_trial_is_a_bad_one_and_a_refused_first_one_the_end(
 
 
 @pytest.mark.slow
+def test_a_trial_whose_score_is_never_finite_counts_as_failed(
+    tmp_path: Path, digits: Path, command: Command
+) -> None:
+    metrics = "tests.support.user_metrics:no_root", "tests.support.user_metrics:root"
+    space = f"metric: ['{metrics[0]}', '{metrics[1]}']\n"
+    base = BASE.replace("score: loss", f"metric: {metrics[1]}\nscore: root")
+    search = Search(tmp_path, digits, space, base)
+    done = command("mxtrain.tune", *search.arguments, *BY_GRID)
+    assert done.returncode == 0, done.stderr
+    assert [row["outcome"] for row in search.rows()] == ["failed", "done"]
+
+
+@pytest.mark.slow
 def test_two_searches_do_not_share_a_folder(tmp_path: Path, digits: Path, command: Command) -> None:
     search = Search(tmp_path, digits)
     with search.under_way(*BY_GRID):

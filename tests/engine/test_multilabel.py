@@ -204,3 +204,22 @@ def test_the_threshold_of_predictions_is_the_users() -> None:
     assert asked.cut(shown, 1, 0.95)["present"] == []
     with pytest.raises(UsageError, match=r"--threshold 1\.5: give a probability from 0 to 1"):
         predict._check_asked(1, 1.5, None, False, None)
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "focal", "focal:gamma=1.5"])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_unknown_labels_leave_losses_and_gradients_finite(
+    name: str, is_mixed: bool, arrays: dict[str, Any]
+) -> None:
+    forward = MultilabelForward(losses.build_of_labels(name, 0.0, CLASSES))
+    names = ("data", "label", *(("other_label", "other_fraction") if is_mixed else ()))
+    arrays["data"].attach_grad()
+    with mx.autograd.record():
+        found = forward(net, {each: arrays[each] for each in names})
+    found.losses.backward()
+    gradient = arrays["data"].grad.asnumpy().reshape(NUM, -1)[:, :CLASSES]
+    assert np.isfinite(found.losses.asnumpy()).all() and np.isfinite(gradient).all() and gradient.any()
+    unknown = arrays["label"].asnumpy() < 0
+    if is_mixed:
+        unknown &= arrays["other_label"].asnumpy() < 0
+    assert not found.losses.asnumpy()[unknown].any() and not gradient[unknown].any()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import subprocess
 import sys
-from typing import Iterator
 
 from tests.support import warm_start
 from tests.support.commands import ROOT
@@ -37,22 +35,9 @@ def im2rec_wrapper(*arguments, cwd=ROOT):
 def in_this_process(*arguments):
     """Call what `python -m tools.im2rec_wrapper` calls, without a process around it."""
     stdout, stderr = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), signals_as_before():
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         code = main(list(map(str, arguments)))
     return subprocess.CompletedProcess(arguments, code, stdout.getvalue(), stderr.getvalue())
-
-
-@contextlib.contextmanager
-def signals_as_before() -> Iterator[None]:
-    """A block after which signals do what they did: a command keeps its handlers until its process ends."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    waking = signal.set_wakeup_fd(-1)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(waking)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def assert_one_line(done, exit_code, *words):

@@ -65,3 +65,11 @@ def nested(predictions, targets):
 
 
 nothing = 7
+
+
+def root(predictions, targets):
+    return {"root": 0.5}
+
+
+def no_root(predictions, targets):
+    return {"root": np.nan}

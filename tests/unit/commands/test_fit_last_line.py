@@ -19,9 +19,12 @@ from mxtrain.tasks.classification import Classification
         ([0.5, 0.9, 0.7], "val accuracy 0.7000, val loss 0.3000 at step 30, best 0.9000 at step 20"),
         ([0.9, 0.9, 0.7], "val accuracy 0.7000, val loss 0.3000 at step 30, best 0.9000 at step 20"),
         ([0.9, 0.7, 0.9], "val accuracy 0.9000, val loss 0.3000 at step 30, the best"),
+        # A number that is not finite is null in metrics.jsonl.
+        ([None], "val accuracy not finite, val loss 0.3000 at step 10, none is finite"),
+        ([0.5, None], "val accuracy not finite, val loss 0.3000 at step 20, best 0.5000 at step 10"),
     ],
 )
-def test_the_last_score_and_the_best(accuracies: list[float], end: str) -> None:
+def test_the_last_score_and_the_best(accuracies: list[float | None], end: str) -> None:
     evaluations = [
         {"step": 10 * number, "val_accuracy": accuracy, "val_loss": 0.3}
         for number, accuracy in enumerate(accuracies, start=1)

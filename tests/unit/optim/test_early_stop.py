@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -56,3 +57,12 @@ def test_a_score_may_be_better_for_being_lower() -> None:
     for step, score in enumerate([0.5, 0.6, 0.3, 0.3]):
         best = early_stop.updated(best, score, step, is_lower_better=True)
     assert best == Best(0.3, step=2, evaluations_since=1)
+
+
+@pytest.mark.parametrize("is_lower_better", [False, True])
+@pytest.mark.parametrize("none", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_is_never_the_best(none: float, is_lower_better: bool) -> None:
+    best = None
+    for step, score in enumerate([none, 0.5, none]):
+        best = early_stop.updated(best, score, step, is_lower_better)
+    assert best is not None and (best.score, best.step) == (0.5, 1)

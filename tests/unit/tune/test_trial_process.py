@@ -20,6 +20,7 @@ from mxtrain.tune.trial_process import Meaning, meaning_of
         (4, "the loss is no number", True, Meaning.DIVERGED),
         (2, "--lr and --clip-norm do not go together", False, Meaning.REFUSED),
         (2, "x.params: cannot be written (No space left on device); make room", False, Meaning.ENDS_SEARCH),
+        (2, "--score auc: is no number over the samples of --val", True, Meaning.FAILED),
         (2, "the run folder has gone", True, Meaning.ENDS_SEARCH),
         (3, "train.rec: record 7 is damaged", True, Meaning.ENDS_SEARCH),
         (1, "RuntimeError", True, Meaning.AGAIN),
