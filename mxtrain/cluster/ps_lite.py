@@ -69,11 +69,8 @@ class Threads:
         self._starters: set[str] = set()
         self._num_expected = 0
         self._are_named: dict[str, bool] = {}  # by the number of a thread that runs
-        self._seen: set[str] = set()
         self._num_missed = 0
-        self.stage = (
-            ""  # or "starting", or "started": an end of the start means that it has reached all others
-        )
+        self.stage = ""  # then "starting", and "started" once it has met all others
 
     @contextlib.contextmanager
     def being_started(self, num_expected: int) -> Iterator[None]:
@@ -94,7 +91,6 @@ class Threads:
     def stop_watching(self) -> None:
         """Miss none of the threads that there were until now: ps-lite has come to its own end."""
         self._starters.clear()
-        self._seen.clear()
 
     def have_ended(self) -> bool:
         """Return whether one is gone for good, or never came, while others are left; called every POLL_SECONDS."""
@@ -104,10 +100,9 @@ class Threads:
         self._are_named = {
             each: self._are_named[each] if each in self._are_named else _is_named(each) for each in running
         }
-        here = {each for each, is_named in self._are_named.items() if is_named}
-        self._seen = self._seen | here if here else set()
-        is_missed = here and (self._seen - here or len(here) < self._num_expected)
-        self._num_missed = self._num_missed + 1 if is_missed else 0
+        num_here = sum(self._are_named.values())
+        # At times one more: ps-lite starts a thread for heartbeats of its own, which ends at once without any.
+        self._num_missed = self._num_missed + 1 if 0 < num_here < self._num_expected else 0
         return self._num_missed >= MISSED_POLLS
 
 

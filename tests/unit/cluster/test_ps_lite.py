@@ -63,7 +63,9 @@ def test_a_thread_of_ps_lites_is_missed_while_others_are_left_and_no_other_threa
     assert not any(polls(threads))
     with threads.being_started(2):
         assert threads.stage == "starting"
-        receiving, lasting = Waiting(), Waiting()
+        receiving, lasting, passing = Waiting(), Waiting(), Waiting()
+        assert not any(polls(threads, 2))
+    passing.stop()
     assert threads.stage == "started"
     after = Waiting()
     assert not any(polls(threads))
