@@ -21,6 +21,7 @@ from mxtrain.data.recordio import Floats, Ints
 from mxtrain.data.records import Record
 from mxtrain.data.user_samples import in_numpy, record_of_pair
 
+GLUONS = ("mxnet.", "gluoncv.")  # the modules of Gluon's own data sets
 RecordOf = Callable[[int, Any, str], Record]  # from an item's number, the item, and the beginning of messages
 
 
@@ -68,9 +69,11 @@ class UserDataset:
 
     def _read_labels(self) -> Floats:
         """Take the labels from where Gluon's own datasets keep them, or else read every sample once."""
+        # A user's own may call something else `_label`.
+        is_gluons = getattr(type(self._dataset).__getitem__, "__module__", "").startswith(GLUONS)
         if hasattr(self._dataset, "items") and hasattr(self._dataset, "synsets"):
             found: Any = [label for _, label in self._dataset.items]
-        elif getattr(self._dataset, "_label", None) is not None:
+        elif is_gluons and getattr(self._dataset, "_label", None) is not None:
             found = self._dataset._label
         else:
             found = [self.read(position).label for position in range(len(self))]

@@ -49,11 +49,12 @@ class Errors:
     """The distance of numbers from those they should be, in the units of the data: MAE, RMSE and R2.
 
     Over several targets these are means, of squares before the root; each target has its own besides, by its name.
-    Differences from `centres` are added up for R2, as squares of far numbers would hide their spread.
+    A state has the mean of its targets and their squared distances from it, as squares of far numbers would hide their
+    spread; all are put together from the first one's mean, so that targets that never change have a spread of 0.
     """
 
-    def __init__(self, names: Sequence[str], centres: Any):
-        self._names, self._centres = names, np.asarray(centres, np.float64)
+    def __init__(self, names: Sequence[str]):
+        self._names = names
         self.width = 1 + 4 * len(names)
         each = (
             [f"{kind}_{name}" for name in names for kind in ("mae", "rmse", "r2")] if len(names) > 1 else []
@@ -63,14 +64,20 @@ class Errors:
 
     def state(self, output: Any, arrays: Arrays) -> State:
         label = np.asarray(arrays["label"], np.float64)
-        apart, around = output.asnumpy() - label, label - self._centres
-        sums = [values.sum(axis=0) for values in (np.abs(apart), apart**2, around, around**2)]
-        return np.concatenate([[len(label)], *sums])
+        apart, around = output.asnumpy() - label, label - label[0]
+        of_apart = [values.sum(axis=0) for values in (np.abs(apart), apart**2)]
+        mean = around.mean(axis=0)
+        return np.concatenate([[len(label)], *of_apart, label[0] + mean, ((around - mean) ** 2).sum(axis=0)])
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:
-        count, *sums = in_order(states).tolist()
-        absolute, squares, around, around_squares = np.array(sums).reshape(4, -1) / count
-        spread = around_squares - around**2
+        counts = np.array([state[0] for state in states])
+        count = in_order(counts)
+        of_apart, means, within = np.split(
+            np.array(states)[:, 1:], [2 * len(self._names), 3 * len(self._names)], axis=1
+        )
+        absolute, squares = in_order(of_apart).reshape(2, -1) / count
+        shares, around = counts[:, None] / count, means - means[0]
+        spread = in_order(within) / count + in_order(shares * (around - in_order(shares * around)) ** 2)
         # Without a spread there is nothing to explain: right is 1, wrong 0, as scikit-learn has it.
         explained = np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), squares == 0)
         found = {

@@ -60,7 +60,7 @@ class PredictedNumbers:
         return NumbersForward(self.numbers, inputs, losses.build_of_numbers(self.loss, self.num_outputs))
 
     def metrics(self) -> Sequence[Metric]:
-        return (Errors(self.numbers.names, self.numbers.statistics.mean),)
+        return (Errors(self.numbers.names),)
 
     def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
         if np.shape(output) != np.shape(arrays["label"]):

@@ -133,6 +133,11 @@ def test_tars_with_class_names_and_several_labels(tmp_path):
     assert labels(open_source(tmp_path / "b.tar", multi_label=True)) == [(1.0, 0.5)]
 
 
+def test_the_picture_of_a_sample_is_that_of_the_plainest_name(tmp_path):
+    members = [("1.depth.png", PNGS[1]), ("1.cls", b"0"), ("1.png", PNGS[0]), ("1.seg.png", PNGS[1])]
+    assert payloads(open_source(write_tar(tmp_path / "a.tar", members))) == [PNGS[0]]
+
+
 def test_bad_tars_are_named(tmp_path):
     with pytest.raises(DataError, match="sample '1' has no image"):
         open_source(write_tar(tmp_path / "a.tar", [("1.cls", b"1")]))
@@ -217,6 +222,16 @@ def test_tfrecords_with_class_names_that_start_at_1(tmp_path):
     assert (labels(found), found.class_names) == ([2, 1], ["0", "cat", "dog"])
 
 
+@pytest.mark.timeout(20)
+def test_tfrecords_whose_labels_are_hashes_are_refused(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(tfrecord(example(PNGS[0], [2], b"dog"), example(PNGS[1], [2**62], b"cat")))
+    with pytest.raises(
+        DataError, match="has the label 4611686018427387904, and records hold whole numbers up to"
+    ):
+        open_source(path)
+
+
 @pytest.mark.parametrize("text", [b"a\tcat", b"cat\n", b"\rcat"])
 def test_tfrecords_with_a_text_that_no_list_can_hold(tmp_path, text):
     (tmp_path / "a.tfrecord").write_bytes(tfrecord(example(PNGS[0], [0], text)))
@@ -267,6 +282,15 @@ def test_an_lmdb_of_datums(tmp_path):
     np.testing.assert_array_equal(rgb(found.read(found.items[2])), np.dstack([gray] * 3))
     with pytest.raises(BadItem, match="announces"):
         found.read(found.items[3])
+
+
+@pytest.mark.parametrize("size", [(6, 1), (6, 3), (1, 3), (3, 1), (3, 3), (1, 1)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_lmdb_of_small_pictures(tmp_path, size, channels):
+    planes = np.random.RandomState(0).randint(0, 256, (channels, *size)).astype(np.uint8)  # blue first
+    found = open_source(write_lmdb(tmp_path / "a", [datum(planes.tobytes(), 0, False, planes.shape)]))
+    expected = np.broadcast_to(planes[::-1].transpose(1, 2, 0), (*size, 3))
+    np.testing.assert_array_equal(rgb(found.read(found.items[0])), expected)
 
 
 def test_an_lmdb_of_something_else(tmp_path):

@@ -81,12 +81,26 @@ def test_a_flag_that_a_task_does_not_heed_is_refused(flags: str) -> None:
     find.check_flags(config.parse(["--task", MAJORITY]))
 
 
+class RawIds:
+    """A user's data set, with a name for its own use that Gluon's have for labels."""
+
+    _label = ("n01440764", "n01443537")
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def __getitem__(self, position: int) -> tuple[bytes, int]:
+        return b"a", position
+
+
 def test_items_of_a_users_dataset_become_records() -> None:
     dataset = UserDataset("own:data", [([1, 2], 0), (np.ones(3), 2.5)])
     assert dataset.labels().tolist() == [0, 2.5]
     assert dataset.read(0).payload == [1, 2] and dataset.read(1).payload.tolist() == [1, 1, 1]
     several = UserDataset("own:data", [(b"a", [0, 1]), (b"b", (2, 3))])
     assert several.labels().tolist() == [[0, 1], [2, 3]]
+    dataset = RawIds()
+    assert UserDataset("own:data", dataset).labels().tolist() == [0, 1]
     ragged = UserDataset("own:data", [(b"a", [0, 1]), (b"b", [2])])
     assert not len(ragged.labels()) and ragged.read(1).label.tolist() == [2]
 

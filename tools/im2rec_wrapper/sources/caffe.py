@@ -79,4 +79,4 @@ def _image(datum: dict[int, Any]) -> bytes:
     if not all(isinstance(side, int) for side in shape) or int(np.prod(shape)) != len(data) or not len(data):
         raise BadItem(f"its Datum announces {shape} pixels and holds {len(data)}")
     planes = np.frombuffer(data, np.uint8).reshape(shape)
-    return as_png(planes[::-1] if shape[0] == 3 else planes)
+    return as_png((planes[::-1] if shape[0] == 3 else planes).transpose(1, 2, 0))

@@ -21,7 +21,7 @@ ResolvedLabels = Tuple[List[Label], Union[List[str], None]]
 
 MAX_EXACT = 1 << 24  # records hold labels as float32
 _LARGEST = 3.4028234e38
-_MAX_NUMBERED_CLASSES = 1 << 16
+MAX_NUMBERED_CLASSES = 1 << 16
 
 
 def resolve_labels(
@@ -104,7 +104,7 @@ def _single(
         )
     names = list(class_names or ())
     if largest >= len(names):
-        names = [str(number) for number in range(largest + 1)] if largest < _MAX_NUMBERED_CLASSES else []
+        names = [str(number) for number in range(largest + 1)] if largest < MAX_NUMBERED_CLASSES else []
     return [int(number) for number in singles], _checked(names, where) or None
 
 
@@ -123,14 +123,12 @@ def _one_or_zero(raw_labels: Sequence[RawLabels], where: Path) -> ResolvedLabels
 
 def _one_or_zero_by_number(numbers: Sequence[Sequence[float]], where: Path) -> ResolvedLabels:
     given = {number for of_item in numbers for number in of_item}
-    wrong = [
-        number for number in given if not (0 <= number < _MAX_NUMBERED_CLASSES and number == int(number))
-    ]
+    wrong = [number for number in given if not (0 <= number < MAX_NUMBERED_CLASSES and number == int(number))]
     if not given:
         raise DataError(f"{where}: lists no class at all: give some")
     if wrong:
         raise DataError(
-            f"{where} lists {wrong[0]:g} among classes, which are whole numbers from 0 to {_MAX_NUMBERED_CLASSES - 1}"
+            f"{where} lists {wrong[0]:g} among classes, which are whole numbers from 0 to {MAX_NUMBERED_CLASSES - 1}"
         )
     count = int(max(given)) + 1
     rows = [tuple(float(number in of_item) for number in range(count)) for of_item in map(set, numbers)]

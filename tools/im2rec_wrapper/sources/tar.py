@@ -34,7 +34,9 @@ def read_tars(source: Path, multi_label: bool) -> Source:
     raw_labels: list[RawLabels] = []
     for number, path in enumerate(paths):
         for sample, members in _samples(path):
-            image = next((member for member in members if "." + _last(member) in IMAGE_SUFFIXES), None)
+            images = [member for member in members if "." + _last(member) in IMAGE_SUFFIXES]
+            # One of a plain name, as 7.png, before others of a sample's, such as 7.depth.png.
+            image = min(images, key=lambda member: member.suffix.count("."), default=None)
             if image is None:
                 raise DataError(f"{path}: sample {sample!r} has no image, only {[m.suffix for m in members]}")
             names.append(f"{path.name}/{sample}")

@@ -18,7 +18,7 @@ from mxtrain.core.errors import DataError
 from . import protobuf
 from .crc32c import crc32c
 from .item import BadItem, Item, Source, files_in, read_at
-from .labels import RawLabels, resolve_labels
+from .labels import MAX_NUMBERED_CLASSES, RawLabels, resolve_labels
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 _HEAD = struct.Struct("<QI")
@@ -136,7 +136,7 @@ def _labels(features: Features) -> tuple[int, ...]:
 
 def _class_names(text_of: dict[int, str]) -> list[str] | None:
     """Return the texts if each class has its own; TensorFlow's scripts often reserve label 0 for the background."""
-    if not text_of or min(text_of) < 0:
+    if not text_of or min(text_of) < 0 or max(text_of) >= MAX_NUMBERED_CLASSES:
         return None
     names = [text_of.get(label, str(label)) for label in range(max(text_of) + 1)]
     return names if len(set(names)) == len(names) else None
