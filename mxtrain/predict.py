@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Sequence
 from mxtrain.config.arguments import Parser
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
+from mxtrain.data import given_files
 from mxtrain.train import asked, continuations, told, trained_run
 from mxtrain.train.asked import Asked
 from mxtrain.train.continuations import Wish
@@ -223,8 +224,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse to write over an input, and among files that are there already."""
     out, folder = options.out, options.mistakes_out
     for word in options.inputs:
-        if out and out.exists() and word.exists() and out.samefile(word):
-            raise UsageError(f"--out {out}: is an input, and would be replaced; give another name")
+        given_files.refuse_output(out, word)  # what else is read is compared when it is opened
     if folder and folder.exists() and not folder.is_dir():
         raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
     if folder and folder.exists() and any(folder.iterdir()):

@@ -74,6 +74,16 @@ def matching(path: Path) -> list[Path]:
     return found
 
 
+def refuse_output(out: Path | None, path: Path) -> None:
+    """Refuse a file to write that is also one to read, by whatever name, with a UsageError."""
+    try:
+        is_same = out is not None and os.path.samefile(out, path)
+    except OSError:  # one of them is not there
+        return
+    if is_same:
+        raise UsageError(f"--out {out}: is an input, and would be replaced; give another name")
+
+
 def listed(descriptor: int) -> Iterator[bytes | Path | None]:
     """Yield the paths that a list holds: a line each, or each with a NUL behind it where the list has one at its start.
 

@@ -28,6 +28,9 @@ _ONE_NUMBER = -1  # as the number of labels of a record that has no row of them
 _DAMAGED = "the file is damaged: copy it again, or pack it again"
 
 
+SIDECARS = (".idx", ".classes.tsv", ".arrays.json", ".tokens.json", ".sources.tsv")
+
+
 class Index(NamedTuple):
     """The key and offset of each record, in the order of the .idx."""
 
@@ -45,6 +48,11 @@ def index_path(path: Path) -> Path:
 def classes_path(path: Path) -> Path:
     """Return the path of a .rec's list of class names."""
     return path.with_suffix(".classes.tsv")
+
+
+def with_sidecars(path: Path) -> list[Path]:
+    """Return the path of a .rec and those of all files that may be part of it."""
+    return [path, *map(path.with_suffix, SIDECARS)]
 
 
 def open_records(path: str | Path) -> RecordFile:

@@ -118,11 +118,16 @@ def is_file(name: str) -> bool:
     return name.startswith(FILE_NAME + "#")
 
 
+def is_code(portable: str) -> bool:
+    """Return whether a portable tokenizer is a user's own, which is imported to be used."""
+    return portable != BYTES and not portable.startswith(WHOLE)
+
+
 def of_portable(text: str) -> Tokenizer:
     """Return a tokenizer from its portable form."""
     if text == BYTES:
         return of_bytes()
-    if not text.startswith(WHOLE):
+    if is_code(text):
         return of_user(text)
     return of_json(_content(text), "the run's tokenizer")
 

@@ -125,11 +125,10 @@ def _texts(
 
     records: Any = open_set(val)
     known = tokens.format_of(records)
-    if is_import_path(known.tokenizer):
+    portable = tokenizer or tokenizers.portable(known.tokenizer, Path(records.files[0]).parent)
+    if tokenizers.is_code(portable):
         raise ValueError("their tokenizer is code, which a page does not run")
-    decode = tokenizers.of_portable(
-        tokenizer or tokenizers.portable(known.tokenizer, Path(records.files[0]).parent)
-    ).decode
+    decode = tokenizers.of_portable(portable).decode
     if decode is None:
         raise ValueError("their tokenizer makes no text of tokens")
     if task == "lm":

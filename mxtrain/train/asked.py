@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple
 
 from mxtrain.checkpoint.directory import Checkpoint
@@ -74,8 +75,17 @@ def answers(
         yield each, shown if isinstance(shown, DataError) else cut(shown, top, threshold)
 
 
-def mistakes(asked: Asked, source: str | None, count: int, on_bad: Callable[[DataError], object]) -> Found:
-    """Return the worst mistakes in `source`, or in the run's own --val; `on_bad` is told of what is no sample."""
+def mistakes(
+    asked: Asked,
+    source: str | None,
+    count: int,
+    on_bad: Callable[[DataError], object],
+    out: Path | None = None,
+) -> Found:
+    """Return the worst mistakes in `source`, or in the run's own --val; `on_bad` is told of what is no sample.
+
+    UsageError for a sample in the file `out`, which is to be written.
+    """
     from mxtrain.train import answers, inputs, mistakes
 
     source = source or asked.task.run.data.val
@@ -86,7 +96,7 @@ def mistakes(asked: Asked, source: str | None, count: int, on_bad: Callable[[Dat
     compute = mistakes.judged_by(*asked)
 
     def judged() -> Iterator[tuple[Input, Any]]:
-        for each, found in answers.of(asked.task, compute, inputs.labelled(asked.task, source)):
+        for each, found in answers.of(asked.task, compute, inputs.labelled(asked.task, source, out)):
             if isinstance(found, DataError):
                 on_bad(found)
             else:

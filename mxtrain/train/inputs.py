@@ -19,7 +19,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fields, given_files, pictures
 from mxtrain.data.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.given_files import LISTED, Folder
-from mxtrain.data.record_file import open_records
+from mxtrain.data.record_file import open_records, with_sidecars
 from mxtrain.data.records import Record, Records
 from mxtrain.tasks import find as tasks
 from mxtrain.tasks.task import Task
@@ -40,12 +40,13 @@ class Input(NamedTuple):
 class Inputs:
     """The samples of what is `given`, in order; None wherever a list on stdin has no more to give by now.
 
-    What cannot be opened is in its place as a sample whose `values` raise DataError.
+    What cannot be opened is in its place as a sample whose `values` raise DataError. A file among them that is also
+    `out`, which the answers go to, ends it with a UsageError.
     """
 
-    def __init__(self, task: Task, given: Iterable[Any]):
+    def __init__(self, task: Task, given: Iterable[Any], out: Path | None = None):
         self.folders: list[Folder] = []  # that were gone through
-        self._task, self._given = task, given
+        self._task, self._given, self._out = task, given, out
 
     def __iter__(self) -> Iterator[Input | None]:
         for each in self._given:
@@ -85,12 +86,14 @@ class Inputs:
             yield Input(str(given), functools.partial(_raise, error))
 
     def _in(self, path: Path, given: Any) -> Iterator[Input]:
+        given_files.refuse_output(self._out, path)
         if os.path.isdir(path):
             folder = Folder(path, self._task.suffixes)
             self.folders.append(folder)
             is_empty = True
             for file in folder:
                 is_empty = False
+                given_files.refuse_output(self._out, file)
                 yield from (each._replace(is_part=True) for each in _plain(self._task, file))
             for problem in folder.problems:
                 yield Input(str(path), functools.partial(_raise, DataError(problem)), is_part=True)
@@ -98,19 +101,24 @@ class Inputs:
                 kinds = f" that ends in {', '.join(self._task.suffixes)}" if self._task.suffixes else ""
                 raise DataError(f"{path}: has no file{kinds} in it")
         elif path.suffix == ".rec":
+            _refuse_output(self._out, [path])
             yield from _of_records(self._task, _unlabelled(self._task, _opened(self._task, path)))
         else:
             yield from _plain(self._task, given)
 
 
-def labelled(task: Task, source: str) -> Iterator[Input]:
-    """Yield the samples, with their labels, of a folder of class folders, or of what `evaluate --val` takes."""
+def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input]:
+    """Yield the samples, with their labels, of a folder of class folders, or of what `evaluate --val` takes.
+
+    UsageError for a file among them that is also `out`.
+    """
     from mxtrain.train.open_data import open_source
 
     if os.path.isdir(source):
-        yield from _of_class_folders(task, Path(source))
+        yield from _of_class_folders(task, Path(source), out)
         return
     records = open_source("--mistakes", source, task.run)
+    _refuse_output(out, records.files or [Path(source)])
     task.check(records)
     yield from _of_records(task, records)
 
@@ -119,6 +127,13 @@ def inputs_of(task: Task, source: Any) -> Mapping[str, Any]:
     """Return the arrays of a sample that the net takes; failures in a user's task name its flag."""
     found: Mapping[str, Any] = tasks.named(task, task.inputs_of)(source)
     return found
+
+
+def _refuse_output(out: Path | None, files: Iterable[Path]) -> None:
+    """Refuse a file to write that is one of these, or lies beside a .rec among them as part of it."""
+    for path in files:
+        for file in with_sidecars(path) if path.suffix == ".rec" else [path]:
+            given_files.refuse_output(out, file)
 
 
 def _plain(task: Task, source: Any) -> Iterator[Input]:
@@ -190,7 +205,7 @@ class _Unlabelled:
         return self._records.read(position, verify)._replace(label=self._label)
 
 
-def _of_class_folders(task: Task, root: Path) -> Iterator[Input]:
+def _of_class_folders(task: Task, root: Path, out: Path | None) -> Iterator[Input]:
     """Yield the files under each folder that is called as a class of the net, with that class as their label."""
     names = list(task.description.get("class_names", ()))
     if not names or task.judged_as != "classes":
@@ -208,6 +223,7 @@ def _of_class_folders(task: Task, root: Path) -> Iterator[Input]:
         label = np.float32(names.index(folder.name))
         files = Folder(folder, task.suffixes)
         for path in files:
+            given_files.refuse_output(out, path)
             read = functools.partial(regular_files.read, path)
             yield Input(str(path), functools.partial(_with_label, task, path, label), True, "", read)
         for problem in files.problems:

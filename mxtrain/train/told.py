@@ -28,7 +28,7 @@ def answers(options: argparse.Namespace, of_run: Asked) -> None:
     width = max(map(len, of_run.task.description.get("class_names", ())), default=0)
     told = answer_formats.Told(of_run.noun, of_run.task.in_words, min(width, answer_formats.WIDEST))
     row = None if format in answer_files.OF_FEATURES else answer_formats.row_of(format, told)
-    inputs, num_bad, num = Inputs(of_run.task, options.inputs), 0, 0
+    inputs, num_bad, num = Inputs(of_run.task, options.inputs, options.out), 0, 0
     with answer_files.opened(options.out, format, row) as write:
         for each, shown in asked.answers(of_run, inputs, options.top, options.threshold, options.embed):
             num += 1
@@ -73,7 +73,8 @@ def mistakes(options: argparse.Namespace, of_run: Asked) -> None:
         bad.append(error)
         _say(str(error))
 
-    found = asked.mistakes(of_run, str(options.inputs[0]) if options.inputs else None, options.mistakes, note)
+    source = str(options.inputs[0]) if options.inputs else None
+    found = asked.mistakes(of_run, source, options.mistakes, note, options.out)
     with answer_files.opened(options.out, format, row) as write:
         for each in found.worst:
             write(each.input.name, each.shown)

@@ -307,6 +307,31 @@ def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
             command_of_predict(["--run", "none", *words])
 
 
+@pytest.mark.parametrize("given", ["folder", "pattern", "rec", "mistakes", "mistakes_rec"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_no_input_is_replaced_by_answers_however_it_is_named(
+    trained_digits: Path, digits: Path, tmp_path: Path, given: str, link: Any
+) -> None:
+    folder, out = tmp_path / "pictures" / "one", tmp_path / "answers.csv"
+    folder.mkdir(parents=True)
+    shutil.copy(digits / "images" / "six" / "0006.png", folder / "a.png")
+    for path in digits.glob("val.*"):
+        shutil.copy(path, tmp_path)
+    of_records = given in ("rec", "mistakes_rec")
+    link(tmp_path / "val.idx" if of_records else folder / "a.png", out)
+    before = out.read_bytes()
+    words = {
+        "folder": [tmp_path / "pictures"],
+        "pattern": [tmp_path / "pictures" / "*" / "*.png"],
+        "rec": [tmp_path / "*.rec"],
+        "mistakes": ["--mistakes", 3, tmp_path / "pictures"],
+        "mistakes_rec": ["--mistakes", 3, tmp_path / "val.rec"],
+    }[given]
+    with pytest.raises(UsageError, match=r"--out .* is an input"):
+        command_of_predict(["--run", str(trained_digits), *map(str, words), "--out", str(out)])
+    assert out.read_bytes() == before and not [path for path in tmp_path.iterdir() if ".tmp" in path.name]
+
+
 @pytest.mark.slow  # tests/engine/test_answers.py holds it by what is read ahead
 def test_memory_does_not_grow_with_the_number_of_pictures(
     trained_digits: Path, digits: Path, tmp_path: Path

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mxtrain.core.opencv import cv2
+from mxtrain.data import tokenizers, tokens
+from mxtrain.data.record_writer import RecordWriter
 from mxtrain.report import history, pictures
 from tests.support import recorded_run
 
@@ -54,3 +58,23 @@ def test_labels_and_words_are_told_by_their_names(tmp_path: Path) -> None:
         {"words": "7", "wrong": "word 5: O, taken for B-PER"},
         {"labels": "none", "wrong": "none"},
     ]
+
+
+@pytest.mark.parametrize("name", ["foreign_tokenizer:encode", "foreign_tokenizer"])
+def test_a_page_imports_nothing_that_a_run_folder_names_as_its_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "foreign_tokenizer.py").write_text("from pathlib import Path\nPath('ran').write_text('')\n")
+    monkeypatch.chdir(tmp_path)
+    with RecordWriter(tmp_path / "val.rec") as writer:
+        writer.write(0, 0.0, np.array([104, 105, 256], np.uint16).tobytes())
+    tokens.tokens_path(tmp_path / "val.rec").write_text(json.dumps(tokenizers.BYTE_FORMAT._asdict()))
+    folder = recorded_run.write(tmp_path / "a", steps=20, val=str(tmp_path / "val.rec"), task="lm", window=4)
+    with (folder / "metrics.jsonl").open("a") as file:
+        samples = [{"sample": 0, "loss": 3.0}]
+        file.write(json.dumps({"kind": "worst", "step": 20, "epoch": 4, "samples": samples}) + "\n")
+    worst = pictures.worst_samples(history.read(folder), [], name)
+    assert worst is not None and "is code, which a page does not run" in worst["problem"]
+    assert not (tmp_path / "ran").exists() and "foreign_tokenizer" not in sys.modules
+    shown = pictures.worst_samples(history.read(folder), [], "bytes")
+    assert shown is not None and shown["samples"][0]["text"] == "hi", "the same set is shown by bytes"
