@@ -33,7 +33,7 @@ def run_of(flat: Mapping[str, Any]) -> schema.Run:
             raise UsageError(f"{name}: unknown flag{nearest(name, types)}")
     run = schema.from_flat({name: _value(name, types[name], value) for name, value in flat.items()})
     bounds.check(run)
-    return run
+    return dataclasses.replace(run, explicit=frozenset(flat))
 
 
 def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
@@ -46,14 +46,16 @@ def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
     if isinstance(several, (list, tuple)):
         flat["metric"] = Joined.of([name_of(each) for each in several])
     named = {name: name_of(value) for name, value in flat.items()}
-    return schema.from_flat({**_without_defaults(run), **named})
+    made = schema.from_flat({**_without_defaults(run), **named})
+    return dataclasses.replace(made, explicit=run.explicit | named.keys())
 
 
 def _without_defaults(run: schema.Run) -> dict[str, Any]:
-    """Return the flags that are not what the run's task has for those left out, as another task has others."""
+    """Return the flags that are set, or not what the run's task has for those left out: another task has others."""
     of_task = schema.to_flat(schema.Run(model=schema.Model(task=run.model.task)))
     flat = schema.to_flat(run).items()
-    return {name: value for name, value in flat if name == "task" or value != of_task[name]}
+    kept = run.explicit | {"task"}
+    return {name: value for name, value in flat if name in kept or value != of_task[name]}
 
 
 def _value(name: str, kind: str, value: Any) -> Any:

@@ -284,13 +284,17 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A whole run, in five sections."""
+    """A whole run, in five sections.
+
+    `explicit` has the flags that a program has set itself: they stay, whatever task its data turn out to be of.
+    """
 
     data: Data = Data()
     model: Model = Model()
     layout: Layout = Layout()
     optim: Optim = Optim()
     output: Output = Output()
+    explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Fill in what the task takes where --augment is left out."""
@@ -316,7 +320,11 @@ SYNONYMS = {
     **{(name, "off"): "none" for name in ("augment", "cache", "class_weights", "compress", "log")},
 }
 
-SECTIONS: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Run)}
+SECTIONS: dict[str, Any] = {
+    field.name: type(field.default)
+    for field in dataclasses.fields(Run)
+    if dataclasses.is_dataclass(field.default)
+}
 
 
 def flag_names() -> list[str]:
@@ -339,7 +347,8 @@ def from_flat(flat: dict[str, Any]) -> Run:
 
 def to_flat(run: Run) -> dict[str, Any]:
     """Return {name: value} of all flags, sections flattened; the inverse of `from_flat`."""
-    return {name: value for section in dataclasses.asdict(run).values() for name, value in section.items()}
+    sections = (dataclasses.asdict(getattr(run, name)) for name in SECTIONS)
+    return {name: value for section in sections for name, value in section.items()}
 
 
 def to_yaml(run: Run) -> str:

@@ -29,10 +29,11 @@ ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES |
 
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
-    """Refuse the first flag that is not at its default and that `task` does not heed, with those of `known` that do."""
+    """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do."""
     given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     for name in given:
-        if name in ONLY_SOME_TASKS - task.flags and given[name] != default[name]:
+        is_set = given[name] != default[name] or name in run.explicit
+        if is_set and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
     net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
     if "model" in task.flags and net in net_names.NETS and net not in task.nets:

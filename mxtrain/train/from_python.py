@@ -7,13 +7,14 @@ Owns the objects that stand in for names, hooks, and Ctrl-C. What a run puts bac
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import os
 import signal
 import sys
 from typing import Any, Callable, Optional
 
-from mxtrain import config, runtime
+from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Model, Optim, Run, bounds, from_python, names
@@ -125,7 +126,8 @@ def _as_given(run: Run, objects: dict[str, Any]) -> Run:
                 raise UsageError("optimizer: has an lr_scheduler, and there is a schedule; give one of them")
             objects = {**objects, "schedule": optimizer.lr_scheduler}
         run = _with_numbers(run, lr=float(optimizer.lr), weight_decay=float(optimizer.wd))
-    if objects["task"] is None and run.model.task == Model.task and _is_of_arrays(run, objects["train"]):
+    has_task = objects["task"] is not None or run.model.task != Model.task or "task" in run.explicit
+    if not has_task and _is_of_arrays(run, objects["train"]):
         objects = {**objects, "task": "arrays"}
     run = from_python.with_objects(run, objects)
     if hasattr(objects["schedule"], "base_lr"):
@@ -156,13 +158,13 @@ def _check_threads(run: Run) -> None:
         )
 
 
-def _with_numbers(run: Run, **brought: float) -> Run:
+def _with_numbers(run: Run, **brought: Any) -> Run:
     """Return `run` with an optimizer's own numbers; UsageError where the run says another one itself."""
     for name, value in brought.items():
         own, default = getattr(run.optim, name), getattr(Optim, name)
         if own not in (default, value):
             raise UsageError(f"{name}={own:g}: the optimizer has {value:g}; give it there or here")
-    return config.from_flat({**config.to_flat(run), **brought})
+    return dataclasses.replace(run, optim=dataclasses.replace(run.optim, **brought))
 
 
 def _node(run: Run) -> NodeSpec | None:

@@ -378,6 +378,23 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
         assert result.run.model.model == "mlp" and "mae" in result.history[-1]
 
 
+def test_what_is_said_stays_where_it_equals_a_default(tmp_path: Path) -> None:
+    """The library takes numbers for the task arrays, whose loss would be that of a regression."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 4)).astype(np.float32)
+    y = (x.sum(axis=1) > 0).astype(np.float32)  # floats, so that nothing else says that they are classes
+    options = {"out": str(tmp_path / "run"), "batch_size": 16, "epochs": 1, "log": "none"}
+    result = fit(Run.of(loss="cross_entropy", **options), train=(x, y), val=(x, y))
+    assert (result.run.model.task, result.run.model.loss) == ("arrays", "cross_entropy")
+    assert "val_accuracy" in result.best
+    for flags, words in (
+        ({"augment": "resized_crop+flip"}, "--augment goes with"),
+        ({"model": "resnet18_v1b"}, "--model resnet18_v1b goes with"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            fit(Run.of(**{**options, "resume": "never"}, **flags), train=(x, y))
+
+
 def test_tables_of_pandas_are_arrays(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(np.random.default_rng(0).standard_normal((32, 3)), columns=["a", "b", "c"])
