@@ -183,7 +183,7 @@ def _evaluated(
     mean_answers.check(tta, task)
     kinds = mean_answers.kinds_of(tta)
     read_run = mean_answers.reading(run, kinds)
-    records = _opened(read_run, is_own)
+    records = _opened(read_run, task, is_own)
     task.check(records)
     with _answering(found, run, task, devices, kinds, is_ensemble) as (net, contexts):
         from mxtrain.tasks import find as tasks
@@ -201,14 +201,14 @@ def _evaluated(
     return evaluated.numbers, {**how, **_details(evaluated, task, records)}
 
 
-def _opened(run: Run, is_own: bool) -> Any:
+def _opened(run: Run, task: Task, is_own: bool) -> Any:
     """Return the samples of --val."""
     from mxtrain.train.open_data import open_source
 
     if run.data.val is None:
         raise UsageError("--val is missing: the run had none, give a .rec file")
     try:
-        return open_source("--val", run.data.val, run)
+        return open_source("--val", run.data.val, run, task)
     except DataError as error:
         if not is_own:
             raise

@@ -32,6 +32,19 @@ class Data:
         "of a table or file of arrays: the columns that are to be predicted, joined by commas; left out: target, "
         "label, y or class",
     )
+    inputs: str = flag(
+        "", "of a table: the columns that the net takes, joined by commas; left out: all others"
+    )
+    exclude: str = flag("", "of a table: columns that are left out, joined by commas")
+    categories: str = flag(
+        "",
+        "of a table: columns of categories, words or numbers, each of which is an input of its own (one-hot)",
+    )
+    missing: str = flag(
+        "refuse",
+        "of a table: what an empty cell or NaN becomes: refuse (it ends the run) | mean (of its column in the "
+        "training set) | a number; in the latter two an input beside the column says where one is missing",
+    )
     sampling: str = flag(
         "once",
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",

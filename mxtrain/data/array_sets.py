@@ -78,6 +78,11 @@ def _inputs_known(dataset: Any) -> Sequence[Input]:
     return _inputs_of(dataset)
 
 
+def inputs_known(dataset: Any) -> Sequence[Input]:
+    """Return the arrays that files of a data set describe; none of a user's own."""
+    return _inputs_known(dataset) if dataset.files or getattr(dataset, "layout", None) else ()
+
+
 def _layout_of(dataset: Dataset) -> Layout:
     """Return a training set's arrays and statistics; DataError names what no net can be made for."""
     if dataset.files:

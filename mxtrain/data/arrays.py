@@ -21,6 +21,7 @@ import numpy.typing as npt
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data import labels, statistics
+from mxtrain.data.encodings import Encoding, encoding_of_json
 from mxtrain.data.fields import Arrays, BadSample, Field
 from mxtrain.data.records import Record
 from mxtrain.data.statistics import Statistics
@@ -36,7 +37,7 @@ class Input(NamedTuple):
     """An array of each sample; one that `varies` has a first dimension of up to that of `shape`.
 
     Its features are the numbers of a vector, or the columns of anything of more dimensions, such as a series (steps,
-    columns); `names` are theirs, where they have some.
+    columns); `names` are theirs, where they have some, and `encodings` what they are made of, unless of themselves.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Input(NamedTuple):
     varies: bool = False
     names: tuple[str, ...] = ()
     statistics: Statistics | None = None
+    encodings: tuple[Encoding, ...] = ()
 
     @property
     def num_features(self) -> int:
@@ -65,7 +67,8 @@ class Input(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         found = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype, "varies": self.varies}
         numbers = self.statistics and {each: getattr(self.statistics, each).tolist() for each in _STATISTICS}
-        return {**found, "names": list(self.names), **(numbers or {})}
+        encoded = {"encodings": [each.as_json() for each in self.encodings]} if self.encodings else {}
+        return {**found, "names": list(self.names), **(numbers or {}), **encoded}
 
     def __str__(self) -> str:
         most = "up to " if self.varies else ""
@@ -96,7 +99,10 @@ def input_of_json(found: Mapping[str, Any]) -> Input:
         raise ValueError(f"no array has the shape {shape} and the type {read.dtype}")
     if any(each.shape != (read.num_features,) or not np.isfinite(each).all() for each in numbers):
         raise ValueError(f"{read.name} has {read.num_features} features, and other numbers of them")
-    return read._replace(statistics=Statistics(*numbers) if len(numbers) == 2 else None)
+    encodings = tuple(map(encoding_of_json, found.get("encodings", ())))
+    if encodings and sum((each.names for each in encodings), ()) != read.names:
+        raise ValueError(f"the features of {read.name} are not those that its encodings make")
+    return read._replace(statistics=Statistics(*numbers) if len(numbers) == 2 else None, encodings=encodings)
 
 
 # The .arrays.json

@@ -56,6 +56,31 @@ class Words:
         return len(self.words)
 
 
+class Cells(Words):
+    """A column of a text with words among its numbers, which are NaN in `numbers`."""
+
+    def __init__(self, words: Sequence[str], numbers: npt.NDArray[np.float64]):
+        super().__init__(words)
+        self.numbers = numbers
+
+    @property
+    def first_word(self) -> tuple[int, str]:
+        """The row, from 0, of the first cell that is no number and not empty, and that cell."""
+        row = next(row for row, word in enumerate(self.words) if word and np.isnan(self.numbers[row]))
+        return row, self.words[row]
+
+
+class Other:
+    """A column of a type that is never read, but may be left out."""
+
+    def __init__(self, type_name: str, num_rows: int):
+        self.type_name = type_name
+        self._num_rows = num_rows
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+
 def read(path: Path) -> Columns:
     """Return the columns of a file, by name and in its order; DataError where it is damaged, or holds none."""
     read_columns = READERS[path.suffix.lower()]
@@ -117,7 +142,8 @@ def _table(path: Path) -> Columns:
         raise DataError(
             f"{path}: its first line has numbers, not the names of the columns; put them in front"
         )
-    repeated = [name for place, name in enumerate(names) if name in names[:place] or not name]
+    # pandas writes its index first, and gives it no name
+    repeated = [name for place, name in enumerate(names) if name in names[:place] or (place and not name)]
     if repeated:
         raise DataError(
             f"{path}: its first line names column {repeated[0]!r} twice, or not at all; name each once"
@@ -145,11 +171,13 @@ def _rows(path: Path, text: str) -> list[list[str]]:
 
 
 def _of_cells(cells: list[str]) -> Column:
-    """Return numbers, NaN where there is none, or words where no cell is a number."""
+    """Return numbers, NaN where a cell is empty, words where no cell is a number, or cells where some are."""
     numbers = [plain_text.parse_number(cell) for cell in cells]
     if cells and all(number is None for number in numbers) and any(cells):
         return Words(cells)
-    return np.array([np.nan if number is None else number for number in numbers])
+    found = np.array([np.nan if number is None else number for number in numbers])
+    has_words = any(number is None and cell for number, cell in zip(numbers, cells))
+    return Cells(cells, found) if has_words else found
 
 
 def _npz(path: Path) -> Columns:
@@ -194,6 +222,8 @@ def _of_array(path: Path, name: str, column: Any) -> Column:
         return Words(
             [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in column]
         )
+    if column.dtype.kind == "M" and column.ndim == 1:
+        return Words(["" if np.isnat(moment) else str(moment) for moment in column])
     return column
 
 
@@ -253,6 +283,10 @@ def _of_arrow(path: Path, name: str, column: Any) -> Column:
     kind = column.type
     if kinds.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
+    if kinds.is_null(kind):
+        return np.full(len(column), np.nan)
+    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+        return Words(["" if moment is None else str(moment) for moment in column.to_pylist()])
     if kinds.is_string(kind) or kinds.is_large_string(kind):
         return Words(["" if word is None else word for word in column.to_pylist()])
     if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
@@ -267,7 +301,7 @@ def _of_arrow(path: Path, name: str, column: Any) -> Column:
             if column.null_count
             else np.asarray(column.to_numpy())
         )
-    raise DataError(f"{path}: {name} holds {kind}, which is no number, word or list of numbers; leave it out")
+    return Other(str(kind), len(column))
 
 
 READERS: dict[str, Callable[[Path], Columns]] = {

@@ -6,20 +6,23 @@ Owns the choice, the types in which arrays are kept, and labels of targets. Does
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from types import MappingProxyType
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data import array_sets, arrays, statistics, table_files
+from mxtrain.data import array_sets, arrays, encodings, statistics, table_files
 from mxtrain.data.array_sets import ONLY, TARGETS, ArrayRecords
 from mxtrain.data.arrays import Input, Layout
+from mxtrain.data.encodings import Encoding
 from mxtrain.data.fields import Arrays
-from mxtrain.data.table_files import Columns, Ragged, Words
+from mxtrain.data.table_files import Cells, Columns, Other, Ragged, Words
 
 SUFFIXES = tuple(table_files.READERS)
 _AT_ONCE = 4096
+_UNFILLED = "is empty, or no finite number"
 _FINEST = 1e-5  # of a column's range, which float32 has to tell apart
 
 
@@ -62,41 +65,105 @@ class Table(NamedTuple):
         values = {each.name: np.asarray(self.columns[each.name][position]) for each in self.layout.inputs}
         problem = arrays.refused(self.layout.inputs, values)
         if problem and self._is_text:  # whose empty cells, and words among numbers, were read as NaN
-            return problem.replace(statistics.NOT_FINITE, "is empty, or no finite number")
+            return problem.replace(statistics.NOT_FINITE, _UNFILLED)
         return problem
 
 
-def read(path: Path, target: str = "", inputs: str = "") -> Table:
-    """Read a file; `target` and `inputs` name columns, joined by commas, and are found out where they are empty."""
+class Selection(NamedTuple):
+    """The flags that choose columns of a table, by their names joined by commas, and say what becomes of them."""
+
+    target: str = ""  # found out where it is empty
+    inputs: str = ""  # all but the target and an index where it is empty
+    exclude: str = ""
+    categories: str = ""
+    missing: str = encodings.REFUSE
+
+
+NO_SELECTION = Selection()
+
+
+def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> Table:
+    """Read a file; features are made as those of `like`, the inputs of a net or a training set, if it has some."""
     if path.suffix.lower() not in table_files.READERS:
         raise UsageError(f"{path}: is no table of arrays by its name ({', '.join(SUFFIXES)})")
+    encodings.check_missing(selection.missing)
     columns = table_files.read(path)
+    target = selection.target
     targets = _names("--target", target, path, columns) if target else _found_targets(path, columns)
-    others = [name for name in columns if name not in targets]
-    chosen = _names("--inputs", inputs, path, columns) if inputs else others
-    for name in chosen:
-        if name in targets:
-            raise UsageError(f"--inputs {inputs}: {name} is to be predicted; leave it out of one of them")
-        if isinstance(columns[name], Words):
-            word = next((word for word in columns[name].words if word), "")
-            raise DataError(
-                f"{path}: column {name} holds words ('{word}'), and nets take numbers; name the others by --inputs, "
-                "or put numbers in their place"
-            )
-    if not chosen:
-        raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
-    found, layout_inputs = _inputs(path, {name: columns[name] for name in chosen})
+    known = next((each for each in like if each.names), None)
+    if known is not None:
+        others = [each.name for each in like if not each.names and each.name in columns]
+        found = {name: columns[name] for name in others}
+        _, layout_inputs = _inputs(path, found) if found else ({}, ())
+        found = {known.name: _column_of(path, columns, known, is_only=False), **found}
+        layout_inputs = (known._replace(statistics=None), *layout_inputs)
+    else:
+        chosen = _chosen(path, columns, targets, selection)
+        found, layout_inputs = _inputs(path, chosen, _encodings(path, chosen, selection))
     labels, class_names, names = _labels(path, {name: columns[name] for name in targets})
     return Table(path, Layout(layout_inputs, names), found, labels, class_names)
 
 
-def open_records(path: Path, target: str = "") -> ArrayRecords:
+def _chosen(path: Path, columns: Columns, targets: Sequence[str], selection: Selection) -> Columns:
+    """Return the columns that a net is to take."""
+    if selection.inputs and selection.exclude:
+        raise UsageError("--inputs and --exclude both choose columns; leave one of them out")
+    flag, text = ("--exclude", selection.exclude) if selection.exclude else ("--inputs", selection.inputs)
+    named = _names(flag, text, path, columns) if text else []
+    if selection.inputs:
+        chosen = named
+    else:
+        chosen = [name for name in columns if name not in (*targets, *named) and not _is_index(name)]
+    of_target = next((name for name in named if name in targets), None)
+    if of_target is not None:
+        raise UsageError(f"{flag} {text}: {of_target} is to be predicted; leave it out of one of them")
+    if not chosen:
+        raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
+    return {name: columns[name] for name in chosen}
+
+
+def _is_index(name: str) -> bool:
+    """Return whether a column is the index of rows that pandas writes beside its columns."""
+    return not name or name.startswith("__index_level_")
+
+
+def _encodings(path: Path, columns: Columns, selection: Selection) -> dict[str, Encoding]:
+    """Return what becomes of each column of single values."""
+    of_categories = (
+        _names("--categories", selection.categories, path, columns) if selection.categories else []
+    )
+    found = {}
+    for name, column in columns.items():
+        if name in of_categories:
+            found[name] = encodings.of_categories(path, name, column)
+        elif isinstance(column, (Words, Other)) or (not isinstance(column, Ragged) and column.ndim == 1):
+            _refuse_words(path, columns, of_categories)
+            found[name] = encodings.of_numbers(path, name, column, selection.missing)
+    return found
+
+
+def _refuse_words(path: Path, columns: Columns, of_categories: Sequence[str]) -> None:
+    """Refuse columns that are no numbers, all of them in one line."""
+    problems = {
+        name: encodings.why_no_numbers(name, column)
+        for name, column in columns.items()
+        if name not in of_categories
+    }
+    odd = [name for name, problem in problems.items() if problem]
+    if odd:
+        also = f"; so it is with {', '.join(odd[1:20])}" if odd[1:] else ""
+        raise DataError(f"{path}: {problems[odd[0]]}{also}")
+
+
+def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
     """Return the samples of a file in memory; DataError names the first that no net can take."""
-    table = read(path, target)
+    table = read(path, selection, like)
     bad = [position for position in range(len(table)) if table.problem(position)]
     if bad:
+        problem = table.problem(bad[0]) or ""
+        fill = "fill them by --missing mean, " if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
         raise DataError(
-            f"{path}: {table.row(bad[0])}: {table.problem(bad[0])}; {len(bad)} such: mend them, or pack the file with "
+            f"{path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them, {fill}or pack the file with "
             "--skip-bad"
         )
     samples = [table.sample(position) for position in range(len(table))]
@@ -125,16 +192,20 @@ def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
 
 
 def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Any:
-    names = wanted.names or (wanted.name,)
+    """Return the array that a net takes, of the columns that it is made of."""
+    made_of = wanted.encodings or tuple(map(Encoding, wanted.names or (wanted.name,)))
     if is_only and wanted.name not in columns and not wanted.names and len(columns) == wanted.num_features:
-        names = tuple(columns)
-    missing = [name for name in names if name not in columns or isinstance(columns[name], Words)]
+        made_of = tuple(map(Encoding, columns))
+    missing = [each.column for each in made_of if each.column not in columns]
     if missing:
         raise DataError(
-            f"{path}: has no numbers called {missing[0]}, which the net takes (it has {_listed(columns)})"
+            f"{path}: has no column called {missing[0]}, which the net takes (it has {_listed(columns)})"
         )
-    if wanted.names or names != (wanted.name,):
-        return np.stack([np.asarray(columns[name]) for name in names], axis=1)
+    if wanted.names or made_of != (Encoding(wanted.name),):
+        return np.concatenate([each.features(path, columns[each.column]) for each in made_of], axis=1)
+    problem = encodings.why_no_numbers(wanted.name, columns[wanted.name])
+    if problem:
+        raise DataError(f"{path}: {problem}")
     return columns[wanted.name]
 
 
@@ -165,17 +236,25 @@ def _listed(columns: Columns) -> str:
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
-def _inputs(path: Path, columns: Columns) -> tuple[Columns, tuple[Input, ...]]:
-    """Return columns as the arrays of samples: those of single numbers become one, `data`."""
-    single = [name for name, column in columns.items() if not isinstance(column, Ragged) and column.ndim == 1]
-    found = {name: column for name, column in columns.items() if name not in single}
+def _inputs(
+    path: Path, columns: Columns, encoded: Mapping[str, Encoding] = MappingProxyType({})
+) -> tuple[Columns, tuple[Input, ...]]:
+    """Return columns as the arrays of samples: those of single values, which are `encoded`, become one, `data`."""
+    single = list(encoded)
+    found = {name: column for name, column in columns.items() if name not in encoded}
     if single:
         if ONLY in found:
             raise DataError(
                 f"{path}: has single numbers ({', '.join(single[:5])}), which become the array {ONLY}, and another one "
                 "of that name; rename that"
             )
-        found = {ONLY: np.stack([np.asarray(columns[name]) for name in single], axis=1), **found}
+        features = [each.features(path, columns[name]) for name, each in encoded.items()]
+        found = {ONLY: np.concatenate(features, axis=1), **found}
+    names = sum((each.names for each in encoded.values()), ())
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise DataError(f"{path}: two features would be called {twice}; rename that column")
+    made_of = () if all(each.is_plain for each in encoded.values()) else tuple(encoded.values())
     described = []
     for name, column in found.items():
         if isinstance(column, Ragged):
@@ -184,11 +263,13 @@ def _inputs(path: Path, columns: Columns) -> tuple[Columns, tuple[Input, ...]]:
             shapes = {tuple(column.shape[1:])}
         if column.dtype.kind not in "biuf" or not shapes:
             raise DataError(
-                f"{path}: {name} holds {column.dtype if shapes else 'nothing'}, not numbers; leave it out"
+                f"{path}: {name} holds {column.dtype if shapes else 'nothing'}, not numbers; leave it out by --exclude"
             )
         described.append(
             array_sets.input_of_shapes(str(path), name, shapes)._replace(
-                names=tuple(single) if name == ONLY and single else (), dtype=_dtype(column)
+                names=names if name == ONLY and single else (),
+                dtype=_dtype(column),
+                encodings=made_of if name == ONLY and single else (),
             )
         )
     return found, tuple(described)
@@ -225,6 +306,10 @@ def _chunks(column: Any) -> Iterator[npt.NDArray[np.float64]]:
 
 def _labels(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[str, ...]]:
     """Return labels, the names of classes where they are words, and the names of the targets."""
+    columns = {name: each.numbers if isinstance(each, Cells) else each for name, each in columns.items()}
+    dates = next((name for name, column in columns.items() if encodings.is_of_dates(column)), None)
+    if dates is not None:
+        raise DataError(f"{path}: {dates} holds dates, and cannot be predicted; put numbers in their place")
     words = [name for name, column in columns.items() if isinstance(column, Words)]
     if words:
         if len(columns) > 1:
@@ -234,7 +319,7 @@ def _labels(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[
         return *_classes(path, words[0], columns[words[0]].words), (words[0],)
     parts, names = [], []
     for name, column in columns.items():
-        if isinstance(column, Ragged) or column.ndim > 2 or column.dtype.kind not in "biuf":
+        if isinstance(column, (Ragged, Other)) or column.ndim > 2 or column.dtype.kind not in "biuf":
             raise DataError(
                 f"{path}: {name} cannot be predicted: give one number a sample, or a row of as many in all"
             )

@@ -100,7 +100,7 @@ def _calibration_records(task: Task, wish: Int8Wish) -> Records:
             "--calibrate is missing: the run has no --train, give a .rec file of samples like its own"
         )
     try:
-        records: Any = open_source(flag, source, task.run)
+        records: Any = open_source(flag, source, task.run, task)
     except DataError as error:
         if flag == "--calibrate":
             raise

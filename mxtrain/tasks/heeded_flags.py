@@ -24,7 +24,7 @@ OF_PICTURES = frozenset(
 OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_TEXT = frozenset(("window",))
-OF_TABLES = frozenset(("target",))
+OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing"))
 ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES | {"model", "loss"}
 
 

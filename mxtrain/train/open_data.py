@@ -13,16 +13,20 @@ from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import Model, Run, given, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data import columns, tables
+from mxtrain.data import array_sets, columns, tables
+from mxtrain.data.array_sets import ArrayRecords
 from mxtrain.data.record_sets import open_set
 from mxtrain.data.streams import NUM_FIRST, Stream, is_stream
+from mxtrain.data.tables import Selection
 from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
 from mxtrain.tasks import find as tasks
+from mxtrain.tasks.task import Task
 
 
-def open_source(flag: str, source: str, run: Run) -> Any:
+def open_source(flag: str, source: str, run: Run, like: Any = None) -> Any:
     """Return the samples, or the user's batches, that `flag` names as `source`.
 
+    Columns of a table become numbers as in `like`, a task with a description or a training set, if it has such columns.
     Loads no mxnet by itself, but the module of a user's data set may (docs/adr/0014).
     """
     if import_path.is_import_path(source):
@@ -35,8 +39,16 @@ def open_source(flag: str, source: str, run: Run) -> Any:
             f"{flag} {source}: is a table or a file of arrays, not a .rec; {advice} pack the pictures or the text that "
             "it lists"
         )
-    opened = tables.open_records(Path(source), run.data.target) if is_table else open_set(source)
+    opened = _open_table(Path(source), run, like) if is_table else open_set(source)
     return tasks.class_of(run).samples_of(run, opened)
+
+
+def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
+    data = run.data
+    selection = Selection(data.target, data.inputs, data.exclude, data.categories, data.missing)
+    if isinstance(like, Task):
+        return tables.open_records(path, selection, getattr(like, "inputs", ()))
+    return tables.open_records(path, selection, array_sets.inputs_known(like) if like is not None else ())
 
 
 def _open_user_data(flag: str, path: str, run: Run) -> Any:

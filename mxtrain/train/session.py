@@ -79,7 +79,7 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     tasks.check_flags(run)
     train = open_source("--train", run.data.train or "", run)
     # With --overfit the training samples are what is judged.
-    val = open_source("--val", run.data.val, run) if run.data.val and not run.optim.overfit else None
+    val = open_source("--val", run.data.val, run, train) if run.data.val and not run.optim.overfit else None
     task = tasks.of_data(run, train, val)
     length = schedules.run_length(run.optim, len(train))
     step_range.check_end(run.output.profile, length[1])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data.tables import Selection
 
 from .sources.item import Source
 
@@ -20,6 +21,9 @@ class Options:
     multi_label: bool = False
     target: str = ""
     inputs: str = ""
+    exclude: str = ""
+    categories: str = ""
+    missing: str = "refuse"
     train_share: float | None = None
     num_shards: int = 1
     shuffle: bool = True
@@ -36,6 +40,11 @@ class Options:
 
 # Options that change none of the bytes written, or only through the items or the way of restart intervals.
 _NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "restart_intervals", "quiet")
+
+
+def selection(options: Options) -> Selection:
+    """Return the columns of a table that are packed."""
+    return Selection(options.target, options.inputs, options.exclude, options.categories, options.missing)
 
 
 def affecting_bytes(options: Options) -> dict[str, Any]:

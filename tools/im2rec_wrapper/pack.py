@@ -46,7 +46,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
     found = open_source(
-        source, options.kind, options.root, options.multi_label, options.target, options.inputs
+        source, options.kind, options.root, options.multi_label, pack_options.selection(options)
     )
     for warning in found.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)

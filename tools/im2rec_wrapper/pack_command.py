@@ -98,6 +98,20 @@ def _add_columns(pack: Any) -> None:
         default="",
         help="of arrays: the columns to predict from (default: all others)",
     )
+    pack.add_argument("--exclude", metavar="NAMES", default="", help="of arrays: columns that are left out")
+    pack.add_argument(
+        "--categories",
+        metavar="NAMES",
+        default="",
+        help="of arrays: columns of categories, words or numbers, each of which is an input of its own (one-hot)",
+    )
+    pack.add_argument(
+        "--missing",
+        metavar="RULE",
+        default="refuse",
+        help="of arrays: what an empty cell or NaN becomes: refuse | mean (of its column) | a number; an input beside "
+        "the column says where one is missing",
+    )
 
 
 def _add_division(pack: Any) -> None:
@@ -166,6 +180,9 @@ def _run(parsed: argparse.Namespace) -> None:
         multi_label=parsed.multi_label,
         target=parsed.target,
         inputs=parsed.inputs,
+        exclude=parsed.exclude,
+        categories=parsed.categories,
+        missing=parsed.missing,
         train_share=parsed.split,
         num_shards=parsed.shards,
         shuffle=not parsed.no_shuffle,

@@ -11,6 +11,7 @@ import pytest
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import array_sets, arrays, tables
+from mxtrain.data.tables import Selection
 
 VECTORS = np.arange(12.0).reshape(4, 3)
 SERIES = [np.arange(2.0 * length).reshape(length, 2) for length in (3, 1, 4, 2)]
@@ -28,19 +29,19 @@ def npz(folder: Path, **columns: Any) -> Path:
 
 
 def samples(path: Path, target: str = "") -> list[dict[str, Any]]:
-    found = tables.open_records(path, target)
+    found = tables.open_records(path, Selection(target))
     return [found.read(position).payload for position in range(len(found))]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_columns_of_a_table_are_one_vector(tmp_path: Path, separator: str) -> None:
     text = "age,height,kind\n1,2.5,cat\n3,1e2,dog\n-1, 4 ,cat\n".replace(",", separator)
-    found = tables.open_records(csv(tmp_path, text), "kind")
+    found = tables.open_records(csv(tmp_path, text), Selection("kind"))
     assert found.layout.inputs == (arrays.Input("data", (2,), "float32", names=("age", "height")),)
     assert found.class_names == ["cat", "dog"] and found.labels().tolist() == [0, 1, 0]
     np.testing.assert_array_equal(found.read(1).payload["data"], [3, 100])
     assert found.where(1).endswith("a.csv: row 3")
-    two = tables.open_records(csv(tmp_path, "a,b,c\n1,2,3\n4,5,6\n"), "c,a")
+    two = tables.open_records(csv(tmp_path, "a,b,c\n1,2,3\n4,5,6\n"), Selection("c,a"))
     np.testing.assert_array_equal(two.labels(), [[3, 1], [6, 4]])
     assert two.layout.targets == ("c", "a")
 
@@ -76,7 +77,7 @@ def test_parquet_has_numbers_words_and_lists(tmp_path: Path) -> None:
         "kind": pyarrow.array(["b", "a", "b", "a"]).dictionary_encode(),
     }
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-    found = tables.open_records(tmp_path / "a.parquet", "kind")
+    found = tables.open_records(tmp_path / "a.parquet", Selection("kind"))
     assert [(each.name, each.shape, each.varies) for each in found.layout.inputs] == [
         ("data", (1,), False),
         ("wave", (4, 2), True),
@@ -95,7 +96,7 @@ def test_arrays_of_different_lengths_in_hdf5(tmp_path: Path) -> None:
         for place, values in enumerate(([1, 2], [3], [4, 5, 6])):
             ragged[place] = values
         file["group/kind"] = ["x", "y", "x"]
-    found = tables.open_records(tmp_path / "a.h5", "group/kind")
+    found = tables.open_records(tmp_path / "a.h5", Selection("group/kind"))
     assert found.layout.inputs == (arrays.Input("wave", (3,), "float32", varies=True),)
     assert found.class_names == ["x", "y"]
     np.testing.assert_array_equal(found.read(2).payload["wave"], [4, 5, 6])
@@ -103,12 +104,12 @@ def test_arrays_of_different_lengths_in_hdf5(tmp_path: Path) -> None:
 
 def test_a_table_of_numpy(tmp_path: Path) -> None:
     np.save(tmp_path / "plain.npy", VECTORS)
-    found = tables.open_records(tmp_path / "plain.npy", "2")
+    found = tables.open_records(tmp_path / "plain.npy", Selection("2"))
     assert found.labels().tolist() == [2, 5, 8, 11] and found.layout.inputs[0].names == ("0", "1")
     named = np.zeros(3, [("size", "f4"), ("kind", "U3")])
     named["kind"] = ["a", "b", "a"]
     np.save(tmp_path / "named.npy", named)
-    assert tables.open_records(tmp_path / "named.npy", "kind").class_names == ["a", "b"]
+    assert tables.open_records(tmp_path / "named.npy", Selection("kind")).class_names == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 )
 def test_a_target_that_is_not_there(tmp_path: Path, target: str, words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        tables.open_records(csv(tmp_path, "age,size\n1,2\n"), target)
+        tables.open_records(csv(tmp_path, "age,size\n1,2\n"), Selection(target))
     assert words in str(refused.value)
 
 

@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tables
 from mxtrain.data.columns import dataset_of
+from mxtrain.data.tables import Selection
 from mxtrain.data.user_datasets import UserDataset
 from mxtrain.tasks import find, judgement
 from mxtrain.tasks.arrays import Arrays
@@ -35,7 +36,7 @@ def own(x: Any, y: Any = None) -> UserDataset:
 
 def table(folder: Path, name: str, columns: dict[str, Any]) -> Any:
     np.savez(folder / f"{name}.npz", **columns)
-    return tables.open_records(folder / f"{name}.npz", "y")
+    return tables.open_records(folder / f"{name}.npz", Selection("y"))
 
 
 def sample(task: Arrays, dataset: Any, position: int) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def test_samples_of_files_are_found_by_their_columns(tmp_path: Path) -> None:
     assert first.endswith("new.csv:2")
     np.testing.assert_allclose(task.inputs_of(row)["data"], [1, 1])
     for text, words in (
-        ("a,c\n1,2\n", "no numbers called b"),
+        ("a,c\n1,2\n", "no column called b"),
         ("a,b\n1,\n2,3\n", "row 2: its b is empty, or no finite number"),
     ):
         (tmp_path / "new.csv").write_text(text)

@@ -9,6 +9,7 @@ from typing import Callable
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import recordio
+from mxtrain.data.tables import NO_SELECTION, Selection
 
 from .caffe import read_lmdb
 from .folder import read_folder
@@ -75,27 +76,26 @@ def open_source(
     kind: str | None = None,
     root: Path | None = None,
     multi_label: bool = False,
-    target: str = "",
-    inputs: str = "",
+    columns: Selection = NO_SELECTION,
 ) -> Source:
     """Open a source; its `kind` is recognised where it is None.
 
-    `root` is --root, the folder that the paths of a list are relative to; `target` and `inputs` are columns of arrays,
-    which a source is where one of them is named. DataError where the source is missing or damaged, UsageError where an
-    option does not fit its kind.
+    `root` is --root, the folder that the paths of a list are relative to; `columns` are those of arrays,
+    which a source is where one of its flags is there. DataError where the source is missing or damaged, UsageError
+    where an option does not fit its kind.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist")
     try:
         if not path.is_dir():
             regular_files.require(path)
-        found = kind or ("arrays" if target or inputs else recognise(path))
+        found = kind or ("arrays" if columns != NO_SELECTION else recognise(path))
         if found == "arrays":
             _refuse("--root", root is not None, path, found)
             _refuse("--multi-label", multi_label, path, found)
-            return read_arrays(path, target, inputs)
-        for flag, given in (("--target", target), ("--inputs", inputs)):
-            _refuse(flag, bool(given), path, found)
+            return read_arrays(path, columns)
+        for name, text in columns._asdict().items():
+            _refuse(f"--{name}", text != getattr(NO_SELECTION, name), path, found)
         return _opened(path, found, root, multi_label)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.data import arrays, tables
+from mxtrain.data.tables import Selection
 
 from .item import BadItem, Item, Label, Source
 
 
-def read_arrays(path: Path, target: str, inputs: str) -> Source:
-    """Read a table or a file of arrays; `target` and `inputs` name its columns."""
-    table = tables.read(path, target, inputs)
+def read_arrays(path: Path, selection: Selection) -> Source:
+    """Read a table or a file of arrays, of the columns that are selected."""
+    table = tables.read(path, selection)
     items = [
         Item(
             f"{path.name}:{table.row_number(position)}",
