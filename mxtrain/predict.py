@@ -15,11 +15,12 @@ import argparse
 import glob
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, NoReturn, Sequence
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import regular_files
+from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import given_files
 from mxtrain.train import asked, continuations, told, trained_run
@@ -132,6 +133,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     opened = asked.opened(options.run, options.checkpoint, options.devices, {}, is_judged)
     if options.prompt:
         continuations.language_model(opened.task, options.run)
+    options.inputs += _texts(options, opened.task)
     tell = _write_on if options.prompt else told.mistakes if is_judged else told.answers
     with asked.net_of(opened, options.devices) as of_run, interrupts.stopped_by_signal(PROGRAM):
         tell(options, of_run)
@@ -172,6 +174,12 @@ def parser() -> Parser:
         type=Path,
         metavar="[RUN] INPUT",
         help="files, folders, patterns and .rec files, after the run unless --run names it; - reads paths from stdin",
+    )
+    flags.add_argument(
+        "--text",
+        action="append",
+        default=[],
+        help="a text itself, for a net that classifies texts or words; may be repeated; - reads one a line from stdin",
     )
     flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
     of_several = "of several labels a picture, those above this probability are named"
@@ -236,24 +244,43 @@ def _check_inputs(options: argparse.Namespace) -> None:
     words = options.inputs
     if options.prompt:
         _wish(options).check()
-        if words:
-            raise UsageError(f"--prompt: leave {words[0]} out; one command takes prompts or files")
+        if words or options.text:
+            also = words[0] if words else "--text"
+            raise UsageError(f"--prompt: leave {also} out; one command takes prompts or files")
         return
     if options.json and options.format not in (None, "jsonl"):
         raise UsageError(
             f"--json: is --format jsonl, and --format says {options.format}; leave one of them out"
         )
+    if options.mistakes is not None and options.text:
+        raise UsageError("--text has no labels to be mistaken about; leave it or --mistakes out")
     if options.mistakes is not None and len(words) > 1:
         raise UsageError(f"--mistakes: takes one input; leave {words[1]} out, or join .rec files by commas")
     if options.mistakes is not None:
         return
     if options.mistakes_out:
         raise UsageError("--mistakes-out: goes with --mistakes N")
-    if not words:
-        raise UsageError("give the files that are to be judged, or --prompt TEXT for a language model")
+    if not words and not options.text:
+        raise UsageError(
+            "give the files that are to be judged, --text TEXT for a net that classifies texts, or --prompt TEXT for a "
+            "language model"
+        )
     problems = [_problem(word) for word in words]
-    if all(problems):
+    if problems and all(problems):
         raise DataError(f"{words[0]}: {problems[0]}")
+
+
+def _texts(options: argparse.Namespace, task: Any) -> list[str]:
+    """Return the texts of --text, with those of stdin in the place of -."""
+    from mxtrain.tasks.texts import TextTask
+
+    if options.text and not isinstance(task, TextTask):
+        raise UsageError(f"--text: {options.run} classifies no texts; leave it out, and give files")
+    texts: list[str] = []
+    for text in options.text:
+        lines = plain_text.split_lines(sys.stdin.read()) if text == "-" else [text]
+        texts += filter(str.strip, lines)
+    return texts
 
 
 def _problem(word: Path) -> str | None:

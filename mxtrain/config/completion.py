@@ -34,6 +34,7 @@ WORDS: dict[str, Sequence[str]] = {
     "loss_scale": names.LOSS_SCALES,
     "mean": (pixel_numbers.IMAGENET, pixel_numbers.AUTO),
     "metric": tuple(catalogue.METRICS),
+    "missing": ("refuse", "mean"),
     "model": tuple(net_names.NETS),
     "normalize": names.NORMALIZE,
     "optimizer": tuple(catalogue.OPTIMIZERS),

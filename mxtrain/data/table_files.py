@@ -129,7 +129,13 @@ def _with_lengths(path: Path, columns: Columns) -> Columns:
 
 
 def _table(path: Path) -> Columns:
-    """Read a CSV or TSV, whose first line names the columns. A cell that is empty is no number (NaN)."""
+    """Read a CSV or TSV. A cell that is empty is no number (NaN)."""
+    names, lines = cells(path)
+    return {name: _of_cells([line[place] for line in lines]) for place, name in enumerate(names)}
+
+
+def cells(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns of a CSV or TSV, which its first line has, and the cells of its rows."""
     try:
         text = regular_files.read(path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -153,7 +159,7 @@ def _table(path: Path) -> Columns:
             raise DataError(
                 f"{path}: row {number} has {len(line)} cells, the first line {len(names)}: mend it"
             )
-    return {name: _of_cells([line[place] for line in lines]) for place, name in enumerate(names)}
+    return names, lines
 
 
 def _rows(path: Path, text: str) -> list[list[str]]:

@@ -7,12 +7,13 @@ Does not own the tasks themselves (`sequence_classification.py`, `token_classifi
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
 from mxtrain.config import Run, catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import class_weights, text_augment, texts, tokenizers
+from mxtrain.data import class_weights, text_augment, text_files, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset
 from mxtrain.data.texts import TextReader
@@ -152,6 +153,12 @@ class TextTask(Task):
     def judged(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
         label = arrays["label"]
         return output.asnumpy()[label >= 0], label[label >= 0]
+
+    def samples_in(self, source: Any) -> Sequence[tuple[str, Any]]:
+        """Return the texts of a file, of which .jsonl and tables hold several; a `str` is a text."""
+        return (
+            text_files.texts_in(Path(source)) if isinstance(source, os.PathLike) else [(str(source), source)]
+        )
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
         """Return the arrays of a text: what a file holds, or a `str` itself. The label of a word's first token is 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_the_command_and_the_function_write_the_same(trained: Path, command: Com
     lines = [json.loads(line) for line in told.stdout.splitlines()]
     assert lines == predict(trained, prompts=["3a", "2b"], wish=Wish(20, 0.8, seed=5))
     shown = command("mxtrain.predict", "--run", trained, *flags)
-    assert shown.stdout == "\n".join(f"{each['prompt']}{each['text']}\n" for each in lines)
+    written = "\n".join(f"{each['prompt']}{each['text']}\n" for each in lines)
+    assert shown.stdout == io.StringIO(written, newline=None).read()  # newlines as Python reads them
     assert lines[0]["text"] != lines[1]["text"] and all(each["num_tokens"] <= 20 for each in lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import text_files
 from mxtrain.fit import fit
 from mxtrain.predict import predict
+from tests.support.commands import Command
 from tests.tasks import texts
 
 NET = {
@@ -35,6 +38,47 @@ def test_a_list_of_texts_is_learnt(tmp_path: Path) -> None:
     assert result.best["val_accuracy"] > 0.9
     told = predict(result, ["abxcdy", "abycdx"])
     assert [each["classes"][0]["class"] for each in told] == ["1", "0"]
+
+
+def test_texts_on_the_command_line_and_in_files_are_answered_each(tmp_path: Path, command: Command) -> None:
+    run = Run.of(task="sequence_classification", epochs=1, out=str(tmp_path / "run"), **NET)
+    result = fit(run, train=(["ax", "by", "ay", "bx"], [0, 1, 0, 1]))
+    texts_given = ["axy", "b, x", "by"]
+    expected = [each["classes"] for each in predict(result, texts_given)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts_given))
+    (tmp_path / "b.csv").write_text('id,text\n1,axy\n2,"b, x"\n3,by\n')
+    words = [*("--text", "axy", "--text", "b, x", "--text", "by"), "--json", "--top", "2"]
+    done = command("mxtrain.predict", tmp_path / "run", tmp_path / "a.jsonl", tmp_path / "b.csv", *words)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    names = [each["input"] for each in answers]
+    files = (
+        [f"{tmp_path}/a.jsonl:{line}" for line in (1, 2, 3)],
+        [f"{tmp_path}/b.csv:{row}" for row in (2, 3, 4)],
+    )
+    assert names == [*files[0], *files[1], *texts_given]
+    for number, answer in enumerate(answers):
+        found = {each["class"]: each["probability"] for each in answer["classes"]}
+        for each in expected[number % 3]:
+            assert found[each["class"]] == pytest.approx(each["probability"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", '{"text": "a"}\n{"label": 1}\n', "a.jsonl: line 2: has no `text`"),
+        ("a.jsonl", '{"text": "a"}\nb\n', "a.jsonl: line 2: is no JSON"),
+        ("a.csv", "id,words\n1,a\n", "has no column called text (it has id, words)"),
+        ("a.jsonl", "\n", "holds no text"),
+    ],
+)
+def test_a_file_without_texts_is_refused_by_its_line(
+    tmp_path: Path, name: str, content: str, words: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as refused:
+        text_files.texts_in(tmp_path / name)
+    assert words in str(refused.value)
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
