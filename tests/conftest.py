@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -71,16 +72,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol() -> Generator[None, Any, None]:
-    """Have signals do after a test what they did before: a command called in it keeps its handlers to the end.
+    """Have signals and the log do after a test what they did before: a command called in it changes them for good.
 
-    A later test's Ctrl-C would end this process by them.
+    A later test's Ctrl-C would end this process, and what is logged would not reach it.
     """
+    log = logging.getLogger("mxtrain")
+    before = log.level, log.handlers, log.propagate
     handlers = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     }
     waking = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(waking)
     yield
+    log.handlers, log.propagate = before[1:]
+    log.setLevel(before[0])
     signal.set_wakeup_fd(waking)
     for number, handler in handlers.items():
         signal.signal(number, handler)
