@@ -16,7 +16,7 @@ mx = runtime.load()
 from mxtrain.kvstore import local_trainer  # noqa: E402
 from mxtrain.optim.exact_gradients import ExactAccumulator  # noqa: E402
 from mxtrain.optim.gradients import GradientAccumulator  # noqa: E402
-from mxtrain.optim.grid import Grid, suitable  # noqa: E402
+from mxtrain.optim.grid import Grid  # noqa: E402
 
 THRESHOLD = 0.5
 
@@ -41,7 +41,7 @@ def ours(sums: str, threshold: float = 0.0) -> tuple[Any, list[Any], Callable[[]
     kv, gradients = trainer.gradient_buckets.kv, [parameter.grad() for parameter in parameters]
     group = Group(kv.rank, kv.num_workers)
     grid = Grid([gradient.size for gradient in gradients], kv.num_workers, is_single=True)
-    grid.exponents = suitable(np.ones(grid.ends[-1], np.float32))
+    grid.learn(np.ones(grid.ends[-1]))
 
     def reduce() -> None:
         added = accumulator()

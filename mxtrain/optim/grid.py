@@ -3,8 +3,8 @@
 Owns the grid and the arithmetic on it. A parameter's gradient is cut into blocks of 1,024 numbers, and a block has an
 exponent: before they are first added its numbers are rounded to multiples of a unit, 2**exponent. Float64 adds such
 multiples without rounding. The exponents of a step follow from the sum of the step before it, which is the same
-whoever computed it, and a grid without any from the first gradient that it sees. Knows arrays of NumPy only; whose
-gradients are added, and when, is `exact_gradients.py`'s.
+whoever computed it, and a grid without any takes them from the first gradient that it sees (`grid_units.py`). Knows
+arrays of NumPy only; whose gradients are added, and when, is `exact_gradients.py`'s.
 
 Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in less time.
 """
@@ -12,19 +12,15 @@ Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, t
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from mxtrain.data import native
+from mxtrain.optim import grid_units
+from mxtrain.optim.grid_units import LOWEST, Units
 
 BLOCK = 1024
-TARGET = 18  # the largest sum of a block is nearly 2**TARGET units, and its rounding 2**-TARGET of it
-DEPTH = 20  # no unit is finer than that of the block with the largest sum by more than 2**DEPTH
-# Units shrink by 2**FALL a step: a block whose sum fell often grows again, and then has more digits than float32. One
-# that is left more than 2**SLACK too coarse, as by a single giant, follows at once, but for no more than 2**LEAP.
-FALL, SLACK, LEAP = 2, 4, 8
-LOWEST = -126  # of float32's normal numbers
 # Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
 LARGEST, DIGITS = 51, 53
 FLOAT32_DIGITS = 24
@@ -40,13 +36,15 @@ class Grid:
     """
 
     def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
-        self.ends = np.cumsum([num_blocks(size) for size in sizes])
+        self.counts = np.array([num_blocks(size) for size in sizes])
+        self.ends = np.cumsum(self.counts)
         bits_of_addends = math.ceil(math.log2(num_addends))
         self.reach = min(LARGEST, DIGITS - bits_of_addends)
         # With it no sum leaves float32, whatever part of it who adds.
         self.highest = 127 - bits_of_addends - self.reach
-        self.exponents: Any = None  # of all blocks, int32
-        self.before, self.scale_exponent = self.exponents, 0
+        self.units: Units | None = None
+        self.before: Units | None = None
+        self.rule, self.scale_exponent = grid_units.RULE, 0
         # Exponents for gradients that are scaled with the loss.
         self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
@@ -56,27 +54,39 @@ class Grid:
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)
 
-    def restore(self, exponents: Any) -> None:
-        """Take saved exponents, unless they are those of other parameters, trained before a `--freeze`."""
-        if exponents.shape == (self.ends[-1],):
-            self.exponents = exponents
+    @property
+    def exponents(self) -> Any:
+        """Of all blocks, int32; None where they are not known."""
+        return self.units and self.units.exponents
+
+    def restore(self, rule: int, arrays: Mapping[str, Any]) -> bool:
+        """Go on by a saved `rule`, from saved units if there are any; return False for a rule that is not known.
+
+        Units of other parameters, trained before a `--freeze`, are not taken.
+        """
+        if rule > grid_units.RULE:
+            return False
+        self.rule = rule
+        if arrays and arrays["exponents"].shape == (self.ends[-1],):
+            self.units = Units(arrays["exponents"], arrays["levels"] if rule > 1 else None)
+        return True
 
     def start_step(self, loss_scale: float) -> None:
         """Begin new totals; gradients of the step are `loss_scale` times what they would be."""
-        self.before, self.scale_exponent = self.exponents, math.frexp(loss_scale)[1] - 1
+        self.before, self.scale_exponent = self.units, math.frexp(loss_scale)[1] - 1
         self.is_empty = True
         self._scale()
 
     def learn(self, maxima: Any) -> None:
         """Take exponents from the largest numbers of the step's first gradient, the same for all workers."""
-        self.exponents = self._suitable(np.asarray(maxima, np.float32))
+        numbers = np.asarray(maxima, np.float32)
+        self.units = self._first(numbers) if np.isfinite(numbers).all() else None
         self._scale()
 
     def _scale(self) -> None:
-        if self.exponents is not None:
-            np.clip(
-                self.exponents + self.scale_exponent, LOWEST, self.highest, out=self.scaled, casting="unsafe"
-            )
+        if self.units is not None:
+            wanted = self.units.exponents + self.scale_exponent
+            np.clip(wanted, LOWEST, self.highest, out=self.scaled, casting="unsafe")
 
     def add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
         """Add float32 gradients to the totals; write the finished ones over the last, and their blocks' `largest`.
@@ -122,15 +132,15 @@ class Grid:
         maxima = self.maxima(sums)
         is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
         if is_out_of_reach or (is_applied and not maxima.any()):
-            self.exponents = None
+            self.units = None
         elif is_applied:
-            self.exponents = _following(self.exponents, self._suitable(maxima))
+            assert self.units is not None
+            self.units = grid_units.following(self.units, maxima, self.scale_exponent, self.counts)
         else:
-            self.exponents = self.before
+            self.units = self.before
 
-    def _suitable(self, maxima: Any) -> Any:
-        """Return exponents for blocks whose largest numbers are `maxima`; None where one is not finite."""
-        return suitable(maxima) - self.scale_exponent if np.isfinite(maxima).all() else None
+    def _first(self, maxima: Any) -> Units:
+        return grid_units.first(maxima, self.scale_exponent, self.counts, self.rule)
 
     def maxima(self, gradients: Sequence[Any]) -> Any:
         """Return the largest absolute value of each block; not finite where one of its numbers is not."""
@@ -148,24 +158,6 @@ def num_blocks(size: int) -> int:
 def exact_bits(num_workers: int) -> int:
     """Return of how many bits numbers of units may be that float32 adds exactly, one from each worker."""
     return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
-
-
-def suitable(maxima: Any) -> Any:
-    """Return exponents for blocks whose largest numbers are `maxima`.
-
-    A block of zeros has the finest unit. Where there is nothing else the net's largest number counts as 1: any
-    exponents will do, if they are the same for everybody.
-    """
-    wanted = np.frexp(maxima)[1] - TARGET
-    top = int(wanted[maxima > 0].max()) if maxima.any() else 1 - TARGET
-    finest = max(top - DEPTH, LOWEST)
-    return np.where(maxima > 0, np.maximum(wanted, finest), finest).astype(np.int32)
-
-
-def _following(exponents: Any, suitable: Any) -> Any:
-    """Return the exponents after `exponents`, of which the last sums would have wanted `suitable` ones."""
-    lowest = np.maximum(suitable + SLACK, exponents - LEAP)
-    return np.maximum(suitable, np.minimum(exponents - FALL, lowest))
 
 
 def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, maxima: Any) -> None:

@@ -26,9 +26,9 @@ from mxtrain.checkpoint.directory import (
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run
-from mxtrain.core.errors import Diverged, RestartMe
+from mxtrain.core.errors import Diverged, RestartMe, UsageError
 from mxtrain.models import running_statistics, weights
-from mxtrain.optim import early_stop, precision
+from mxtrain.optim import early_stop, grid_units, precision
 from mxtrain.optim.early_stop import Best
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
@@ -112,8 +112,8 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         files[AVERAGE] = dict(parts.average.totals)
     if parts.masks is not None:
         files[MASKS] = parts.masks.packed()
-    if parts.grid is not None and parts.grid.exponents is not None:
-        files[GRID] = {"exponents": parts.grid.exponents.copy()}
+    if parts.grid is not None and parts.grid.units is not None:
+        files[GRID] = parts.grid.units.arrays()
     values = {
         **dataclasses.asdict(state),
         "update_counts": update_counts,
@@ -122,6 +122,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "modules": locations.modules(run),
         **last_bits.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
+        "units_rule": parts.grid.rule if parts.grid is not None else grid_units.RULE,
         **({"averaged_steps": list(parts.average.taken)} if parts.average else {}),
         **({"widths": parts.net.widths} if parts.net.widths else {}),
         "job": parts.group.job,
@@ -147,8 +148,14 @@ def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> Tr
         parts.average.restore(path / AVERAGE, saved["averaged_steps"], saved["step"])
     if parts.masks is not None:
         parts.masks.restore(str(path / MASKS))
-    if parts.grid is not None and (path / GRID).is_file():
-        parts.grid.restore(mx.nd.load(str(path / GRID))["exponents"].asnumpy())
+    if parts.grid is not None:
+        arrays = mx.nd.load(str(path / GRID)) if (path / GRID).is_file() else {}
+        rule = saved.get("units_rule", 1)  # old checkpoints have none
+        if not parts.grid.restore(rule, {name: array.asnumpy() for name, array in arrays.items()}):
+            raise UsageError(
+                f"{path}: its gradients are added by rule {rule}, this mxtrain knows {grid_units.RULE} and earlier "
+                "ones; resume with the mxtrain that wrote it, or give --resume never or another --out"
+            )
     logger.info("resuming from %s", path)
     return _share_score(_from_dict(saved), parts.group, parts.judgement.score.is_lower_better)
 

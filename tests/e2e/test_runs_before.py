@@ -52,6 +52,7 @@ def state_of(path: Path) -> dict[str, Any]:
         "threads",
         "amp_table",
         "narrow_share",
+        "units_rule",
     )  # than these runs
     for name in younger:
         state.pop(name, None)

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mxtrain.data import native
-from mxtrain.optim import grid
+from mxtrain.optim import grid, grid_units
 from mxtrain.optim.grid import BLOCK, Grid
+from mxtrain.optim.grid_units import Units
 
 NUM = 16  # gradients of a step
 SIZE = 2 * BLOCK + 100
@@ -123,7 +124,7 @@ def test_a_sum_is_exact_and_the_same_in_any_order_and_cut(change: str, size: int
 def test_rounding_is_to_the_nearest_unit_ties_to_even(numbers: list[float], exponent: int, data: Any) -> None:
     order = numbers if data is None else data.draw(st.permutations(numbers))
     of = Grid([1], len(numbers))
-    of.exponents = np.array([exponent], np.int32)
+    of.units = Units(np.array([exponent], np.int32), None)
     reachable = [each for each in order if abs(each) <= 2.0 ** (exponent + of.reach)]
     found = total_of(of, [np.array([each], np.float32) for each in reachable])
     column = np.array(reachable).reshape(-1, 1)
@@ -158,7 +159,7 @@ def test_the_error_of_a_sum_is_millionths_of_its_blocks_largest() -> None:
     for start in range(0, SIZE, BLOCK):
         block = slice(start, start + BLOCK)
         error = np.abs(found[block] - right[block]).max() / np.abs(right[block]).max()
-        assert 0 < error < 2 * NUM**0.5 * 2.0**-grid.TARGET
+        assert 0 < error < 2 * NUM**0.5 * 2.0**-grid_units.TARGET
 
 
 def test_a_loss_scale_of_a_power_of_two_moves_no_bit() -> None:
@@ -179,13 +180,13 @@ def test_a_step_that_is_not_applied_leaves_the_grid_as_it_was() -> None:
     numbers = gradients()
     fresh, used = Grid([SIZE], NUM), known(numbers)
     for of in (fresh, used):
-        before = of.exponents
+        before = of.units
         for bad, is_applied in ((np.nan, False), (np.inf, False), (1.0, False)):
             with_bad = numbers.copy()
             with_bad[4, 4] = bad
             sums = total_of(of, with_bad)
             of.end_step([sums.astype(np.float32)], is_applied)
-            assert of.exponents is before
+            assert of.units is before
     far = numbers * np.float32(2.0**60)
     assert np.isinf(total_of(used, far)).any()
     used.end_step([used.totals[0].astype(np.float32)], is_applied=False)
@@ -249,9 +250,9 @@ def test_a_net_without_gradients_has_none_and_learns_when_it_has() -> None:
     )
 
 
-def test_exponents_of_other_parameters_are_not_restored() -> None:
+def test_units_of_other_parameters_are_not_restored_nor_those_of_rules_to_come() -> None:
     of = Grid([SIZE, 5], NUM)
-    of.restore(np.zeros(3, np.int32))
-    assert of.exponents is None
-    of.restore(np.zeros(4, np.int32))
-    assert of.exponents is not None
+    levels = {"levels": np.zeros(4, np.int32)}
+    assert of.restore(2, {"exponents": np.zeros(3, np.int32), **levels}) and of.units is None
+    assert not of.restore(3, {"exponents": np.zeros(4, np.int32), **levels}) and of.units is None
+    assert of.restore(2, {"exponents": np.zeros(4, np.int32), **levels}) and of.units is not None
