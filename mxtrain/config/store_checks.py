@@ -111,7 +111,7 @@ def check_async(run: Run) -> None:
 
 def check_tables(run: Run, unknown: Sequence[str]) -> None:
     """Raise UsageError for flags that do not go with row-sparse tables; `unknown` are those of no SparseEmbedding."""
-    optim, store = run.optim, run.layout.kvstore
+    model, optim, store = run.model, run.optim, run.layout.kvstore
     name = catalogue.optimizer(optim).name
     tables = "with a row-sparse table in the net"
     if name not in LAZY_OPTIMIZERS:
@@ -130,6 +130,16 @@ def check_tables(run: Run, unknown: Sequence[str]) -> None:
         (optim.clip_norm, f"--clip-norm {optim.clip_norm:g}", "no worker sees the whole gradient"),
         (optim.clip_value, f"--clip-value {optim.clip_value:g}", "no worker sees the whole gradient"),
         (optim.compress != "none", f"--compress {optim.compress}", "weights are what servers send back"),
+        (
+            optim.average,
+            f"--average {optim.average}",
+            "servers hold the weights, and send back those of the last step",
+        ),
+        (
+            model.prune and model.prune_by == "weight",
+            f"--prune {model.prune:g} --prune-by weight",
+            "servers hold the weights, and would move those that are 0",
+        ),
     ):
         if refused:
             raise UsageError(f"{flag} with --kvstore {store} {tables}: {why}; leave it out")

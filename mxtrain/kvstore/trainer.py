@@ -102,6 +102,6 @@ def open_trainer(
     `statistics` are the parameters that workers sum besides the gradients, in `num_rows` rows; a `threshold` compresses
     the gradients.
     """
-    if is_async(kvstore) or ("dist" in kvstore and any(map(sparse_rows.is_table, parameters))):
+    if is_async(kvstore) or ("dist" in kvstore and sparse_rows.trained_tables(parameters)):
         return RemoteTrainer(parameters, optimizer, kvstore, group)
     return local_trainer.open_local(parameters, optimizer, kvstore, statistics, num_rows, threshold)

@@ -6,7 +6,7 @@ Owns workarounds for what MXNet gets wrong about them or hides. Pulling and push
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from mxtrain.runtime import mx
 
@@ -14,6 +14,11 @@ from mxtrain.runtime import mx
 def is_table(parameter: Any) -> bool:
     """Return whether the parameter's gradient has only the rows that a batch used."""
     return bool(parameter._grad_stype == "row_sparse")
+
+
+def trained_tables(parameters: Sequence[Any]) -> list[Any]:
+    """Return the tables that a step moves, for which servers update; a frozen one is a weight like any other."""
+    return [each for each in parameters if each.grad_req != "null" and is_table(each)]
 
 
 def with_all_rows(array: Any) -> Any:

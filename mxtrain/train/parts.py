@@ -91,7 +91,7 @@ def build_parts(
     if not optim.decay_all:
         exempt_from_decay(trained)
     layer_rates.scale_rates(net, optim)
-    tables = [parameter for parameter in trained if sparse_rows.is_table(parameter)]
+    tables = sparse_rows.trained_tables(trained)
     if tables:
         store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
     optimizer = optimizers.build(optim)
@@ -141,7 +141,7 @@ def _grid(run: Run, parameters: Sequence[Any], rank: int) -> Grid | None:
     if not exact_sums.has_sums(run):
         return None
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
-    tables = [each.name for each in trained if sparse_rows.is_table(each)]
+    tables = [each.name for each in sparse_rows.trained_tables(parameters)]
     types = {each.name: np.dtype(each.dtype).name for each in trained}
     reason = exact_sums.reason_against(
         run, tables, {name: kind for name, kind in types.items() if kind != "float32"}

@@ -16,7 +16,7 @@ from tests.support.cluster_jobs import ended, job
 from tests.support.cluster_run import records
 from tests.support.commands import Command
 from tests.support.processes import roles
-from tests.support.runs import has_step, wait_until, warm_started
+from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
 
 NUM_STEPS = 20
 FLAGS = [
@@ -113,6 +113,12 @@ def test_a_table_learns_over_an_async_store(digits: Path, tmp_path: Path, comman
         ("unbounded", [], 3, "there is no row 20"),
         ("gluons_own", [], 2, "has to be a mxtrain.models.SparseEmbedding"),
         ("sparse", ["--clip-norm", "1"], 2, "--clip-norm 1 with --kvstore dist_sync"),
+        (
+            "sparse",
+            ["--epochs", "5", "--max-steps", "0", "--average", "2"],
+            2,
+            "--average 2 with --kvstore dist_sync",
+        ),
     ],
 )
 def test_an_unsupported_use_ends_the_job_with_its_reason(
@@ -120,6 +126,17 @@ def test_an_unsupported_use_ends_the_job_with_its_reason(
 ) -> None:
     done = command("mxtrain.fit", *line(digits, tmp_path, net, *PLAIN, *SYNC, *more))
     assert done.returncode == code and reason in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_frozen_table_is_a_weight_like_any_other(digits: Path, tmp_path: Path, command: Command) -> None:
+    """It is no reason for servers to update, so sums are exact, and flags that tables refuse are taken."""
+    more = ["--freeze", "table.*", "--optimizer", "adamw", "--clip-norm", "1", "--max-steps", "6"]
+    for out, store in (("one", []), ("two", SYNC)):
+        done = command("mxtrain.fit", *line(digits, tmp_path / out, "sparse", *more, *store))
+        assert done.returncode == 0, done.stderr
+    assert_same_end(tmp_path / "two", tmp_path / "one")
 
 
 def push_rows(group: Any, folder: Path) -> None:

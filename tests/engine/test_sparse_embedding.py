@@ -10,7 +10,7 @@ import pytest
 from mxtrain.config import Layout, Model, Optim, Run, store_checks
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.kvstore.trainer import open_trainer
-from mxtrain.models import SparseEmbedding
+from mxtrain.models import SparseEmbedding, sparse_rows
 from mxtrain.optim.gradients import GradientAccumulator
 from mxtrain.runtime import mx
 
@@ -82,10 +82,20 @@ def test_float32_cannot_name_the_rows_of_a_very_large_table() -> None:
         layer(mx.nd.array([0]))
 
 
+def test_a_frozen_table_keeps_no_sums_from_being_exact() -> None:
+    """And no worker from updating: the store, the sums and the refusals go by the same tables."""
+    for is_frozen in (False, True):
+        layer = SparseEmbedding(10, 4)
+        layer.weight.grad_req = "null" if is_frozen else "write"
+        found = sparse_rows.trained_tables([layer.weight, mx.gluon.nn.Dense(3).weight])
+        assert found == ([] if is_frozen else [layer.weight])
+
+
 @pytest.mark.parametrize(
     ("optim", "store", "reason"),
     [
         (Optim(optimizer="adamw"), "local", "--optimizer adamw"),
+        (Optim(average=2), "dist_sync", "--average 2"),
         (Optim(ema=0.9), "dist_sync", "--ema 0.9"),
         (Optim(clip_value=1), "dist_sync", "--clip-value 1"),
         (Optim(compress="2bit"), "dist_sync", "--compress 2bit"),
@@ -94,6 +104,12 @@ def test_float32_cannot_name_the_rows_of_a_very_large_table() -> None:
 def test_what_a_table_cannot_have_is_refused(optim: Optim, store: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         store_checks.check_tables(Run(model=Model(), optim=optim, layout=Layout(kvstore=store)), [])
+
+
+def test_weights_that_servers_hold_are_not_pruned_one_by_one() -> None:
+    run = Run(model=Model(prune=0.5, prune_by="weight"), optim=Optim(), layout=Layout(kvstore="dist_sync"))
+    with pytest.raises(UsageError, match="--prune 0.5 --prune-by weight with --kvstore dist_sync"):
+        store_checks.check_tables(run, [])
 
 
 def test_clipping_a_workers_own_update_is_not() -> None:
