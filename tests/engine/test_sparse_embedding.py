@@ -108,7 +108,7 @@ def test_what_a_table_cannot_have_is_refused(optim: Optim, store: str, reason: s
 
 def test_weights_that_servers_hold_are_not_pruned_one_by_one() -> None:
     run = Run(model=Model(prune=0.5, prune_by="weight"), optim=Optim(), layout=Layout(kvstore="dist_sync"))
-    with pytest.raises(UsageError, match="--prune 0.5 --prune-by weight with --kvstore dist_sync"):
+    with pytest.raises(UsageError, match=r"--prune 0\.5 --prune-by weight with --kvstore dist_sync"):
         store_checks.check_tables(run, [])
 
 
