@@ -1,4 +1,4 @@
-"""A process's own end of the control channel: joining the rendezvous, heartbeats, progress, and small sums.
+"""A process's own end of the control channel: joining the rendezvous, heartbeats, progress, and sums of numbers.
 
 A thread of its own sends heartbeats and listens. A verdict that it receives ends the process at once, whatever the main
 thread is blocked in, and so does a silent scheduler. Owns this process's part; `coordinator.py` is the other end.
@@ -32,6 +32,7 @@ from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, S
 POLL_SECONDS, RETRY_SECONDS = 0.05, 1.0
 FAIL_SECONDS = 1.0
 GIL_SECONDS = 300.0
+NUMBERS_IN_MESSAGE = MAX_RAW_BYTES // 8  # of a sum; more go one message after the other
 MOST_NOTES = 1000  # that wait to be read, of which the oldest are dropped
 
 
@@ -140,18 +141,22 @@ class Agent(WorkerGroup):
 
     def sum(self, values: Any) -> np.ndarray[Any, Any]:
         own = np.ascontiguousarray(values, dtype="<f8")
-        if own.nbytes > MAX_RAW_BYTES:
-            raise ValueError(
-                f"{own.nbytes} bytes are too many for the control channel; this is for small sums"
-            )
+        total = np.empty(own.size)
+        # At least one message, so that workers wait for each other even where there is nothing to add.
+        for start in range(0, max(own.size, 1), NUMBERS_IN_MESSAGE):
+            piece = slice(start, start + NUMBERS_IN_MESSAGE)
+            total[piece] = np.frombuffer(self._sum_of_bytes(own.ravel()[piece].tobytes()), dtype="<f8")
+        return total.reshape(own.shape)
+
+    def _sum_of_bytes(self, own: bytes) -> bytes:
         self._in_sum = True
-        self._send({"kind": "sum", "sequence": self._num_sums}, own.tobytes())
+        self._send({"kind": "sum", "sequence": self._num_sums}, own)
         total = self._receive()
         assert isinstance(total, bytes)
         self._num_sums += 1
         self.report_progress()
         self._in_sum = False
-        return np.frombuffer(total, dtype="<f8").reshape(own.shape).astype(np.float64)
+        return total
 
     def finish(self, exit_code: int = DONE, reason: str = "") -> None:
         """Report that this worker's work is done and on disk; return when that is true of all workers.

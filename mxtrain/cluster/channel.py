@@ -16,7 +16,7 @@ from typing import Any, Dict, Tuple
 HEADER = struct.Struct(">4sII")  # MAGIC, bytes of JSON, raw bytes
 MAGIC = b"mxt1"
 MAX_JSON_BYTES = 1 << 20
-MAX_RAW_BYTES = 64 << 20
+MAX_RAW_BYTES = 8 << 20  # the scheduler has one such message of each worker in memory
 READ_BYTES = 1 << 20
 
 Message = Tuple[Dict[str, Any], bytes]

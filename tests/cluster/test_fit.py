@@ -94,6 +94,23 @@ def test_an_evaluation_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "eval")[0]["num_samples"] == 2 * num_each
 
 
+@pytest.mark.slow  # tests/unit/cluster/test_coordinator.py: a sum may take several messages
+@pytest.mark.timeout(200)
+def test_an_evaluation_may_keep_more_than_a_message_holds(
+    shapes: Path, tmp_path: Path, command: Command
+) -> None:
+    """82 MB of 64 samples, over three workers."""
+    more = ["--max-steps", "1", "--metric", "tests.support.user_metrics:KeepsMuch", "--num-workers", "3"]
+    data = ["--val", shapes / "train.rec"]
+    done = command("mxtrain.fit", *flags(shapes, tmp_path / "run", *CLUSTER, *more), *data)
+    assert done.returncode == 0, done.stderr
+    (scores,) = records(tmp_path / "run", "eval")
+    assert (
+        scores["val_kept"] == 160_000 * scores["num_samples"]
+        and scores["num_samples"] * 160_000 * 8 > 64 << 20
+    )
+
+
 # tests/faults/test_inside.py kills a worker, test_matrix.py a server, and both ask for the same curve to the bit.
 @pytest.mark.slow
 @pytest.mark.timeout(300)

@@ -93,13 +93,14 @@ def test_notes_reach_the_other_workers_without_waiting(tmp_path: Path) -> None:
 
 def test_sums_have_the_same_bits_everywhere_and_all_end_well(tmp_path: Path) -> None:
     port, mine = free_port(), {0: [1e16, 0.1], 1: [1.0, 0.2], 2: [-1e16, 0.3]}
-    large = np.random.default_rng(0).random((512, 512))  # 2 MB
+    large = np.random.default_rng(0).random((1500, 1500))  # 18 MB, which is three messages
 
     def work(me: Agent) -> None:
         for _ in range(20):
             total = me.sum(mine[me.rank])
         np.save(tmp_path / f"{me.name}.npy", total)
         assert (me.sum(large * me.rank) == large + large * 2).all()
+        assert me.sum(np.zeros((0, 3))).shape == (0, 3)
         assert me.world_size == 3
         me.finish()
 
