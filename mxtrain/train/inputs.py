@@ -140,7 +140,18 @@ def _plain(task: Task, source: Any) -> Iterator[Input]:
     """Yield the samples that the task says an input holds."""
     samples = tasks.named(task, task.samples_in)(source)
     for name, sample in samples:
-        yield Input(name, functools.partial(inputs_of, task, sample), is_part=len(samples) > 1)
+        if len(samples) > 1:
+            yield Input(name, functools.partial(_inputs_of_part, task, name, sample), is_part=True)
+        else:
+            yield Input(name, functools.partial(inputs_of, task, sample))
+
+
+def _inputs_of_part(task: Task, name: str, sample: Any) -> Mapping[str, Any]:
+    """Return the arrays of one of several samples in an input; a DataError begins with its name."""
+    try:
+        return inputs_of(task, sample)
+    except DataError as error:
+        raise error if name in str(error) else DataError(f"{name}: {error}") from None
 
 
 def _opened(task: Task, path: Path) -> Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from examples import own_net, recommender_data, written_numbers, written_numbers_data
 from mxtrain.config import Run
+from mxtrain.core.errors import DATA
 from mxtrain.fit import fit as fit_in_python
 from tests.support.commands import ROOT, Command
 from tests.support.runs import records
@@ -65,6 +67,22 @@ def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
     )
     result = fit_in_python(run, train=str(shapes / "train.rec"), net=own_net.mixer(2), loss=own_net.robust)
     assert result.net is not None and len(result.history) == 4
+
+
+def test_the_task_to_copy_is_learnt_and_predicts(tmp_path: Path, command: Command) -> None:
+    """By its own command, but for few epochs; tests/tasks hold of it what all tasks are promised."""
+    flags = [*flags_of("own_task"), "--epochs", "3", "--batch-size", "32", "--threads", "1"]
+    sets = ["--train", "examples.own_task_data:train", "--val", "examples.own_task_data:val"]
+    done = command("mxtrain.fit", *flags, *sets, "--metric", "r2", "--log", "none", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert scores(tmp_path / "run", "val_r2")[-1] > 0.5 and scores(tmp_path / "run", "val_coverage")[-1] > 0.8
+    (tmp_path / "new.csv").write_text("0.3,0.9\n0.3,none\n0.3,0\n")
+    told = command("mxtrain.predict", tmp_path / "run", tmp_path / "new.csv", "--json")
+    assert told.returncode == DATA
+    first, third = (json.loads(line) for line in told.stdout.splitlines())
+    assert (first["input"], third["input"]) == (f"{tmp_path / 'new.csv'}:1", f"{tmp_path / 'new.csv'}:3")
+    assert abs(first["number"] - np.sin(1.2)) < 0.5 and first["deviation"] > 0
+    assert f"{tmp_path / 'new.csv'}:2: it is not 2 numbers" in told.stderr
 
 
 def test_rows_of_digits_begin_to_be_read(tmp_path: Path, command: Command) -> None:

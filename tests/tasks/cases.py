@@ -12,11 +12,13 @@ from typing import Any, Callable, Mapping, NamedTuple
 import numpy as np
 import pytest
 
+from examples import own_task_data
 from mxtrain.data.recordio import Label
 from tests.support import majority_data, several_shapes
 from tests.tasks import dials, readings, steps, stripes, texts
 from tests.tasks.linear import (
     dials_r2,
+    gauges_r2,
     majority_auc,
     shapes_precision,
     spirals_accuracy,
@@ -281,7 +283,32 @@ SERIES = Case(
     predict=("{folder}/one.npz",),
 )
 
-ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES)
+
+def write_gauges(folder: Path, num_train: int, num_val: int) -> None:
+    for seed, (name, count) in enumerate((("train", num_train), ("val", num_val))):
+        own_task_data.write(folder / f"{name}.rec", own_task_data.pairs(count, seed))
+    (folder / "one.csv").write_text("0.3,0.9\n")
+
+
+GAUGE = Case(
+    name="gauge",
+    write=write_gauges,
+    flags="--task examples.own_task:Gauge --metric r2 --optimizer adam --lr 0.01 --weight-decay 0",
+    learn="--batch-size 32 --epochs 15",
+    bar=Bar("val_r2", 0.85),
+    linear=gauges_r2,
+    hostile={
+        "empty": Hostile(emptied, "it is not 2 numbers"),
+        "cut short": Hostile(cut, "it is not 2 numbers"),
+        "no number": Hostile(
+            lambda label, payload: (label, np.array([1, np.nan], "<f4").tobytes()), "it is not 2 numbers"
+        ),
+        "label is no number": Hostile(labelled(np.nan), "a label that is no number", is_skipped=False),
+    },
+    predict=("{folder}/one.csv",),
+)
+
+ALL = (CLASSIFICATION, MAJORITY, MULTILABEL, LM, SEQUENCES, TOKENS, REGRESSION, VECTORS, SERIES, GAUGE)
 
 
 def parameters() -> list[Any]:

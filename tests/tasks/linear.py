@@ -61,6 +61,14 @@ def spirals_accuracy(folder: Path) -> float:
     return float(model.score(x, y))
 
 
+def gauges_r2(folder: Path) -> float:
+    sets = (
+        _table(folder / f"{name}.rec", lambda payload: np.frombuffer(payload, "<f4"))
+        for name in ("train", "val")
+    )
+    return _ridge_r2(*sets)
+
+
 def waves_r2(folder: Path) -> float:
     """Of the samples of the wave, at their places, zeros behind the end, and the number beside it."""
     inputs = arrays.read_sidecars([folder / "train.rec"]).inputs
