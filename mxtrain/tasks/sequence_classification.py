@@ -22,6 +22,7 @@ class SequenceClassification(TextTask):
         ("model", "loss", "window", "augment", "num_classes", "sampling", "label_smoothing", "class_weights")
     )
     what_has_labels = OF_DOCUMENTS
+    looks_at = 1000
     score = Score("accuracy")
 
     @classmethod

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any, Iterator
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from mxtrain.data import text_files
 from mxtrain.fit import fit
 from mxtrain.predict import predict
 from tests.support.commands import Command
+from tests.support.runs import curve, newest
 from tests.tasks import texts
 
 NET = {
@@ -38,6 +41,48 @@ def test_a_list_of_texts_is_learnt(tmp_path: Path) -> None:
     assert result.best["val_accuracy"] > 0.9
     told = predict(result, ["abxcdy", "abycdx"])
     assert [each["classes"][0]["class"] for each in told] == ["1", "0"]
+
+
+def test_a_stream_of_texts_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> None:
+    def stream() -> Iterator[tuple[str, float]]:
+        rng = np.random.default_rng(0)
+        while True:
+            each = texts.order(rng)
+            yield each["text"], float(each["label"] == "x first")
+
+    def learnt(name: str, steps: int, val: Any = None, train: Any = stream) -> Path:
+        flags = {
+            "task": "sequence_classification",
+            "epoch_steps": 20,
+            "max_steps": steps,
+            "schedule": "constant",
+        }
+        fit(Run.of(**flags, out=str(tmp_path / name), weight_decay=0.0, **NET), train=train, val=val)
+        return tmp_path / name
+
+    samples = list(itertools.islice(stream(), 60))
+    whole = learnt("whole", 60, val=tuple(map(list, zip(*samples))))
+    (*_, scores) = [each for each in curve(whole) if each["kind"] == "eval"]
+    assert scores["val_accuracy"] > 0.9
+    learnt("half", 30)
+    learnt("half", 60)
+    assert (newest(tmp_path / "half") / "weights.params").read_bytes() == (
+        newest(whole) / "weights.params"
+    ).read_bytes()
+
+    def with_another() -> Iterator[tuple[str, float]]:
+        yield from itertools.islice(stream(), 1100)
+        yield "xy", 2.0
+
+    with pytest.raises(
+        DataError, match=r"sample 1100 of the stream: its label is 2, but there are 2 classes"
+    ):
+        learnt("other", 60, train=with_another)
+    with pytest.raises(UsageError, match=r"a language model .* give a list of texts"):
+        fit(
+            Run.of(task="lm", epoch_steps=2, out=str(tmp_path / "lm"), log="none"),
+            train=lambda: iter(["a", "b"]),
+        )
 
 
 def test_texts_on_the_command_line_and_in_files_are_answered_each(tmp_path: Path, command: Command) -> None:
