@@ -1,7 +1,8 @@
 """Pictures of kinds that not every OpenCV reads: GIF, AVIF and icons, decoded by Pillow, which GluonCV brings.
 
-For single inputs alone: what is trained on has to be read alike on every machine (`images.py`). Of an animation the
-first picture is taken; transparent parts show white, and what EXIF says is turned is put upright.
+For what is predicted, and for the packer, which stores them as PNG: what is trained on has to be read alike on every
+machine (`images.py`). Of an animation the first picture is taken; transparent parts show white, and what EXIF says is
+turned is put upright.
 """
 
 from __future__ import annotations
@@ -18,9 +19,24 @@ _KINDS = {"GIF": ((0, b"GIF8"),), "AVIF": ((4, b"ftypavif"), (4, b"ftypavis")), 
 
 def is_one(payload: Any) -> bool:
     """Return whether these are the bytes of such a picture."""
-    return isinstance(payload, bytes) and any(
-        payload[at : at + len(magic)] == magic for magics in _KINDS.values() for at, magic in magics
-    )
+    return isinstance(payload, bytes) and kind_of(payload) is not None
+
+
+def kind_of(payload: bytes) -> str | None:
+    """Return the name of the kind that these bytes begin as, one of GIF, AVIF and ICO; None for all else."""
+    begun = (kind for kind, magics in _KINDS.items() for at, magic in magics if payload.startswith(magic, at))
+    return next(begun, None)
+
+
+def is_animated(payload: bytes) -> bool:
+    """Return whether such a picture holds several that follow each other; False too where it is damaged."""
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(payload), formats=list(_KINDS)) as opened:
+            return bool(getattr(opened, "is_animated", False))
+    except Exception:  # as in `decode`, which says what is wrong
+        return False
 
 
 def decode(payload: bytes) -> Pixels:

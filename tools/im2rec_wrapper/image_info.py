@@ -10,23 +10,24 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from mxtrain.data import jpeg, orientation, recordio, tiff
+from mxtrain.data import jpeg, orientation, other_pictures, recordio, tiff
 from mxtrain.data.jpeg import BadPicture
 from mxtrain.data.orientation import PNG_START
 
-TURNED, CMYK, TRANSPARENT, DEEP, TIFF, PAGES = (
+TURNED, CMYK, TRANSPARENT, DEEP, TIFF, PAGES, OTHER, ANIMATED = (
     "turned upright (their EXIF said so)",
     "made RGB (they were CMYK)",
     "put on white (they were transparent)",
     "made 8 bits deep (they had 16)",
     "made PNG (they were TIFF)",
     "cut down to page 1 (they had several)",
+    "made PNG (they were GIF, AVIF or icons)",
+    "cut down to their first picture (they moved)",
 )
 
 # Offset, signature and name of each kind that is refused.
 _REFUSED = (
-    (0, b"GIF8", "a GIF"),
-    (4, b"ftyp", "a HEIC or AVIF image"),
+    (4, b"ftyp", "a HEIC image"),
     (0, b"\x00\x00\x00\x0cjP", "a JPEG 2000 image"),
     (0, b"\xff\x4f\xff\x51", "a JPEG 2000 image"),
     (0, b"8BPS", "a Photoshop file"),
@@ -59,6 +60,9 @@ def inspect(data: bytes) -> ImageInfo:
         return ImageInfo("BMP", (TRANSPARENT,) if has_alpha else ())
     if tiff.is_tiff(data):
         return _tiff(data)
+    other = other_pictures.kind_of(data)
+    if other:
+        return ImageInfo(other, (OTHER, ANIMATED) if other_pictures.is_animated(data) else (OTHER,))
     if not data:
         raise BadPicture("the file is empty")
     for at, signature, name in _REFUSED:

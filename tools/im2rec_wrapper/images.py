@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data import images, jpeg
+from mxtrain.data import images, jpeg, other_pictures
 from mxtrain.data.jpeg import BadPicture, Box, Pixels
 
 from . import restart_intervals
@@ -68,8 +68,9 @@ def _not_encoded(data: bytes, info: ImageInfo, options: ImageOptions, must_decod
 
 def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
     """Return the pixels with at most this short side, and whether the picture was larger."""
+    payload = other_pictures.decode(data) if other_pictures.is_one(data) else data
     if not short_side:
-        return images.decode(data), False
+        return images.decode(payload), False
     size = (0, 0)
 
     def whole(height: int, width: int) -> Box:
@@ -78,7 +79,7 @@ def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
         return Box(0, 0, height, width)
 
     # libjpeg's own averaging is coarse, so it brings huge images to no less than twice the wanted size.
-    pixels = images.decode_crop(data, whole, 2 * short_side)
+    pixels = images.decode_crop(payload, whole, 2 * short_side)
     factor = short_side / min(size)
     if factor >= 1:
         return pixels, False

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 
 import cv2
 import numpy as np
 import pytest
+from PIL import Image, features
 
 from mxtrain.core.errors import UsageError
+from mxtrain.data import given_files, native, other_pictures, restart
 from mxtrain.data import images as reader
-from mxtrain.data import native, restart
 from mxtrain.data.jpeg import BadPicture
 from tools.im2rec_wrapper import image_info, restart_intervals
 from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
+from tools.im2rec_wrapper.sources.folder import read_folder
 
 ASIS = ImageOptions()
 needs_native = pytest.mark.skipif(
@@ -92,7 +95,7 @@ def test_png_with_a_wrong_length_field_is_bad():
         (b"", "empty"),
         (b"once upon a time", "text file"),
         (b"<html>404</html>", "web page"),
-        (b"GIF89a" + bytes(20), "GIF: convert it"),
+        (b"GIF89a" + bytes(20), "Pillow cannot decode it"),
         (b"\0\0\0\x18ftypheic" + bytes(20), "HEIC"),
         (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
         (b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x02" + bytes(20), "animated WebP"),
@@ -170,6 +173,37 @@ def test_tiff_becomes_png():
     payload, notes = prepare(encoded(".tiff"), ASIS)
     assert notes == (image_info.TIFF,)
     np.testing.assert_array_equal(rgb(payload), photo()[:, :, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes"),
+    [
+        ("GIF", (image_info.OTHER, image_info.ANIMATED)),
+        ("AVIF", (image_info.OTHER, image_info.ANIMATED)),
+        ("ICO", (image_info.OTHER,)),
+    ],
+)
+def test_what_predict_reads_is_packed_as_it_reads_it(kind, notes):
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    first, second = (Image.fromarray(picture) for picture in (photo(64, 64), 255 - photo(64, 64)))
+    file = io.BytesIO()
+    several = {} if kind == "ICO" else {"save_all": True, "append_images": [second]}
+    first.save(file, kind, **several)
+    payload, found = prepare(file.getvalue(), ASIS)
+    assert found == notes and payload.startswith(b"\x89PNG")
+    seen = other_pictures.decode(file.getvalue())
+    np.testing.assert_array_equal(rgb(payload), seen)
+    assert np.abs(seen.astype(int) - np.array(first)).mean() < 10
+    smaller = prepare(file.getvalue(), ImageOptions(short_side=32))
+    assert rgb(smaller.payload).shape[0] == 32 and smaller.notes == notes
+
+
+def test_every_kind_that_predict_reads_by_its_name_is_packed_by_its_name(tmp_path):
+    for number, suffix in enumerate(given_files.PICTURES):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / f"{number}{suffix}").touch()
+    assert len(read_folder(tmp_path).items) == len(given_files.PICTURES)
 
 
 def test_progressive_ones_are_counted_and_become_baseline_when_re_encoded():
