@@ -253,7 +253,8 @@ class ArrayReader:
 
     inputs: tuple[Input, ...]
     label: tuple[int, ...]  # its shape
-    num_classes: int = 0  # of which it is one; 0 for numbers
+    num_classes: int = 0  # of which it is one; 0 for numbers and for several labels
+    has_several: bool = False  # labels
     advice: str = ""  # what to do about a bad sample
 
     def __call__(self, record: Record, rng: np.random.Generator, row: Arrays) -> Arrays:
@@ -272,6 +273,8 @@ class ArrayReader:
             raise BadSample("what is to be predicted is not finite")
         if self.num_classes:
             labels.check_sample(record.label, self.num_classes)
+        if self.has_several:
+            labels.check_labels_of_sample(record.label)
         return {**self.standardised(record.payload), "label": label}
 
     def standardised(self, payload: Any) -> Arrays:

@@ -5,7 +5,7 @@ Owns the number of classes and their names. MXNet silently clips a label that is
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -44,6 +44,9 @@ def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> No
     _refuse_out_of_range(dataset, labels, len(class_names), "pack training and validation together")
 
 
+YES_OR_NO = "of several labels each is 1 (yes), 0 (no) or -1 (unknown)"
+
+
 def check_sample(label: Label, num_classes: int) -> None:
     """Raise BadSample for the label of a sample, which may come from a stream, that is none of so many classes."""
     if np.size(label) != 1:
@@ -53,10 +56,20 @@ def check_sample(label: Label, num_classes: int) -> None:
         raise BadSample(f"its label is {number:g}, but there are {num_classes} classes, numbered from 0")
 
 
-def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list[str]:
+def check_labels_of_sample(label: Label) -> None:
+    """Raise BadSample for labels of a sample, which may come from a stream, that are not all yes, no or unknown."""
+    wrong = np.flatnonzero(~np.isin(label, (-1, 0, 1)))
+    if len(wrong):
+        raise BadSample(f"its label {wrong[0]} is {np.ravel(label)[wrong[0]]:g}; {YES_OR_NO}")
+
+
+def several_names(
+    train: Dataset, val: Dataset | None, num_classes: int, names: Sequence[str] = ()
+) -> list[str]:
     """Check data sets with several labels a sample, and return one name for each: 1 and 0 are yes and no, -1 unknown.
 
-    `num_classes` is needed only where labels are not known beforehand.
+    `num_classes` is needed only where labels are not known beforehand. Where the data names its labels otherwise than
+    by a class list, `names` are these.
     """
     labels = train.labels()
     count = labels.shape[1] if labels.ndim == 2 else num_classes
@@ -72,12 +85,12 @@ def several_names(train: Dataset, val: Dataset | None, num_classes: int) -> list
         raise DataError(
             f"{train.path}: has no rows of labels that are known beforehand; give --num-classes, or as many a sample"
         )
-    own = train.class_names or []
-    names = list(own) if len(own) == count else [str(number) for number in range(count)]
-    check_several(train, names)
+    own = names or train.class_names or []
+    found = list(own) if len(own) == count else [str(number) for number in range(count)]
+    check_several(train, found)
     if val is not None:
-        check_several(val, names)
-    return names
+        check_several(val, found)
+    return found
 
 
 def check_several(dataset: Dataset, class_names: list[str]) -> None:
@@ -100,8 +113,8 @@ def check_several(dataset: Dataset, class_names: list[str]) -> None:
     if len(wrong):
         row, column = wrong[0].tolist()
         raise DataError(
-            f"{dataset.where(row)} has label {labels[row, column]:g} for '{class_names[column]}'; --task multilabel "
-            f"takes 1 (yes), 0 (no) and -1 (unknown); {len(np.unique(wrong[:, 0]))} such records: pack again"
+            f"{dataset.where(row)} has label {labels[row, column]:g} for '{class_names[column]}'; {YES_OR_NO}; "
+            f"{len(np.unique(wrong[:, 0]))} such records: pack again"
         )
 
 

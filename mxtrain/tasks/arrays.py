@@ -1,8 +1,8 @@
-"""Named arrays: a class, or numbers, for each vector, series or set of readings.
+"""Named arrays: a class, several labels, or numbers, for each vector, series or set of readings.
 
-Owns which of the two is learnt: words are classes, several targets are numbers, and whole numbers from 0 of which
-none is left out are classes unless --loss compares numbers. Inputs are standardised as they are read
-(`data/arrays.py`).
+Owns which of these is learnt: words are classes; several targets are numbers, or labels where --loss says so; and whole
+numbers from 0 of which none is left out are classes unless --loss compares numbers. Inputs are standardised as they
+are read (`data/arrays.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config import Run, catalogue, net_names
+from mxtrain.config import Data, Run, catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
 from mxtrain.data.arrays import Input
@@ -24,18 +24,19 @@ from mxtrain.data.fields import Arrays as NamedArrays
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.records import Dataset, Record
 from mxtrain.models.contract import Contract
-from mxtrain.tasks import heeded_flags
+from mxtrain.tasks import heeded_flags, several_labels
 from mxtrain.tasks.classes import PredictedClasses
 from mxtrain.tasks.classes import described as described_classes
 from mxtrain.tasks.net_inputs import Named
 from mxtrain.tasks.numbers import PredictedNumbers
+from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
 
 AUTO = "auto"  # of --loss: cross_entropy of classes, l2 of numbers
 
 
 class Arrays(Task):
-    """The task; its description has `inputs`, and `class_names` or `targets`."""
+    """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
     flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss"}
     nets = tuple(net_names.ARRAY_NETS)
@@ -49,7 +50,11 @@ class Arrays(Task):
         layout = array_sets.layout_of(train, val)
         _check_net(run.model.model, layout.inputs)
         described = {"inputs": [each.as_json() for each in layout.inputs]}
-        if _has_classes(run, train):
+        if _has_labels(run, train):
+            names = labels.several_names(train, val, run.data.num_classes, layout.targets)
+            weights = class_weights.of_labels(run.model.class_weights, train, names)
+            found = {**described, **described_classes(names, weights), "has_several": True}
+        elif _has_classes(run, train):
             names = labels.class_names(train, val, run.data.num_classes)
             weights = class_weights.of_classes(run.model.class_weights, train, names)
             found = {**described, **described_classes(names, weights)}
@@ -66,16 +71,19 @@ class Arrays(Task):
         return tuple(map(arrays.input_of_json, self.description["inputs"]))
 
     @functools.cached_property
-    def predicted(self) -> PredictedClasses | PredictedNumbers:
+    def predicted(self) -> PredictedClasses | PredictedLabels | PredictedNumbers:
         """The half of the task behind the net."""
         if "targets" in self.description:
             loss = "l2" if self.run.model.loss == AUTO else self.run.model.loss
             return PredictedNumbers(targets.numbers_of_json(self.description["targets"]), loss)
         loss = "cross_entropy" if self.run.model.loss == AUTO else self.run.model.loss
+        half = PredictedLabels if self._has_several else PredictedClasses
         weights = self.description.get("class_weights")
-        return PredictedClasses(
-            self.description["class_names"], loss, self.run.optim.label_smoothing, weights
-        )
+        return half(self.description["class_names"], loss, self.run.optim.label_smoothing, weights)
+
+    @property
+    def _has_several(self) -> bool:
+        return "has_several" in self.description
 
     @property
     def step_means(self) -> Sequence[str]:
@@ -101,9 +109,10 @@ class Arrays(Task):
         return (*arrays.fields(self.inputs), self.predicted.field)
 
     def reader(self, is_training: bool) -> SampleReader:
-        num_classes = len(self.description.get("class_names", ()))
+        several = self._has_several
+        num_classes = 0 if several else len(self.description.get("class_names", ()))
         advice = self._advice() if is_training and self.run.optim.epoch_steps else ""
-        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, advice)
+        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, several, advice)
 
     def _advice(self) -> str:
         """Say what to do about a sample of a stream that is not like those that were looked at."""
@@ -209,6 +218,19 @@ def _check_net(text: str, inputs: Sequence[Input]) -> None:
         )
     if name == "conv1d" and given["kernel"] % 2 == 0:
         raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
+
+
+def _has_labels(run: Run, train: Dataset) -> bool:
+    """Return whether each sample has several labels: more than one target, and a loss of labels."""
+    loss, known = catalogue.loss(run.model.loss).name, train.labels()
+    if loss not in several_labels.LOSSES or known.ndim < 2 or known.shape[1] < 2:
+        return False
+    if run.data.sampling != Data.sampling:
+        raise UsageError(
+            f"--sampling {run.data.sampling}: balances one class a sample, and {train.path} has {known.shape[1]} "
+            "labels; leave it out"
+        )
+    return True
 
 
 def _has_classes(run: Run, train: Dataset) -> bool:

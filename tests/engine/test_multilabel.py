@@ -15,7 +15,8 @@ from mxtrain.models import losses
 from mxtrain.runtime import mx
 from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
-from mxtrain.tasks.multilabel import Multilabel, MultilabelForward
+from mxtrain.tasks.multilabel import Multilabel
+from mxtrain.tasks.several_labels import LabelsForward
 from mxtrain.train import asked
 
 NUM, CLASSES = 6, 3
@@ -88,7 +89,7 @@ def test_an_evaluation_counts_every_known_label_once(arrays: dict[str, Any]) -> 
     )
     known = float((arrays["label"].asnumpy() >= 0).sum())
     found = outcome(task.plain_forward(), arrays, "label")
-    plain = MultilabelForward(losses.label_cross_entropy)
+    plain = LabelsForward(losses.label_cross_entropy)
     assert found == outcome(plain, arrays, "label") and found[1] == known
     right, count = plain(net, arrays).means["label_accuracy"]
     output, label = net(arrays["data"]).asnumpy(), arrays["label"].asnumpy()
@@ -211,7 +212,7 @@ def test_the_threshold_of_predictions_is_the_users() -> None:
 def test_unknown_labels_leave_losses_and_gradients_finite(
     name: str, is_mixed: bool, arrays: dict[str, Any]
 ) -> None:
-    forward = MultilabelForward(losses.build_of_labels(name, 0.0, CLASSES))
+    forward = LabelsForward(losses.build_of_labels(name, 0.0, CLASSES))
     names = ("data", "label", *(("other_label", "other_fraction") if is_mixed else ()))
     arrays["data"].attach_grad()
     with mx.autograd.record():
