@@ -11,6 +11,7 @@ Record = Dict[str, Any]
 
 OF_EVALUATIONS = ("eval", "classes", "worst")
 BEGINNINGS = ("start", "restart")  # events, one for each attempt
+ENDS = ("end", "stop")  # the same
 PLACE = ("kind", "step", "epoch", "time")
 
 

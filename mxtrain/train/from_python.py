@@ -1,33 +1,31 @@
 """Training from a Python program: `fit(Run.of(...), net=my_net)`.
 
-Owns the objects that stand in for names, hooks, and Ctrl-C. What a run puts back is `guest.py`'s. Imported through
-`mxtrain.fit`.
+Owns the objects that stand in for names, and Ctrl-C. Hooks are `hooks.py`'s, what a run puts back is `guest.py`'s.
+Imported through `mxtrain.fit`.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
 import os
 import signal
 import sys
-from typing import Any, Callable, Optional
+from typing import Any
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import Model, Optim, Run, bounds, from_python, names
-from mxtrain.core.errors import SIGINT, Stop, StopTraining, UsageError, in_user_code
+from mxtrain.core.errors import SIGINT, Stop, UsageError
 from mxtrain.data import columns
-from mxtrain.report.record import Record
-from mxtrain.train import guest, result, serving, session, signals
+from mxtrain.train import guest, hooks, result, serving, session, signals
+from mxtrain.train.hooks import Hook, Hooks
 from mxtrain.train.result import Result
 
 logger = logging.getLogger(__name__)
 
 _clusters: list[NodeSpec] = []  # one, from the first run over a cluster on
-Hook = Optional[Callable[[Record], object]]
 
 
 def fit(
@@ -41,8 +39,10 @@ def fit(
     metric: Any = None,
     optimizer: Any = None,
     schedule: Any = None,
+    on_begin: Hook = None,
     on_step: Hook = None,
     on_evaluation: Hook = None,
+    on_end: Hook = None,
 ) -> Result:
     """Train `run`, made by `Run.of(...)`, and return its `Result`.
 
@@ -65,9 +65,13 @@ def fit(
             `weight_decay`. It is copied, and so left as it is.
         schedule: a function from the progress of the run, 0 to 1, to a factor of `lr`, or one of MXNet's LRSchedulers,
             from which rates are taken as they are.
-        on_step: called with a copy of each step's record, a dict. It looks, and changes nothing of the run; it raises
+        on_begin: called with a copy of the record `start` or `restart`, a dict with the number of the `attempt` and
+            the `step` that it goes on from, before the first of the other hooks.
+        on_step: called with a copy of each step's record. It looks, and changes nothing of the run; it raises
             `StopTraining` to end the run after a checkpoint. Errors in it end the run too.
         on_evaluation: the same for each evaluation's record.
+        on_end: called with the record `end`, or `stop` with its `reason`, of each run that has begun, also of one that
+            an error or Ctrl-C ends, when all is written.
 
     Raises:
         UsageError, DataError, Diverged: as the command says them, see `mxtrain.core.errors`.
@@ -77,9 +81,8 @@ def fit(
     objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
     objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
     run = _as_given(run, objects)
-    for name, hook in (("on_step", on_step), ("on_evaluation", on_evaluation)):
-        if hook is not None and not callable(hook):
-            raise UsageError(f"{name}: is a {type(hook).__name__}; give a function of a record")
+    functions = {"on_begin": on_begin, "on_step": on_step, "on_evaluation": on_evaluation, "on_end": on_end}
+    hooks.check(functions)
     _check_threads(run)
     node = _node(run)
     if node is not None:
@@ -88,15 +91,18 @@ def fit(
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
     with guest.as_guest(), requests as stop_requests:
+        shown = Hooks(functions, stop_requests)
         try:
             prepared = session.prepare(run, node)
-            ended = session.train(prepared, stop_requests, _hooks(on_step, on_evaluation, stop_requests))
+            ended = session.train(prepared, stop_requests, shown.show)
         except Stop as stop:
             if node is None and stop.exit_code == SIGINT and signals.STOPS[signal.SIGINT] in stop_requests:
                 raise KeyboardInterrupt(
                     "stopped by Ctrl-C; the same call goes on from the newest checkpoint"
                 ) from None
             raise
+        finally:
+            shown.end()
     if not ended.has_happened:
         logger.warning(
             "%s: this run had ended before, and nothing was trained; a net or loss that was given is taken for the one "
@@ -185,20 +191,3 @@ def _node(run: Run) -> NodeSpec | None:
         )
     _clusters.append(node)
     return node
-
-
-def _hooks(on_step: Hook, on_evaluation: Hook, stop_requests: list[Stop]) -> Callable[[Record], None]:
-    """Return a function that shows a copy of each record to its hook, and turns StopTraining into a stop request."""
-    hooks = {"train": ("on_step", on_step), "eval": ("on_evaluation", on_evaluation)}
-
-    def show(record: Record) -> None:
-        name, hook = hooks.get(record["kind"], ("", None))
-        if hook is None:
-            return
-        try:
-            with in_user_code(name):
-                hook(copy.deepcopy(record))
-        except StopTraining:
-            stop_requests.append(signals.BY_HOOK)
-
-    return show

@@ -25,7 +25,7 @@ STOPS: dict[int, Stop] = {
     signal.SIGINT: Stopped(f"stopped by Ctrl-C; {RESUME_HINT}", SIGINT),
     signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {RESUME_HINT}"),
 }
-BY_HOOK: Stop = Stopped("stopped by on_step or on_evaluation, after a checkpoint", DONE)
+BY_HOOK: Stop = Stopped("stopped by a hook, after a checkpoint", DONE)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,8 @@ from mxtrain.models import weights
 from mxtrain.optim import precision
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
-from mxtrain.train import from_python, guest, signals
+from mxtrain.train import guest, signals
+from mxtrain.train.hooks import Hooks
 from tests.support import amp, user_data
 
 FLAGS = {"image_size": 16, "batch_size": 16, "micro_batch": 8, "lr": 0.05, "epochs": 2, "log": "none"}
@@ -123,8 +124,51 @@ def test_hooks_look_and_move_no_bit(tmp_path: Path) -> None:
     alone = trained(tmp_path / "alone")
     assert curve(alone) == curve(watched) and bits(alone) == bits(watched)
     record = {"kind": "train", "step": 1}
-    from_python._hooks(look, None, [])(record)
+    Hooks({"on_step": look}, []).show(record)
     assert record == {"kind": "train", "step": 1}
+
+
+def test_hooks_of_the_begin_and_the_end_come_once_whatever_ends_it(tmp_path: Path) -> None:
+    seen: list[tuple[str, Any, int]] = []
+
+    def of(name: str) -> Any:
+        return lambda record: seen.append((name, record.get("event", record["kind"]), record["step"]))
+
+    def stop(record: dict[str, Any]) -> None:
+        raise StopTraining
+
+    def break_down(record: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    begin_and_end = {"on_begin": of("begin"), "on_end": of("end")}
+    trained(tmp_path, on_step=stop, **begin_and_end)
+    assert seen == [("begin", "start", 0), ("end", "stop", 1)]
+    seen.clear()
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path, on_step=break_down, **begin_and_end)
+    assert seen == [("begin", "restart", 1), ("end", "stop", 2)]
+    seen.clear()
+    hooks = {**begin_and_end, "on_step": of("step"), "on_evaluation": of("evaluation")}
+    trained(tmp_path, **hooks)
+    names = [name for name, *_ in seen]
+    assert names[0] == "begin" and names[-1] == "end" and set(names[1:-1]) == {"step", "evaluation"}
+    assert seen[-1][1] == "end" and (tmp_path / "checkpoints" / f"step-{seen[-1][2]:08d}").is_dir()
+    seen.clear()
+    trained(tmp_path, **hooks)  # nothing is left to do
+    assert not seen
+
+
+def test_what_a_hook_of_the_begin_or_the_end_raises_comes_out(tmp_path: Path) -> None:
+    for name in ("on_begin", "on_end"):
+        with pytest.raises(ZeroDivisionError) as raised:
+            trained(tmp_path / name, **{name: lambda record: 1 / 0})
+        assert user_message(raised.value) == f"{name}: ZeroDivisionError: division by zero"
+
+    def stop(record: dict[str, Any]) -> None:
+        raise StopTraining
+
+    assert len(trained(tmp_path / "stopped", on_begin=stop).history) == 1
+    assert trained(tmp_path / "stopped", on_end=stop).history  # which has ended already
 
 
 def test_an_error_in_a_hook_is_named_and_ends_the_run(tmp_path: Path) -> None:
