@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence, get_type_hints
 
-from mxtrain.config import plain_flags, yaml_file
+from mxtrain.config import flag_help, plain_flags, yaml_file
 from mxtrain.config.schema import SECTIONS, Run, flag_names, from_flat, to_flat, to_yaml
 from mxtrain.core.errors import UsageError, nearest
 
@@ -20,6 +20,10 @@ from mxtrain.core.errors import UsageError, nearest
 def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.fit") -> Run:
     """Parse flags (default: those of this process) into a run; exits after --help and --print-config."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    help_text = flag_help.text(arguments, program)
+    if help_text is not None:
+        print(help_text, end="")
+        raise SystemExit(0)
     fields = [field for section in SECTIONS.values() for field in dataclasses.fields(section)]
     plain = plain_flags.read(arguments, {field.name: str(field.type) for field in fields})
     return _parse_all(arguments, program) if plain is None else from_flat(plain)
@@ -65,25 +69,20 @@ def _parser(program: str) -> Any:
     import jsonargparse
 
     parser = jsonargparse.ArgumentParser(
-        prog=program,
-        exit_on_error=False,
-        allow_abbrev=False,
-        description="Train a Gluon net on RecordIO data.",
+        prog=program, exit_on_error=False, allow_abbrev=False, add_help=False
     )
-    parser.add_argument("--config", type=str, help="a YAML file of these flags; flags win")
-    parser.add_argument("--print-config", action="store_true", help="print the run as YAML and stop")
-    for name, section in SECTIONS.items():
-        group = parser.add_argument_group(name, (section.__doc__ or "").strip())
+    parser.add_argument("--config", type=str)
+    parser.add_argument("--print-config", action="store_true")
+    for section in SECTIONS.values():
         hints = get_type_hints(section)
         for field in dataclasses.fields(section):
             # A switch alone is on; `--switch false` wins over a file where it is.
             switch: dict[str, Any] = {"nargs": "?", "const": True} if hints[field.name] is bool else {}
             is_text = field.name in yaml_file.TEXTS
-            group.add_argument(
+            parser.add_argument(
                 "--" + field.name.replace("_", "-"),
                 type=str if is_text else hints[field.name],
                 default=str(field.default) if is_text else field.default,
-                help=field.metadata["help"],
                 **switch,
             )
     return parser
@@ -94,7 +93,7 @@ def _one_line(message: str) -> str:
     unknown_flag = re.search(r"nrecognized arguments: (\S+)", message)
     if unknown_flag:
         name = unknown_flag.group(1).split("=")[0]
-        return f"unknown flag {name}{nearest(name, flag_names())}; --help lists them all"
+        return f"unknown flag {name}{nearest(name, flag_names())}; --help all lists them"
     wrong_type = re.search(r"Parser key \"(\w+)\":\s+Expected a <class '(\w+)'>. Got value: (.*)", message)
     if wrong_type:
         key, kind, value = wrong_type.groups()
