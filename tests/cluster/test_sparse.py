@@ -26,6 +26,9 @@ FLAGS = [
 PLAIN = ["--optimizer", "sgd:momentum=0", "--weight-decay", "0"]
 SYNC = ["--kvstore", "dist_sync", "--num-workers", "2", "--num-servers", "2", "--start-timeout", "60"]
 ASYNC = ["--kvstore", "dist_async", *SYNC[2:]]
+BATCH_OF_TWO = ["--batch-size", "16"]  # micro-batches
+# One of them computes nothing, and has to take part in the same sums as the others.
+IDLING = [*SYNC, "--num-workers", "3", "--max-restarts", "0"]
 BAR = 1e-5
 
 
@@ -130,13 +133,28 @@ def test_an_unsupported_use_ends_the_job_with_its_reason(
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-def test_a_frozen_table_is_a_weight_like_any_other(digits: Path, tmp_path: Path, command: Command) -> None:
+@pytest.mark.parametrize("flags", [PLAIN, ["--optimizer", "adamw", "--clip-norm", "1"]])
+def test_a_frozen_table_is_a_weight_like_any_other(
+    digits: Path, tmp_path: Path, command: Command, flags: list[str]
+) -> None:
     """It is no reason for servers to update, so sums are exact, and flags that tables refuse are taken."""
-    more = ["--freeze", "table.*", "--optimizer", "adamw", "--clip-norm", "1", "--max-steps", "6"]
-    for out, store in (("one", []), ("two", SYNC)):
-        done = command("mxtrain.fit", *line(digits, tmp_path / out, "sparse", *more, *store))
+    more = [*flags, "--freeze", "table.*", "--max-steps", "6"]
+    for out, store in (("one", []), ("three", IDLING)):
+        done = command("mxtrain.fit", *line(digits, tmp_path / out, "sparse", *more, *BATCH_OF_TWO, *store))
         assert done.returncode == 0, done.stderr
-    assert_same_end(tmp_path / "two", tmp_path / "one")
+    assert_same_end(tmp_path / "three", tmp_path / "one")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_frozen_table_rests_beside_one_that_servers_update(
+    digits: Path, tmp_path: Path, command: Command
+) -> None:
+    more = [*PLAIN, "--freeze", "fixed.*"]
+    for out, store in (("one", []), ("three", IDLING)):
+        done = command("mxtrain.fit", *line(digits, tmp_path / out, "two", *more, *BATCH_OF_TWO, *store))
+        assert done.returncode == 0, done.stderr
+    compare(tmp_path / "one", tmp_path / "three")
 
 
 def push_rows(group: Any, folder: Path) -> None:

@@ -31,6 +31,18 @@ class Patches(mx.gluon.Block):
         return mx.nd.broadcast_add(levels, mx.nd.arange(NUM_PATCHES, ctx=pictures.context) * NUM_LEVELS)
 
 
+class TwoTables(Patches):
+    """A second table, whose rows are added to those of the first."""
+
+    def __init__(self, table: Any, fixed: Any, num_classes: int):
+        super().__init__(table, num_classes)
+        self.fixed = fixed
+
+    def forward(self, pictures: Any) -> Any:
+        ids = self.ids(pictures)
+        return self.head(self.table(ids) + self.fixed(ids))
+
+
 class Unbounded(Patches):
     def ids(self, pictures: Any) -> Any:
         return super().ids(pictures) + NUM_ROWS - NUM_LEVELS * 3
@@ -38,6 +50,11 @@ class Unbounded(Patches):
 
 def sparse(num_classes: int) -> Any:
     return Patches(SparseEmbedding(NUM_ROWS, WIDTH, init=mx.init.Uniform(0.5)), num_classes)
+
+
+def two(num_classes: int) -> Any:
+    tables = [SparseEmbedding(NUM_ROWS, WIDTH, init=mx.init.Uniform(0.5)) for _ in range(2)]
+    return TwoTables(*tables, num_classes)
 
 
 def dense(num_classes: int) -> Any:
