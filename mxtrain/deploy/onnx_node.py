@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -26,6 +27,7 @@ class Written:
     onnx: Any
     nodes: list[Any] = dataclasses.field(default_factory=list)
     arrays: dict[str, Array] = dataclasses.field(default_factory=dict)
+    names: set[str] = dataclasses.field(default_factory=set)  # of nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Node:
         self.model.nodes.append(
             self.model.onnx.helper.make_node(kind, inputs, outputs, name=name, **settings)
         )
+        self.model.names.add(name)
         return name if num_outputs == 1 else outputs
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
@@ -86,7 +89,10 @@ class Node:
             return default if text is None else text
         if isinstance(default, bool):
             return text in ("True", "1", "true")
-        value = ast.literal_eval(text)
+        try:
+            value = ast.literal_eval(text)
+        except ValueError:  # inf and nan are no literals
+            value = float(text)
         if isinstance(default, tuple):
             return tuple(value) if isinstance(value, (tuple, list)) else (value,)
         return value
@@ -108,12 +114,8 @@ class Node:
         return UsageError(f"ONNX cannot say what layer {self.name} ({self.operator}) does: {reason}")
 
     def _free(self, name: str) -> str:
-        taken = {each.name for each in self.model.nodes[-40:]}  # those of this operator are the last ones
-        number, found = 1, name
-        while found in taken or found in self.model.arrays:
-            number += 1
-            found = f"{name}{number}"
-        return found
+        names = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))
+        return next(each for each in names if each not in self.model.names and each not in self.model.arrays)
 
 
 # Writes the node, and returns the name of its output or the names of all of them.

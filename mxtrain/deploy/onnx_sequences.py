@@ -31,7 +31,11 @@ def recurrence(node: Node) -> Any:
         node.get(name, None) for name in ("projection_size", "use_sequence_length", "lstm_state_clip_min")
     ):
         raise node.refused("it has projections, lengths or limits")
-    states = [source for source in node.inputs[2:] if source]
+    states = [
+        [source] if count == 1 else node.write("Split", [source], count, axis=0)
+        for source in node.inputs[2:]
+        if source
+    ]
     data, width, last = node.inputs[0], node.shapes[0][2], []
     directions = 2 if both else 1
     operator = {"lstm": "LSTM", "gru": "GRU"}.get(kind, "RNN")
@@ -41,8 +45,7 @@ def recurrence(node: Node) -> Any:
     elif kind == "rnn_relu":
         settings["activations"] = ["Relu"] * directions
     for layer, arrays in enumerate(_weights(node, kind, size, count, directions, width)):
-        own = [node.write("Split", [each], count, axis=0)[layer] if count > 1 else each for each in states]
-        inputs = [data, *map(node.constant, arrays), "", *own]
+        inputs = [data, *map(node.constant, arrays), "", *(each[layer] for each in states)]
         steps, *ends = node.write(operator, inputs, 3 if kind == "lstm" else 2, **settings)
         # (steps, directions, samples, size) -> (steps, samples, directions * size)
         joined = node.transposed(steps, (0, 2, 1, 3))

@@ -89,6 +89,13 @@ def test_recurrent_layers(kind: str, both: bool) -> None:
     assert_agreement(traced(net, {"x": (STEPS, COLUMNS)}, values), values)
 
 
+def test_many_recurrent_layers() -> None:
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.rnn.LSTM(3, layout="NTC", num_layers=12), mx.gluon.nn.Dense(2))
+    values = drawn({"x": (STEPS, COLUMNS)}, 3)
+    assert_agreement(traced(net, {"x": (STEPS, COLUMNS)}, values), values)
+
+
 # All families: benchmarks/exporting.py.
 @pytest.mark.parametrize(
     "name", ["mobilenetv3_small", pytest.param("se_resnet18_v1", marks=pytest.mark.slow)]

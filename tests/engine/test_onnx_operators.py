@@ -87,6 +87,18 @@ CASES: dict[str, tuple[list[tuple[int, ...]], Expression]] = {
             ]
         ),
     ),
+    "infinite numbers": (
+        [ROW],
+        lambda x, w: S.Group(
+            [
+                S.clip(S.maximum(x, -np.inf), -np.inf, 0.4),
+                x > -np.inf,
+                S.minimum(S.broadcast_maximum(x, S.full((1, 6), -np.inf)), np.inf),
+                S.where(x > 0, x, x * 0 + np.inf),
+                x + np.nan,
+            ]
+        ),
+    ),
     "comparisons": (
         [ROW, ROW],
         lambda x, y, w: S.Group(
