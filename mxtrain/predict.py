@@ -15,7 +15,6 @@ import argparse
 import glob
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any, NoReturn, Sequence
 
@@ -222,6 +221,7 @@ def _check_asked(top: int, threshold: float, mistakes: int | None, embed: bool, 
         raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
     if mistakes is not None and mistakes < 1:
         raise UsageError(f"--mistakes {mistakes}: give 1 or more")
+    continuations.check_prompts(prompts or ())
     given = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
     both = [flag for flag, value in given.items() if value]
     if len(both) > 1:
@@ -278,9 +278,15 @@ def _texts(options: argparse.Namespace, task: Any) -> list[str]:
         raise UsageError(f"--text: {options.run} classifies no texts; leave it out, and give files")
     texts: list[str] = []
     for text in options.text:
-        lines = plain_text.split_lines(sys.stdin.read()) if text == "-" else [text]
+        lines = plain_text.split_lines(_stdin()) if text == "-" else [text]
         texts += filter(str.strip, lines)
     return texts
+
+
+def _stdin() -> str:
+    """Return what stdin holds; bytes that are no UTF-8 are told with the text that they lie in."""
+    with open(given_files.stdin(), "rb", closefd=False) as file:
+        return file.read().decode(errors="surrogateescape")
 
 
 def _problem(word: Path) -> str | None:

@@ -47,12 +47,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     UsageError where there can be none.
     """
     target = Path(os.path.realpath(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(
+            f"{path}: is {'a folder' if target.is_dir() else 'no file'}; give the name of a file"
+        )
     aside = target.with_name(target.name + ".writing")
     try:
-        if target.exists() and not target.is_file():
-            raise UsageError(
-                f"{path}: is {'a folder' if target.is_dir() else 'no file'}; give the name of a file"
-            )
         with aside.open("wb") as file:
             yield file
             file.flush()

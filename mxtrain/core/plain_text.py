@@ -31,6 +31,18 @@ def split_lines(text: str) -> list[str]:
     return found if found[-1] else found[:-1]
 
 
+def utf8_problem(text: str) -> str | None:
+    """Return why a text cannot be written as UTF-8; None if it can.
+
+    Python stands half a letter for each byte of a command line or a file name that is no UTF-8; JSON may hold some too.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"is not UTF-8 text ({text[error.start]!a} at letter {error.start})"
+    return None
+
+
 def printable(text: str) -> str:
     """Return the text as one line of UTF-8: other characters, which file names may hold, are escaped."""
     return "".join(each if each.isprintable() or _is_space(each) else repr(each)[1:-1] for each in text)

@@ -10,6 +10,7 @@ import glob
 import itertools
 import os
 import select
+import sys
 from pathlib import Path
 from typing import Counter, Iterator, Sequence
 
@@ -82,6 +83,13 @@ def refuse_output(out: Path | None, path: Path) -> None:
         return
     if is_same:
         raise UsageError(f"--out {out}: is an input, and would be replaced; give another name")
+
+
+def stdin() -> int:
+    """Return the descriptor of stdin; its number may be another file's where it was closed before Python began."""
+    if sys.stdin is None:
+        raise UsageError(f"{LISTED}: standard input is closed; give it a list")
+    return sys.stdin.fileno()
 
 
 def listed(descriptor: int) -> Iterator[bytes | Path | None]:

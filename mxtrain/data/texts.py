@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from mxtrain.core import regular_files
+from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import labels, tokenizers, words
 from mxtrain.data.fields import Arrays, BadSample, Field
@@ -81,8 +81,16 @@ def payload_of(text: Any, key: int, user: str) -> bytes:
             f"{user}: gives a {type(text).__name__} as the text of sample {key}; give a str, or pack texts with a "
             "tokenizer of yours"
         )
+    refuse_half_letters(text, key, user)
     ids = [*tokenizers.of_bytes().encode(text), tokenizers.BYTES_END]
     return np.array(ids, np.dtype(tokenizers.BYTE_FORMAT.dtype).newbyteorder("<")).tobytes()
+
+
+def refuse_half_letters(text: str, key: int, user: str) -> None:
+    """Refuse a user's text that has no bytes, with a UsageError."""
+    problem = plain_text.utf8_problem(text)
+    if problem:
+        raise UsageError(f"{user}: sample {key} {problem}; decode it with errors='replace', or leave it out")
 
 
 def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) -> dict[str, Any]:
@@ -91,6 +99,9 @@ def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) ->
     With `of_tokens` there is a label too, 0 for the first token of each word, so that an answer can name the words.
     """
     text, where = _text_of(source)
+    problem = plain_text.utf8_problem(text)
+    if problem:
+        raise DataError(f"{where}: {problem}")
     try:
         found = words.tokens_of_words(text.split(), tokenizer.encode) if of_tokens else None
     except ValueError as error:

@@ -26,16 +26,19 @@ def made(folder: Path, flag: str = "--out") -> Iterator[Path]:
 
     An error or a signal in the block leaves nothing of it; what a kill has left goes with the next export there.
     """
-    aside = folder.with_name(MAKING + folder.name)
     _refuse_other_content(folder, flag)
+    place = Path(
+        os.path.realpath(folder)
+    )  # ".." has no name to put another beside, a link is not what is replaced
+    aside = place.with_name(MAKING + place.name)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         handle = _locked(aside, folder, flag)
         try:
-            _recover(folder)
+            _recover(place)
             _empty(aside)
             yield aside
-            _put_in_place(aside, folder)
+            _put_in_place(aside, place)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -53,6 +56,11 @@ def _refuse_other_content(folder: Path, flag: str) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{flag} {folder}: is a file; give a folder")
+    if folder.exists() and os.path.samefile(folder, os.curdir):
+        raise UsageError(
+            f"{flag} {folder}: is the folder that this command is called in, which would be replaced; give a folder "
+            f"in it, such as {folder / 'export'}"
+        )
 
 
 def _locked(aside: Path, folder: Path, flag: str) -> int:

@@ -16,7 +16,7 @@ from mxtrain.cluster.worker_group import in_order
 from mxtrain.config import Run, batch_plan, catalogue, net_names
 from mxtrain.config.bounds import LARGEST_ARRAY
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import text_augment, tokenizers
+from mxtrain.data import text_augment, texts, tokenizers
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record
@@ -63,6 +63,7 @@ class LanguageModel(Task):
                 f"{user}: gives a {type(item).__name__} for document {key}; give texts, or pack them with a "
                 "tokenizer of yours"
             )
+        texts.refuse_half_letters(item, key, user)
         ids = [*tokenizers.of_bytes().encode(item), tokenizers.BYTES_END]
         return Record(key, 0.0, np.array(ids, tokenizers.BYTE_FORMAT.dtype).tobytes())
 

@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
+from mxtrain.core import plain_text
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:  # --help is printed without them
@@ -45,6 +46,18 @@ class Wish:
         ):
             if not is_right:
                 raise UsageError(f"{flag} {value:g}: give {remedy}")
+
+
+def check_prompts(prompts: Sequence[str]) -> None:
+    """Refuse, with a UsageError, what is no list of texts."""
+    if isinstance(prompts, str):
+        raise UsageError("--prompt: prompts are a list of texts; put this one into a list")
+    for prompt in prompts:
+        if not isinstance(prompt, str):
+            raise UsageError(f"--prompt: a {type(prompt).__name__} is no text; give a str")
+        problem = plain_text.utf8_problem(prompt)
+        if problem:
+            raise UsageError(f"--prompt {prompt[:40]!a}: {problem}; give it in UTF-8")
 
 
 def language_model(task: Task, run_name: Any) -> LanguageModel:

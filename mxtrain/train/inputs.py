@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoReturn
 
@@ -57,7 +56,7 @@ class Inputs:
 
     def _listed(self) -> Iterator[Input | None]:
         is_empty = True
-        for each in given_files.listed(_stdin()):
+        for each in given_files.listed(given_files.stdin()):
             is_empty = is_empty and each is None
             if each is None:
                 yield None
@@ -243,13 +242,6 @@ def _of_class_folders(task: Task, root: Path, out: Path | None) -> Iterator[Inpu
 
 def _with_label(task: Task, path: Path, label: Any) -> Mapping[str, Any]:
     return {**inputs_of(task, path), "label": label}
-
-
-def _stdin() -> int:
-    """Return the descriptor of stdin; its number may be another file's where it was closed before Python began."""
-    if sys.stdin is None:
-        raise UsageError(f"{LISTED}: standard input is closed; give it a list of paths")
-    return sys.stdin.fileno()
 
 
 def _raise(error: DataError) -> NoReturn:

@@ -62,6 +62,10 @@ def test_texts_of_a_program_are_learnt(trained: Path, tmp_path: Path) -> None:
     assert {"val_perplexity", "val_bits_per_byte"} <= set(judged)
     (told,) = predict(ended, prompts=["3a"], wish=Wish(max_tokens=4))
     assert told["num_tokens"] <= 4
+    with pytest.raises(UsageError, match="--prompt: prompts are a list of texts"):
+        predict(ended, prompts="3a")
+    with pytest.raises(UsageError, match="sample 1 is not UTF-8 text"):
+        fit(Run.of(**given, out=str(tmp_path / "other"), log="none"), train=["a", "b\ud800"])
     with pytest.raises(UsageError, match="gives a int for document 0; give texts"):
         fit(Run.of(**given, out=str(tmp_path / "other"), log="none"), train=[1, 2])
     with pytest.raises(UsageError, match=r"gives batches, .*; a language model cuts its windows itself"):
@@ -107,6 +111,7 @@ def test_what_cannot_be_written_is_refused(trained: Path, command: Command) -> N
     for flags, says in [
         (["--prompt", "a", "--top-p", "2"], "--top-p 2: give a number above 0, up to 1"),
         (["--prompt", "a", "b.png"], "--prompt: leave b.png out"),
+        (["--prompt", "a", "--prompt", "b\udcff"], r"--prompt 'b\udcff': is not UTF-8 text"),
         ([], "or --prompt TEXT for a language model"),
     ]:
         done = command("mxtrain.predict", "--run", trained, *flags)

@@ -106,6 +106,10 @@ def test_texts_on_the_command_line_and_in_files_are_answered_each(tmp_path: Path
         found = {each["class"]: each["probability"] for each in answer["classes"]}
         for each in expected[number % 3]:
             assert found[each["class"]] == pytest.approx(each["probability"], rel=1e-5)
+    (tmp_path / "half.jsonl").write_text('{"text": "a"}\n{"text": "b\\ud800"}\n')
+    for half, says in (("b\udcff", "the text"), (tmp_path / "half.jsonl", "half.jsonl:2")):
+        with pytest.raises(DataError, match=f"{says}: .*is not UTF-8 text"):
+            predict(result, [half])
 
 
 @pytest.mark.parametrize(

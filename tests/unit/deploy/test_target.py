@@ -38,6 +38,32 @@ def test_an_export_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
         assert content(tmp_path) == whole(text)
 
 
+def test_a_folder_is_replaced_by_whatever_name_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("x", "y/z"):
+        write(tmp_path / folder, "old")
+    (tmp_path / "link").symlink_to("x")
+    monkeypatch.chdir(tmp_path / "y")
+    for name in ("../link", "z/../../x"):
+        write(Path(name), name)
+        assert content(tmp_path / "x") == {"export.json": name, "deep/part": name}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "x", "y"]
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_the_folder_that_a_command_is_called_in_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", str(tmp_path)):
+        with pytest.raises(UsageError, match=f"--out {name}: is the folder that this command is called in"):
+            write(Path(name), "new")
+    with pytest.raises(UsageError, match="--out /: holds other files"):
+        write(Path("/"), "new")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_failed_export_leaves_the_one_before_and_nothing_else(tmp_path: Path) -> None:
     write(tmp_path / "x", "old")
     for error in (ValueError, KeyboardInterrupt):
