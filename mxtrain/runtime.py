@@ -34,12 +34,14 @@ from mxtrain.core import (
     mxnet_repairs,
     numpy_names,
     operator_code,
+    out_of_memory,
     wheels,
 )
-from mxtrain.core.errors import UsageError
+from mxtrain.core.errors import OutOfMemory, UsageError
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
+LITTLE_BYTES = 4 << 30  # of addresses: a small net's worker takes 2 GB of them on two cores, more on others
 THREADS = (
     "_mxtrain_threads"  # mxnet's attribute that says with how many it was imported, and that it was from here
 )
@@ -111,6 +113,8 @@ def _imported(name: str) -> types.ModuleType:
     except CannotImport as error:
         raise UsageError(str(error)) from error
     except ImportError as error:
+        if out_of_memory.shortage_in(error):
+            raise OutOfMemory(error) from error
         raise UsageError(_why_not(error)) from error
 
 
@@ -143,6 +147,11 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         raise CannotImport(
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
+    limits = {
+        command: limit for command, limit in out_of_memory.limits(os.getpid()).items() if limit < LITTLE_BYTES
+    }
+    if limits:  # in C++ a shortage is a segmentation fault, after which nobody could say so
+        log.warning("memory is limited to %s; too little of it ends MXNet", out_of_memory.in_words(limits))
     # MXNet's operators on a CPU run one after the other, and yet take turns at four workspaces, each as large as the
     # largest of them needs: 300 MB of a resnet18's 1.6 GB at 32 images. It reads this at its first operation.
     os.environ.setdefault("MXNET_CPU_TEMP_COPY", "1")
@@ -234,6 +243,8 @@ def _explaining() -> Iterator[None]:
     except CannotImport:
         raise
     except (ImportError, OSError, AttributeError) as error:
+        if out_of_memory.shortage_in(error):
+            raise OutOfMemory(error) from error
         raise CannotImport(_why_not(error)) from error
 
 

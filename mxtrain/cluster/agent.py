@@ -27,7 +27,7 @@ from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import errors
-from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, RestartMe, Stop, Stopped, as_stop
+from mxtrain.core.errors import BUG, DONE, RESTART_ME, USAGE, OutOfMemory, RestartMe, Stop, Stopped, as_stop
 
 POLL_SECONDS, RETRY_SECONDS = 0.05, 1.0
 FAIL_SECONDS = 1.0
@@ -120,9 +120,10 @@ class Agent(WorkerGroup):
         if error is None or self._has_finished:
             return
         stop = as_stop(error)
+        if stop is None or isinstance(stop, OutOfMemory):
+            verdicts.write_stderr("".join(traceback.format_exception(kind, error, trace)))
         if stop is not None:
             self.fail(stop.exit_code, str(stop))
-        verdicts.write_stderr("".join(traceback.format_exception(kind, error, trace)))
         self.fail(BUG, errors.message_of(error) + verdicts.describe_progress(*self._progress[:2]))
 
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
@@ -217,7 +218,8 @@ class Agent(WorkerGroup):
                 code, f"{self.name}: what listens at {address} is no scheduler of mxtrain ({problem})"
             )
         except Exception as error:
-            verdict = Verdict(RESTART_ME, f"{self.name}: the control channel broke ({error!r})")
+            reason = as_stop(error) or f"the control channel broke ({error!r})"
+            verdict = Verdict(RESTART_ME, f"{self.name}: {reason}")
         faulthandler.cancel_dump_traceback_later()
         if self._is_assigned and (verdict.exit_code or self._node.role == "server"):
             verdicts.exit_process(verdict, self.name)

@@ -16,6 +16,8 @@ import sys
 import traceback
 from typing import Any, Callable, Iterable, Iterator
 
+from mxtrain.core import out_of_memory
+
 DONE, BUG, USAGE, DATA, DIVERGED, RESTART_ME = 0, 1, 2, 3, 4, 75
 SIGINT, SIGTERM = 130, 143
 MESSAGE_ATTRIBUTE = "_mxtrain_message"  # on an exception of the user's code
@@ -23,6 +25,10 @@ REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise ulimit -n"),
 }
+OUT_OF_MEMORY = "memory has run out"
+MEMORY_REMEDY = (
+    "give each process more, or let it take less (in training by --micro-batch, --prefetch-mb, --remat)"
+)
 
 
 class Stop(Exception):
@@ -59,6 +65,14 @@ class RestartMe(Stop):
     exit_code = RESTART_ME
 
 
+class OutOfMemory(RestartMe):
+    """Memory has run out, perhaps to another program: the same command may well go on."""
+
+    def __init__(self, error: BaseException):
+        """Say so, with the words of the exception by which it was noticed."""
+        super().__init__(f"{OUT_OF_MEMORY} ({_type_and_text(error)}); {MEMORY_REMEDY}")
+
+
 class Stopped(Stop):
     """The run ended early and can be continued: after a signal, or because the disk is full."""
 
@@ -73,8 +87,11 @@ class StopTraining(Exception):
 
 def one_line(program: str, command: Callable[[], object]) -> int:
     """Run a command and return its exit code; a Stop is printed as one line, after the program's name."""
+    node = os.environ.get("MXTRAIN_NODE") or os.environ.get("DMLC_ROLE")
+    name = f"{program}: {node}" if node else program
     try:
-        _run(command)
+        with out_of_memory.ending_process(f"{name}: {OUT_OF_MEMORY}; {MEMORY_REMEDY}", RESTART_ME):
+            _run(command)
     except Stop as stop:
         return _print_line(f"{program}: {stop}", stop.exit_code)
     except KeyboardInterrupt:
@@ -101,7 +118,10 @@ def as_stop(error: BaseException) -> Stop | None:
         return OutOfResources(
             f"{where}: {error.strerror}; {REMEDIES[error.errno]} and give the same command again"
         )
-    return error if isinstance(error, Stop) else None
+    if isinstance(error, Stop):
+        return error
+    shortage = out_of_memory.shortage_in(error) if user_message(error) is None else None
+    return OutOfMemory(shortage) if shortage is not None else None
 
 
 @contextlib.contextmanager
@@ -149,7 +169,7 @@ def user_message(error: BaseException | None) -> str | None:
 
 
 def _type_and_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
 
 
 def _run(command: Callable[[], object]) -> None:

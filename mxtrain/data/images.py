@@ -122,8 +122,11 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
         is_read = not any(start[at:].startswith(magic) for at, magic in _OF_NEWER_OPENCV)
         image = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED) if is_read else None
     except cv2.error as error:
+        if error.code == cv2.Error.StsNoMem:
+            raise MemoryError(error.err) from None
         raise BadPicture(f"OpenCV cannot decode it ({error.err})") from None
     if image is None:
+        jpeg.check_memory()
         raise BadPicture(
             f"it is damaged, or not a picture that every OpenCV reads (it starts with {start[:8]!r})"
         )

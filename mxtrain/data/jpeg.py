@@ -23,6 +23,7 @@ START = b"\xff\xd8"
 WITHOUT_LENGTH = (0x01, *range(0xD0, 0xD8))  # markers that no data follow
 # A header of a few bytes can announce 65535 x 65535 pixels, 12 GB. Cameras stay below 2**28.
 MAX_PIXELS = 1 << 28
+LARGE_BYTES = 64 << 20  # of a large picture
 SCALES = (1, 2, 4, 8)  # divisors of both sides at which libjpeg decodes faster than the whole
 
 
@@ -123,6 +124,11 @@ def _header(payload: Payload) -> tuple[int, int, str]:
     return (*_bounded(height, width), colorspace)
 
 
+def check_memory() -> None:
+    """Raise MemoryError where memory is short: a decoder that fails for it may say so on stderr alone."""
+    np.empty(LARGE_BYTES, np.uint8)
+
+
 def _bounded(height: int, width: int) -> tuple[int, int]:
     if height * width > MAX_PIXELS:
         raise BadPicture(f"it announces {width} x {height} pixels, more than {MAX_PIXELS}")
@@ -139,6 +145,7 @@ def _pixels(payload: restart.Data, colorspace: str, height: int, width: int, sca
             payload, wanted, min_height=least_height, min_width=least_width, min_factor=scale
         )
     except ValueError as error:
+        check_memory()
         raise BadPicture(str(error)) from None
     return _cmyk_to_rgb(image) if is_cmyk else image
 

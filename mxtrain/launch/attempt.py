@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterator
 
+from mxtrain.core import out_of_memory
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import DONE, RESTART_ME, SIGINT, SIGTERM
 from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
@@ -142,7 +143,7 @@ class _Attempt:
         self._num_polls_stopped: dict[ProcessSpec, int] = {}
         self._workers = workers_or_all(processes)
         self._shown = self._workers[0]
-        self._started_seconds = time.monotonic()
+        self._started_seconds, self._num_killed_before = time.monotonic(), out_of_memory.num_killed()
 
     def start(self, requests: StopRequests) -> None:
         """Start all, from the main thread: each dies with the thread that started it."""
@@ -172,18 +173,29 @@ class _Attempt:
         """Print what the shown process has written, and return the exits since the last poll."""
         num_before = len(self.exits)
         for process, child in list(self.running.items()):
+            limits = out_of_memory.limits(child.pid)  # Linux knows them until the child is waited for
             if child.poll() is not None:
-                self._record_exit(process, child.returncode)
+                self._record_exit(process, child.returncode, self._known_of_memory(child.returncode, limits))
         if self._shown in self._readers:
             self._readers[self._shown].show()
         return self.exits[num_before:]
 
-    def _record_exit(self, process: ProcessSpec, code: int) -> None:
+    def _known_of_memory(self, code: int, limits: dict[str, int]) -> str:
+        """Return what speaks for a shortage of memory where a process was killed by the signal -`code`."""
+        if code == -signal.SIGKILL and out_of_memory.num_killed() > self._num_killed_before:
+            return "this host ran out of memory, and Linux killed a process for it"
+        if code in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS) and limits:
+            return f"its memory is limited to {out_of_memory.in_words(limits)} and may have run out"
+        return ""
+
+    def _record_exit(self, process: ProcessSpec, code: int, memory: str = "") -> None:
         del self.running[process]
         lasted_seconds = time.monotonic() - self._started_seconds
         last_lines = tuple(self._readers[process].last_lines(NUM_LAST_LINES))
         was_terminated, was_shown = process in self._terminated, process is self._shown
-        self.exits.append(ProcessExit(process, code, lasted_seconds, was_terminated, was_shown, last_lines))
+        self.exits.append(
+            ProcessExit(process, code, lasted_seconds, was_terminated, was_shown, last_lines, memory)
+        )
 
     def forward(self, number: int) -> None:
         """Send a signal to the workers, who agree on the step to stop at."""

@@ -11,9 +11,21 @@ import re
 import signal
 
 from mxtrain.cluster import ps_lite
-from mxtrain.core.errors import DATA, DIVERGED, DONE, RESTART_ME, SIGINT, SIGTERM, USAGE
+from mxtrain.core import out_of_memory
+from mxtrain.core.errors import (
+    DATA,
+    DIVERGED,
+    DONE,
+    MEMORY_REMEDY,
+    OUT_OF_MEMORY,
+    RESTART_ME,
+    SIGINT,
+    SIGTERM,
+    USAGE,
+)
 from mxtrain.launch.plan import SCHEDULER, WORKER, ProcessSpec
 
+FROM_C = 127  # what glibc ends with where a thread has no room for its variables
 GAVE_UP = 1  # and what Python ends with after a traceback
 FINAL_CODES = (USAGE, DATA, DIVERGED)  # starting again does not help
 # What the last line of a process holds besides its error, and errors that may pass by themselves.
@@ -37,6 +49,7 @@ class ProcessExit:
     was_terminated: bool  # by its supervisor, as it did not end by itself
     was_shown: bool  # the terminal has its output
     last_lines: tuple[str, ...]
+    memory: str = ""  # what is known of a shortage of memory that may have ended it
 
 
 def workers_or_all(processes: list[ProcessSpec]) -> list[ProcessSpec]:
@@ -84,12 +97,23 @@ def exit_message(exited: ProcessExit) -> str:
     if exited.was_terminated:
         return f"{name} did not end by itself"
     if exited.code < 0:
-        return f"{name} was killed by {signal.Signals(-exited.code).name}{_reason_of_ps_lite(exited)}"
+        reason = _reason_of_memory(exited) or _reason_of_ps_lite(exited)
+        return f"{name} was killed by {signal.Signals(-exited.code).name}{reason}"
     last = f": {exited.last_lines[-1]}" if exited.last_lines else ""
     last = last.replace(": mxtrain.fit: ", ": ", 1).replace(f": {name}: ", ": ", 1)
     if exited.code == RESTART_ME:
         return f"{name} left{last}"
+    if exited.code == FROM_C:
+        last = _reason_of_memory(exited) or last
     return f"{name} ended with exit code {exited.code}{last}"
+
+
+def _reason_of_memory(exited: ProcessExit) -> str:
+    """C++ says that it was short of memory, or reads and writes what it was not given; Linux kills without a word."""
+    said = [line.strip() for line in exited.last_lines if out_of_memory.SIGNS.search(line)]
+    if said and exited.code in (-signal.SIGABRT, FROM_C):
+        return f": {OUT_OF_MEMORY} ({said[-1]}); {MEMORY_REMEDY}"
+    return f"; {exited.memory}" if exited.memory else ""
 
 
 def _reason_of_ps_lite(exited: ProcessExit) -> str:

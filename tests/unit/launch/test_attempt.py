@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.core.errors import SIGINT, SIGTERM
 from mxtrain.launch.attempt import GracePeriods, StopRequests, run_attempt
-from mxtrain.launch.exits import job_exit_code
+from mxtrain.launch.exits import exit_message, job_exit_code
 from mxtrain.launch.plan import ProcessSpec
 from tests.support.supervised_groups import NAMES, ROOT
 
@@ -82,3 +82,12 @@ def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None
     (exited,) = run_attempt([process], 0, GracePeriods(), StopRequests())
     assert (exited.code, exited.last_lines) == (SIGINT, ()), "no traceback"
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+
+
+def test_the_limit_of_a_process_is_told_where_a_signal_ended_it(tmp_path: Path) -> None:
+    limited = "import os, resource as r; r.setrlimit(r.RLIMIT_AS, (2 * 10**9,) * 2); os.kill(os.getpid(), 11)"
+    process = ProcessSpec("worker-0", (sys.executable, "-c", limited), {}, tmp_path / "log")
+    (ended,) = run_attempt([process], 0, GracePeriods(), StopRequests())
+    assert exit_message(ended) == (
+        "worker-0 was killed by SIGSEGV; its memory is limited to 2.0 GB (ulimit -v) and may have run out"
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+
+import pytest
 
 from mxtrain.core.errors import DATA
 from mxtrain.launch.exits import ProcessExit, exit_message, root_cause, summary
@@ -51,3 +54,19 @@ def test_a_process_that_ps_lite_ended_is_named_with_what_reached_it() -> None:
     assert exit_message(struck).startswith("worker-1 was killed by SIGABRT in ps-lite (pb.Parse(): failed to")
     assert "a message that was none of this job's reached its port" in exit_message(struck)
     assert exit_message(exited("worker-1", -6)) == "worker-1 was killed by SIGABRT"
+
+
+@pytest.mark.parametrize(
+    ("code", "signal_name"), [(-6, "was killed by SIGABRT"), (127, "ended with exit code 127")]
+)
+def test_memory_is_named_where_c_code_ran_out_of_it(code: int, signal_name: str) -> None:
+    short = exited("server-0", code, last="  what():  std::bad_alloc")
+    assert exit_message(short).startswith(
+        f"server-0 {signal_name}: memory has run out (what():  std::bad_alloc)"
+    )
+
+
+def test_what_speaks_for_a_shortage_is_told_of_a_process_that_a_signal_ended() -> None:
+    limited = "its memory is limited to 2.0 GB (ulimit -v) and may have run out"
+    short = dataclasses.replace(exited("worker-1", -11), memory=limited)
+    assert exit_message(short) == f"worker-1 was killed by SIGSEGV; {limited}"
