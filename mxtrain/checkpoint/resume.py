@@ -91,13 +91,37 @@ def _refuse_converted(found: Checkpoint) -> None:
 
 
 def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
-    """Return `run` as it goes on from this checkpoint: with `--sums fast` where it was begun so, to the same bits.
+    """Return `run` as it goes on from this checkpoint, to the same bits: with its micro-batch where flags name none.
 
-    The other way round, `--sums fast` where sums were exact, is refused as any other flag.
+    And with `--sums fast` where it was begun so. The other way round, `--sums fast` where sums were exact, is refused
+    as any other flag.
     """
-    if found is None or _sums_of(found) != "fast":
+    if found is None:
         return run
-    return dataclasses.replace(run, optim=dataclasses.replace(run.optim, sums="fast"))
+    optim = run.optim
+    if _sums_of(found) == "fast":
+        optim = dataclasses.replace(optim, sums="fast")
+    if optim.batch_size == found.state["config"]["batch_size"]:
+        optim = with_micro_batch(optim, found)
+    return dataclasses.replace(run, optim=optim)
+
+
+def with_micro_batch(optim: config.Optim, found: Checkpoint) -> config.Optim:
+    """Return flags of a batch that is cut as the checkpoint's was, where they leave that to the default."""
+    default, before = batch_plan.default_micro_batch(optim.batch_size), _micro_batch_of(found)
+    if optim.micro_batch or optim.accumulate or before == default:
+        return optim
+    return dataclasses.replace(optim, micro_batch=before)
+
+
+def _micro_batch_of(found: Checkpoint) -> int:
+    """Return the size of a checkpoint's micro-batches; those that do not tell it had another default."""
+    if "micro_batch" in found.state:
+        return int(found.state["micro_batch"])
+    run = config.from_flat(found.state["config"])
+    if run.optim.micro_batch or run.optim.accumulate:
+        return batch_plan.of_run(run).micro_batch
+    return batch_plan.first_default_micro_batch(run.optim.batch_size)
 
 
 def _sums_of(found: Checkpoint) -> str:
@@ -134,7 +158,7 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
         before_inputs
     ):  # its description, with the weights of classes, is not made anew
         free, identity = FREE - {"class_weights"}, identity.going_on_from(before_inputs)
-    before = batch_plan.of_run(config.from_flat(saved)).micro_batch
+    before = _micro_batch_of(found)
     differing = [
         f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
         for name in saved

@@ -12,7 +12,9 @@ import math
 from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
 
-LARGEST_DEFAULT_MICRO_BATCH = 32
+# Without --micro-batch: parts of at most 32 samples; and four of them, so that workers have something to share, where
+# each then has 16, which is as few as a BatchNorm should see.
+LARGEST_DEFAULT_MICRO_BATCH, SHARES, SMALLEST_SHARE = 32, 4, 16
 MAX_DEVICES = 64
 
 
@@ -67,14 +69,30 @@ def positions(run: Run, num_micro_batches: int, worker: int) -> list[int]:
     return [p for p in range(num_micro_batches) if p // num_devices % run.layout.num_workers == worker]
 
 
+def shares(num_micro_batches: int, num_devices: int, num_workers: int) -> list[int]:
+    """Return how many of a step's micro-batches each worker computes."""
+    workers = [position // num_devices % num_workers for position in range(num_micro_batches)]
+    return [workers.count(worker) for worker in range(num_workers)]
+
+
+def default_micro_batch(batch_size: int) -> int:
+    """Return the size of a micro-batch that follows from the batch alone, whatever the mapping."""
+    least = min(SHARES, batch_size // SMALLEST_SHARE)
+    return math.ceil(batch_size / max(least, math.ceil(batch_size / LARGEST_DEFAULT_MICRO_BATCH)))
+
+
+def first_default_micro_batch(batch_size: int) -> int:
+    """Return the default of versions whose checkpoints do not tell their micro-batch: parts of at most 32."""
+    return math.ceil(batch_size / math.ceil(batch_size / LARGEST_DEFAULT_MICRO_BATCH))
+
+
 def of_run(run: Run) -> BatchPlan:
     """Return the plan of a run; UsageError, with numbers that fit, where its flags contradict each other."""
     batch_size, micro_batch, accumulate = run.optim.batch_size, run.optim.micro_batch, run.optim.accumulate
     num_replicas = len(parse_devices(run.layout.devices)) * run.layout.num_workers
     if not micro_batch:
         places = accumulate * num_replicas
-        # Without --accumulate the cut depends on batch_size alone, whatever the mapping.
-        micro_batch = math.ceil(batch_size / (places or math.ceil(batch_size / LARGEST_DEFAULT_MICRO_BATCH)))
+        micro_batch = math.ceil(batch_size / places) if places else default_micro_batch(batch_size)
     if micro_batch > batch_size:
         raise UsageError(
             f"--micro-batch {micro_batch} is more than --batch-size {batch_size}; give {batch_size} or less"

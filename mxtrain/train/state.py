@@ -25,7 +25,7 @@ from mxtrain.checkpoint.directory import (
 )
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
-from mxtrain.config import Run
+from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Diverged, RestartMe, UsageError
 from mxtrain.models import running_statistics, weights
 from mxtrain.optim import early_stop, grid_units, precision
@@ -122,6 +122,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "modules": locations.modules(run),
         **last_bits.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
+        "micro_batch": batch_plan.of_run(run).micro_batch,
         "units_rule": parts.grid.rule if parts.grid is not None else grid_units.RULE,
         **({"averaged_steps": list(parts.average.taken)} if parts.average else {}),
         **({"widths": parts.net.widths} if parts.net.widths else {}),

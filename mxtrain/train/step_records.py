@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mxtrain.config import batch_plan
 from mxtrain.report.writers import Report
 from mxtrain.train.input_pipeline import InputPipeline
 from mxtrain.train.next_action import RunLength
@@ -32,7 +33,8 @@ class StepRecords:
     ):
         self._parts, self._length, self._pipeline = parts, length, pipeline
         self._report, self._observe = report, observe
-        self._worker_times = WorkerTimes(parts.group)
+        places = (parts.num_micro_batches, len(parts.contexts), parts.group.world_size)
+        self._worker_times = WorkerTimes(parts.group, batch_plan.shares(*places))
 
     def write(self, before: TrainState, state: TrainState, rate: float, result: StepResult) -> None:
         """Write what the step from `before` to `state` leaves; its time ends here. A collective."""

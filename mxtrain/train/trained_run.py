@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
@@ -102,7 +103,7 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
 
     What it names itself can be imported from then on.
     """
-    from mxtrain.checkpoint import locations
+    from mxtrain.checkpoint import locations, resume
 
     flat = found.state["config"]
     first = trained[0] if isinstance(trained, (list, tuple)) else trained
@@ -117,7 +118,7 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
         if instead.get(name) is None
     }
     locations.make_importable(found, *(part for text in own.values() for part in given.parts_of(text)))
-    return run
+    return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, found))
 
 
 def task_of(found: Checkpoint, run: Run) -> Task:

@@ -16,6 +16,7 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import machine
+from mxtrain.report.diagnosis.workers import peers
 from mxtrain.train.stage_clock import STEP_STAGES
 
 logger = logging.getLogger(__name__)
@@ -27,10 +28,13 @@ PATIENCE, TOO_LONG = 3, 1.2
 
 
 class WorkerTimes:
-    """The times of this worker's steps since the workers told each other last."""
+    """The times of this worker's steps since the workers told each other last.
 
-    def __init__(self, group: WorkerGroup):
-        self._group = group
+    `shares` says how many micro-batches of a step each worker computes.
+    """
+
+    def __init__(self, group: WorkerGroup, shares: Sequence[int]):
+        self._group, self._shares = group, shares
         self._straggler: int | None = None  # of the last records, so many in a row
         self._num_records = 0
         self._told: set[int] = set()
@@ -50,8 +54,16 @@ class WorkerTimes:
         rows[self._group.rank] = [*means, cpu_percent, machine.resident_bytes(os.getpid())]
         self._forget()
         return [
-            {"rank": rank, "host": host, **dict(zip(NUMBERS, row[:-1])), "rss_bytes": int(row[-1])}
-            for rank, (host, row) in enumerate(zip(self._group.hosts, self._group.sum(rows).tolist()))
+            {
+                "rank": rank,
+                "host": host,
+                "micro_batches": share,
+                **dict(zip(NUMBERS, row[:-1])),
+                "rss_bytes": int(row[-1]),
+            }
+            for rank, (host, share, row) in enumerate(
+                zip(self._group.hosts, self._shares, self._group.sum(rows).tolist())
+            )
         ]
 
     def report_straggler(self, workers: Sequence[dict[str, Any]]) -> None:
@@ -69,7 +81,10 @@ class WorkerTimes:
 
 
 def straggler(workers: Sequence[dict[str, Any]]) -> int | None:
-    """Return the rank of the worker whose own work takes far longer than the others'; None where none's does."""
+    """Return the rank of the worker whose own work takes far longer than as much work of others; None without one."""
+    workers = peers(workers)
+    if len(workers) < 2:
+        return None
     slowest = max(workers, key=_own_seconds)
     others = [_own_seconds(each) for each in workers if each is not slowest]
     return slowest["rank"] if _own_seconds(slowest) > TOO_LONG * statistics.median(others) else None
@@ -78,7 +93,7 @@ def straggler(workers: Sequence[dict[str, Any]]) -> int | None:
 def in_words(workers: Sequence[dict[str, Any]], rank: int) -> str:
     """Return who is the straggler, by how much, and why."""
     slow = workers[rank]
-    others = [each for each in workers if each is not slow]
+    others = [each for each in peers(workers) if each is not slow]
     usual = {name: statistics.median(each[name] for each in others) for name in NUMBERS}
     own, of_others = _own_seconds(slow), statistics.median(map(_own_seconds, others))
     stage = max(

@@ -53,6 +53,7 @@ def state_of(path: Path) -> dict[str, Any]:
         "amp_table",
         "narrow_share",
         "units_rule",
+        "micro_batch",
     )  # than these runs
     for name in younger:
         state.pop(name, None)

@@ -5,6 +5,8 @@ Owns how `workers` records are read, for findings about time too.
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 
 from mxtrain.report.diagnosis.finding import Finding, as_number, duration, median, total
@@ -24,7 +26,8 @@ STAGES = (*OWN_STAGES, "synchronize", "other")
 
 def straggler(history: History) -> Finding | None:
     """The other workers wait for the same one."""
-    samples = [workers for step, workers in workers_of(history) if step >= FIRST_SAMPLE]
+    samples = [peers(workers) for step, workers in workers_of(history) if step >= FIRST_SAMPLE]
+    samples = [workers for workers in samples if len(workers) > 1]
     samples = samples[-2 * FEWEST_SAMPLES :]
     if len(samples) < FEWEST_SAMPLES:
         return None
@@ -110,6 +113,16 @@ def workers_of(history: History) -> list[tuple[int, list[Record]]]:
         for step, each in found
         if isinstance(each, list) and len(each) > 1 and all("rank" in one for one in each)
     ]
+
+
+def peers(workers: Sequence[Record]) -> list[Record]:
+    """Return the workers with as many micro-batches a step as most have; one with more is not slow, nor one with none.
+
+    Records of earlier versions do not tell how many; all count alike then.
+    """
+    shares = [int(each.get("micro_batches", 1)) for each in workers]
+    usual = max(shares, key=lambda share: (bool(share), shares.count(share), share))
+    return [each for each, share in zip(workers, shares) if share == usual]
 
 
 def seconds_of(worker: Record, stages: tuple[str, ...]) -> float:

@@ -18,6 +18,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.config import batch_plan
 from mxtrain.core.errors import DataError, UsageError
 
 
@@ -257,6 +258,20 @@ def test_a_run_with_exact_sums_keeps_them(tmp_path: Path, caplog: pytest.LogCapt
     assert resume.as_begun(run(tmp_path), None).optim.sums == "exact"
     with pytest.raises(UsageError, match="--sums exact -> fast"):
         resume.find(run(tmp_path, "--sums", "fast"), IDENTITY)
+
+
+@pytest.mark.parametrize(("told", "kept"), [({}, 32), ({"micro_batch": 16}, 16), ({"micro_batch": 20}, 20)])
+def test_a_run_goes_on_with_the_micro_batch_that_it_began_with(
+    tmp_path: Path, told: dict[str, int], kept: int
+) -> None:
+    """Where flags name none; earlier versions, which did not tell it, cut a batch of 64 into two."""
+    wanted = run(tmp_path, "--batch-size", "64")
+    write(tmp_path / "checkpoints", 5, config=config.to_flat(wanted), **IDENTITY.to_dict(), **told)
+    found = resume.find(wanted, IDENTITY)
+    assert found is not None
+    assert batch_plan.of_run(resume.as_begun(wanted, found.checkpoint)).micro_batch == kept
+    with pytest.raises(UsageError, match=f"micro-batches of {kept} -> 8"):
+        resume.find(run(tmp_path, "--batch-size", "64", "--micro-batch", "8"), IDENTITY)
 
 
 def test_a_flag_that_is_unknown_here_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -436,6 +437,16 @@ def test_the_default_cut_does_not_depend_on_the_mapping(batch_size: int) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "num", "before"),
+    [(8, 1, 1), (31, 1, 1), (32, 2, 1), (48, 3, 2), (64, 4, 2), (128, 4, 4), (256, 8, 8)],
+)
+def test_a_small_batch_is_cut_so_that_workers_can_share_it(batch_size: int, num: int, before: int) -> None:
+    """Where a part has 16 samples; the cut of earlier versions is known for their runs."""
+    assert plan(f"--batch-size {batch_size}").num_micro_batches == num
+    assert math.ceil(batch_size / batch_plan.first_default_micro_batch(batch_size)) == before
+
+
 def test_accumulate_is_derived_or_checked() -> None:
     assert plan("--batch-size 64 --micro-batch 16 --devices cpu:0,1").accumulate == 2
     assert plan("--batch-size 64 --accumulate 4 --devices cpu:0,1").micro_batch == 8
@@ -454,8 +465,8 @@ def test_the_number_advised_is_what_leaving_it_out_gives() -> None:
 
 def test_a_plan_says_which_replicas_compute_nothing() -> None:
     four = "--devices cpu:0,1,2,3 --batch-size"
-    assert "2 of them compute nothing: --micro-batch 16 gives each" in str(plan(f"{four} 64"))
-    assert "nothing" not in str(plan(f"{four} 64 --micro-batch 16")) + str(plan(f"{four} 128"))
+    assert "2 of them compute nothing: --micro-batch 10 gives each" in str(plan(f"{four} 40"))
+    assert "nothing" not in str(plan(f"{four} 40 --micro-batch 10")) + str(plan(f"{four} 64"))
     assert "--micro-batch 1 gives each" in str(plan(f"{four} 7 --micro-batch 3"))
     assert plan(f"{four} 7 --micro-batch 1").num_micro_batches >= 4
     assert "1 of them compute nothing: a --batch-size of 4 or more" in str(plan(f"{four} 3 --micro-batch 1"))

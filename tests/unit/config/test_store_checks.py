@@ -32,7 +32,7 @@ def run(**flags: Any) -> config.Run:
             {"optimizer": "mxtrain.core.errors:nearest"},
             "--optimizer mxtrain.core.errors:nearest .* known one",
         ),
-        ({"batch_size": 64, "num_workers": 3}, "--num-workers 3 .* 2 micro-batches .* --micro-batch"),
+        ({"batch_size": 40, "num_workers": 3}, "--num-workers 3 .* 2 micro-batches .* --micro-batch"),
     ],
 )
 def test_what_cannot_be_done(flags: dict[str, Any], message: str) -> None:

@@ -125,7 +125,8 @@ def worst(num_sure: int, num_unsure: int, at: Any = (180, 200)) -> list[Record]:
 def workers(seconds_of: list[dict[str, float]], count: int = 6, cpu: Any = (100, 100)) -> list[Record]:
     told = [
         {"rank": rank, "host": "abc"[rank], "cpu_percent": cpu[rank],
-         **{f"{name}_seconds": value for name, value in {**HEALTHY_STAGES, **own}.items() if name != "other"}}
+         "micro_batches": int(own.get("share", 1)),
+         **{f"{name}_seconds": {**HEALTHY_STAGES, **own}[name] for name in HEALTHY_STAGES if name != "other"}}
         for rank, own in enumerate(seconds_of)
     ]  # fmt: skip
     return [{"kind": "workers", "step": 10 * (n + 2), "epoch": 1, "workers": told} for n in range(count)]
@@ -414,6 +415,8 @@ def test_straggler(tmp_path: Path) -> None:
     assert found([{"compute": 0.14}, waits], cpu=(50, 90)) == ["Worker 0 holds up the others, by its CPU"]
     assert found([{"compute": 0.1}, waits]) == []
     assert found([{"compute": 0.14}, waits], count=3) == []
+    assert found([{"compute": 0.14}, {**waits, "share": 0}]) == []
+    assert found([{"compute": 0.14, "share": 2}, waits]) == []
     with_turns = [*workers([{"compute": 0.14}, waits], 3), *workers([waits, {"compute": 0.14}], 3)]
     records = [*steps(falling()), *VALIDATED, *with_turns]
     assert diagnose(written(tmp_path, records, num_workers=2)) == []

@@ -47,7 +47,7 @@ def test_workers_tell_each_other_the_means_of_their_steps() -> None:
     barrier, rows, found = threading.Barrier(2), [None, None], {}
 
     def work(rank: int) -> None:
-        times = WorkerTimes(PairedGroup(rank, barrier, rows))
+        times = WorkerTimes(PairedGroup(rank, barrier, rows), [2, 1])
         for step in (1, 2, 3):
             times.add(dict.fromkeys(STAGES, rank + step))
         found[rank] = times.gather()
@@ -62,6 +62,7 @@ def test_workers_tell_each_other_the_means_of_their_steps() -> None:
         (0, "here", 2.0),
         (1, "there", 3.0),
     ]
+    assert [each["micro_batches"] for each in found[0]] == [2, 1]
     assert all(each["rss_bytes"] > 1 << 20 and each["cpu_percent"] >= 0 for each in found[0])
 
 
@@ -77,7 +78,7 @@ def test_a_straggler_is_named_once_with_its_reason(
     slow: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("mxtrain").propagate = True
-    times = WorkerTimes(PairedGroup(0, threading.Barrier(1), [0, 0]))
+    times = WorkerTimes(PairedGroup(0, threading.Barrier(1), [0, 0]), [1, 1])
     healthy = [worker(0), worker(1, compute_seconds=0.33), worker(2)]
     late = [worker(0, synchronize_seconds=0.3), slow, worker(2, synchronize_seconds=0.3)]
     for workers in [healthy] * 5 + [late] * (PATIENCE - 1) + [healthy]:
@@ -88,3 +89,16 @@ def test_a_straggler_is_named_once_with_its_reason(
         times.report_straggler(late)
     (said,) = caplog.messages
     assert said.startswith("worker 1 on host1 keeps the others waiting") and reason in said
+
+
+@pytest.mark.parametrize(
+    ("shares", "late"), [((1, 0), None), ((2, 1), None), ((2, 1, 1), None), ((1, 1, 0), 0)]
+)
+def test_nobody_is_blamed_for_more_work_than_others_have(shares: tuple[int, ...], late: int | None) -> None:
+    workers = [
+        {**worker(rank, compute_seconds=0.9 if rank == 0 else 0.1), "micro_batches": share}
+        for rank, share in enumerate(shares)
+    ]
+    assert worker_times.straggler(workers) == late
+    if late is not None:
+        assert worker_times.in_words(workers, late).startswith("worker 0 on")
