@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Sequence
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import command_name
+from mxtrain.core import command_name, outputs
 from mxtrain.core.errors import UsageError, one_line
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def _converted(sources: Sequence[Any], out: Path, to: str, wish: Wish) -> Done |
             raise UsageError(f"{sources[1]}: give one run and OUT")
         return _to_torch(sources[0], out, wish)
     paths = [Path(each) for each in sources]
+    for path in paths:
+        outputs.refuse_input("OUT", out, path)
     if paths[0].suffix in caffe.PROTOTXT:
         return caffe.convert(paths, out, wish.samples)
     return _from_elsewhere(paths, out, wish)
@@ -184,6 +186,7 @@ def _to_torch(source: Any, out: Path, wish: Wish) -> Done:
     if out.suffix not in state_dict.WRITTEN:
         raise UsageError(f"{out}: give a name that ends in {' or '.join(state_dict.WRITTEN)}")
     found = trained_run.find_checkpoint(source, wish.checkpoint, "cpu")
+    trained_run.refuse_output("OUT", out, found)
     run = trained_run.run_of(found, source, {})
     task = trained_run.task_of(found, run)
     _load_mxnet()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Sequence
 
 from mxtrain.config.arguments import Parser
-from mxtrain.core import plain_text, regular_files
+from mxtrain.core import outputs, plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import given_files
 from mxtrain.train import asked, continuations, told, trained_run
@@ -130,6 +130,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     run_folder.start_log("error" if options.quiet else "warning")
     is_judged = options.mistakes is not None
     opened = asked.opened(options.run, options.checkpoint, options.devices, {}, is_judged)
+    trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
         continuations.language_model(opened.task, options.run)
     options.inputs += _texts(options, opened.task)
@@ -232,7 +233,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse to write over an input, and among files that are there already."""
     out, folder = options.out, options.mistakes_out
     for word in options.inputs:
-        given_files.refuse_output(out, word)  # what else is read is compared when it is opened
+        outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
     if folder and folder.exists() and not folder.is_dir():
         raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
     if folder and folder.exists() and any(folder.iterdir()):

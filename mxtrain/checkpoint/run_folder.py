@@ -25,21 +25,12 @@ from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import amp_table
-from mxtrain.core import distributions, durable, kernels, plain_text, wheels
+from mxtrain.core import distributions, durable, kernels, outputs, plain_text, wheels
 from mxtrain.core.errors import UsageError
 from mxtrain.report import progress
 
 logger = logging.getLogger(__name__)
 
-PARTS = (
-    "config.yaml",
-    "environment.json",
-    "metrics.jsonl",
-    "metrics.csv",
-    "checkpoints",
-    "augmented",
-    "logs/*",
-)
 ROLE_LOGS = ("scheduler", "server", "worker")  # a supervisor writes these, also at this moment
 
 
@@ -149,7 +140,9 @@ def lock(out: Path, owner: str = "mxtrain.fit") -> int:
 
 def _set_aside(out: Path) -> Path:
     """Move an older run's files to previous-N and return that folder: a fresh start deletes nothing."""
-    old = [path for part in PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)]
+    old = [
+        path for part in outputs.RUN_PARTS for path in out.glob(part) if not path.name.startswith(ROLE_LOGS)
+    ]
     numbers = [int(path.name[9:]) for path in out.glob("previous-*") if path.name[9:].isdecimal()]
     aside = out / f"previous-{max(numbers, default=0) + 1}"
     (aside / "logs").mkdir(parents=True)

@@ -75,16 +75,6 @@ def matching(path: Path) -> list[Path]:
     return found
 
 
-def refuse_output(out: Path | None, path: Path) -> None:
-    """Refuse a file to write that is also one to read, by whatever name, with a UsageError."""
-    try:
-        is_same = out is not None and os.path.samefile(out, path)
-    except OSError:  # one of them is not there
-        return
-    if is_same:
-        raise UsageError(f"--out {out}: is an input, and would be replaced; give another name")
-
-
 def stdin() -> int:
     """Return the descriptor of stdin; its number may be another file's where it was closed before Python began."""
     if sys.stdin is None:

@@ -104,6 +104,8 @@ def opened(named: Path, checkpoint: str | None, wish: Wish) -> Iterator[Found]:
         flag = "--image-size" if wish.image_size else "--num-classes"
         raise UsageError(f"{flag}: goes with the name of a model; {named} is a run, which has its own")
     found = trained_run.find_checkpoint(named, checkpoint, "cpu")
+    for flag, path in (("--picture", wish.picture), ("--onnx", wish.onnx)):
+        trained_run.refuse_output(flag, path, found)
     run = trained_run.run_of(found, named, {})
     task = trained_run.task_of(found, run)
     is_in_run = found.path.parent.name == "checkpoints"

@@ -37,7 +37,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         print(_diagnoses(folders), flush=True)
         return
 
-    from mxtrain.report import history, page, page_data, pngs, serve
+    from mxtrain.report import history, inputs, page, page_data, pngs, serve
 
     histories = [history.read(folder) for folder in folders]
     if options.serve is not None:
@@ -50,12 +50,14 @@ def command(argv: Sequence[str] | None = None) -> None:
             say(f"wrote {path}")
     else:
         path = Path(options.out or folders[0] / "report.html")
+        inputs.refuse(path, histories)
         text = page.page(page_data.page_data(histories))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            durable.replace(path, text)
         except OSError as error:
             raise durable.cannot_write(path, error) from None
+        with durable.whole_file(path) as file:
+            file.write(text.encode())
         say(f"wrote {path}")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Sequence
 
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
-from mxtrain.report import curves, page_data, plots
+from mxtrain.report import curves, inputs, page_data, plots
 from mxtrain.report.history import History
 
 
@@ -26,6 +26,7 @@ def write(histories: Sequence[History], folder: Path) -> Iterator[Path]:
         raise durable.cannot_write(folder, error) from None
     for name, of_runs in found.items():
         path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)[:100]}.png"
+        inputs.refuse(path, histories)
         lines = [
             plots.Line(line["name"] if len(named) == 1 else f"{run}, {line['name']}", number, line)
             for number, (run, curve) in enumerate(of_runs)

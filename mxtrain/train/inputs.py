@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoRet
 
 import numpy as np
 
-from mxtrain.core import regular_files
+from mxtrain.core import outputs, regular_files
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import fields, given_files, pictures
 from mxtrain.data.assembly import BatchSlice, SampleAssembly
@@ -85,14 +85,14 @@ class Inputs:
             yield Input(str(given), functools.partial(_raise, error))
 
     def _in(self, path: Path, given: Any) -> Iterator[Input]:
-        given_files.refuse_output(self._out, path)
+        outputs.refuse_input("--out", self._out, path)
         if os.path.isdir(path):
             folder = Folder(path, self._task.suffixes)
             self.folders.append(folder)
             is_empty = True
             for file in folder:
                 is_empty = False
-                given_files.refuse_output(self._out, file)
+                outputs.refuse_input("--out", self._out, file)
                 yield from (each._replace(is_part=True) for each in _plain(self._task, file))
             for problem in folder.problems:
                 yield Input(str(path), functools.partial(_raise, DataError(problem)), is_part=True)
@@ -132,7 +132,7 @@ def _refuse_output(out: Path | None, files: Iterable[Path]) -> None:
     """Refuse a file to write that is one of these, or lies beside a .rec among them as part of it."""
     for path in files:
         for file in with_sidecars(path) if path.suffix == ".rec" else [path]:
-            given_files.refuse_output(out, file)
+            outputs.refuse_input("--out", out, file)
 
 
 def _plain(task: Task, source: Any) -> Iterator[Input]:
@@ -233,7 +233,7 @@ def _of_class_folders(task: Task, root: Path, out: Path | None) -> Iterator[Inpu
         label = np.float32(names.index(folder.name))
         files = Folder(folder, task.suffixes)
         for path in files:
-            given_files.refuse_output(out, path)
+            outputs.refuse_input("--out", out, path)
             read = functools.partial(regular_files.read, path)
             yield Input(str(path), functools.partial(_with_label, task, path, label), True, "", read)
         for problem in files.problems:

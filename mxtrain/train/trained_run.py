@@ -13,7 +13,7 @@ from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, from_python, given
 from mxtrain.config.arguments import Parser
-from mxtrain.core import command_name, machine
+from mxtrain.core import command_name, machine, outputs
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,6 +92,12 @@ def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint
     if not several:
         raise UsageError("give a run folder, a checkpoint, or the Result of fit; this list of them is empty")
     return selection.select([_folder(each) for each in several], which)
+
+
+def refuse_output(flag: str, out: Path | None, found: Checkpoint) -> None:
+    """Refuse a file to write that is a part of a checkpoint or of its run, with a UsageError."""
+    for path in (found.path, *found.others):
+        outputs.refuse_part_of_run(flag, out, path)
 
 
 def _folder(trained: Any) -> Path:

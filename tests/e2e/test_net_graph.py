@@ -10,6 +10,8 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
+from mxtrain.core.errors import UsageError
+from mxtrain.evaluate import command as evaluate
 from tests.support.browser import Tab, browser
 from tests.support.commands import Command
 
@@ -44,6 +46,22 @@ def test_a_model_by_name_has_the_same_table_without_a_run(command: Command, tmp_
     assert done.returncode == 0, done.stderr
     assert "11,689,512 parameters that are learnt" in done.stdout and "1.81 G multiply-adds" in done.stdout
     assert picture.read_text().startswith("<svg ") and not list(tmp_path.glob("*.writing"))
+
+
+def test_no_part_of_a_run_is_replaced_by_its_picture(trained_digits: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(trained_digits, tmp_path / "run"))
+    weights = next((run / "checkpoints").glob("step-*")) / "weights.params"
+    before = weights.read_bytes()
+    (tmp_path / "net.svg").symlink_to(weights)
+    for words in (
+        ["--onnx", weights],
+        ["--picture", tmp_path / "net.svg"],
+        ["--onnx", run / "metrics.jsonl"],
+    ):
+        for named in (run, weights.parent):
+            with pytest.raises(UsageError, match=f"{words[0]} .* is a part of the run {run}"):
+                evaluate([str(named), "--graph", *map(str, words)])
+    assert weights.read_bytes() == before
 
 
 def test_its_flags_alone_are_refused(trained_digits: Path, command: Command) -> None:

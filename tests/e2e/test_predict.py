@@ -307,6 +307,18 @@ def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
             command_of_predict(["--run", "none", *words])
 
 
+def test_no_part_of_the_run_is_replaced_by_answers(
+    trained_digits: Path, digits: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(trained_digits, tmp_path / "run"))
+    before = (run / "metrics.jsonl").read_bytes()
+    picture = str(digits / "images" / "six" / "0006.png")
+    for given in (run, next((run / "checkpoints").glob("step-*"))):
+        with pytest.raises(UsageError, match=r"--out .*metrics.jsonl: is a part of the run"):
+            command_of_predict(["--run", str(given), picture, "--out", str(run / "metrics.jsonl")])
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("given", ["folder", "pattern", "rec", "mistakes", "mistakes_rec"])
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_no_input_is_replaced_by_answers_however_it_is_named(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
 from mxtrain.config.arguments import LARGEST_SEED, Parser, png_path
-from mxtrain.core import command_name, interrupts
+from mxtrain.core import command_name, interrupts, outputs
 from mxtrain.core.errors import DataError, UsageError, one_line
 
 from . import pack_command
@@ -85,6 +85,7 @@ def _show(parsed: argparse.Namespace) -> None:
     if (parsed.rec is None) == (parsed.copies is None):
         raise UsageError("give either a FILE.rec, or --copies and a list that `check --copies` wrote")
     out = parsed.out or (parsed.rec or parsed.copies).with_suffix(".png")
+    outputs.refuse_input("--out", out, parsed.rec or parsed.copies)
     if parsed.copies:
         num_shown, num_pairs = show_copies(parsed.copies, out, parsed.num)
         print(f"wrote {out}: {num_shown} of {num_pairs} pairs")

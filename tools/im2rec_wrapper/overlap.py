@@ -1,13 +1,13 @@
 """The refusal to pack into the source itself, before anything is written.
 
-Paths are compared as they are on the disk, with all links followed.
+Files are compared as they are on the disk, with all links followed.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 from mxtrain.core.errors import UsageError
 
@@ -19,10 +19,16 @@ def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
 
     `source` is SOURCE as it was given, `found` what it holds, and `written` all files that may be written.
     """
-    files, folders = _files(source, found, written), _folders(source, found)
+    replaced = {identity: path for path in written if (identity := _identity(path))}
+    if replaced:  # or nobody need look at items, which may be millions
+        for file in _files(source, found):
+            path = replaced.get(_identity(file) or (0, 0))
+            if path:
+                raise UsageError(
+                    f"{path} is a part of the source, and would be written over: choose another OUT"
+                )
+    folders = _folders(source, found)
     for path in written:
-        if os.path.realpath(path) in files:
-            raise UsageError(f"{path} is a part of the source, and would be written over: choose another OUT")
         parent = Path(os.path.realpath(path.parent))
         for folder in map(str, (parent, *parent.parents)):
             if folder in folders:
@@ -31,13 +37,20 @@ def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
                 )
 
 
-def _files(source: Path, found: Source, written: Sequence[Path]) -> set[str]:
-    """Return the files that are read; of items, which may be millions, only those with a name that is written."""
-    files = {os.fspath(path) for path in (source, *found.files)}
+def _files(source: Path, found: Source) -> Iterator[str | Path]:
+    """Yield the files that are read."""
+    yield from (source, *found.files)
     if found.path_of:
-        names = tuple(path.name for path in written)
-        files |= {found.path_of(item) for item in found.items if item.name.endswith(names)}
-    return set(map(os.path.realpath, files))
+        yield from map(found.path_of, found.items)
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    """Return what a file is on the disk, the same by all its names; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _folders(source: Path, found: Source) -> dict[str, Path]:

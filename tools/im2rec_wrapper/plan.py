@@ -10,6 +10,7 @@ from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.record_file import classes_path, index_path
 from mxtrain.data.record_writer import aside
 from mxtrain.data.source_names import sources_path
+from mxtrain.data.tokenizers import FILE_NAME
 from mxtrain.data.tokens import tokens_path
 
 from . import order
@@ -47,7 +48,7 @@ def all_outputs(splits: Sequence[OutputSplit], out: Path) -> list[Path]:
     """Return every file that a pack may write or remove."""
     recs = [path for split in splits for path in split.paths]
     whole = [file for rec in recs for file in beside_rec(rec)]
-    whole.append(beside(out, ".bad.tsv"))
+    whole += [recs[0].parent / FILE_NAME, beside(out, ".bad.tsv")]
     return [*whole, *map(aside, whole), beside(out, ".journal")]
 
 

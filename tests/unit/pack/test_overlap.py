@@ -101,6 +101,7 @@ def refused(folder, source, out, said, **options):
         ((hdf5, "d/data.rec"), "d", {}),
         ((text, "d/data.tokens.json"), "d", {"kind": "text"}),
         ((text, "d.bad.tsv"), "d", {"kind": "text"}),
+        ((text, "d/tokenizer.json"), "d", {"kind": "text"}),
     ],
 )
 def test_a_source_is_not_written_over(tmp_path, source, out, options):
@@ -136,7 +137,14 @@ def test_links_lead_to_the_same_files_and_folders(tmp_path):
     refused(tmp_path, tmp_path / "link.rec", tmp_path / "d", "is a part of the source")
     refused(tmp_path, tmp_path / "link", tmp_path / "d" / "new", "which is the source")
 
+    os.link(source, tmp_path / "hard.rec")
+    refused(tmp_path, source, tmp_path / "hard.rec", "is a part of the source")
+
     images = pictures(tmp_path / "images")
+    names = listed(tmp_path / "list.csv", images)
+    os.replace(images / "a" / "0.png", tmp_path / "out.rec")
+    (images / "a" / "0.png").symlink_to(tmp_path / "out.rec")
+    refused(tmp_path, names, tmp_path / "out.rec", "is a part of the source", root=images)
     (pictures(tmp_path / "more") / "c").mkdir()
     (images / "c").symlink_to(tmp_path / "more" / "a")
     refused(tmp_path, images, tmp_path / "more" / "a" / "packed", "which is the source")

@@ -103,6 +103,30 @@ def test_what_is_no_report_is_refused(
     assert reason in capsys.readouterr().err
 
 
+def test_nothing_that_a_page_is_made_of_is_replaced_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("val.rec", "val.idx"):
+        (tmp_path / name).write_text(name)
+    run = recorded_run.write(tmp_path / "a", steps=8, val=str(tmp_path / "val.rec"))
+    (run / "checkpoints" / "step-8").mkdir(parents=True)
+    (run / "checkpoints" / "step-8" / "state.json").write_text("{}")
+    (tmp_path / "loss.png").symlink_to(run / "metrics.jsonl")
+    (tmp_path / "page.html").symlink_to(run / "config.yaml")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for out in ("page.html", "a/metrics.jsonl", "a/checkpoints/step-8/state.json", "val.idx"):
+        assert report.main([str(run), "--out", str(tmp_path / out)]) == 2
+        assert f"--out {tmp_path / out}: is a" in capsys.readouterr().err
+    assert report.main([str(run), "--png", "--out", str(tmp_path)]) == 2
+    for path, content in before.items():
+        assert path.read_bytes() == content, path
+    for _ in range(2):
+        assert report.main([str(run), "--out", str(run / "own.html")]) == 0
+    for out in ("/", "."):
+        assert report.main([str(run), "--out", out]) == 2
+        assert "is a folder; give the name of a file" in capsys.readouterr().err
+
+
 def test_curves_are_written_as_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [recorded_run.write(tmp_path / name, steps=8) for name in ("a", "$_b")]
     assert report.main(["--png", "--run", str(folders[0]), "--run", str(folders[1])]) == 0
