@@ -28,7 +28,7 @@ from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import bounds, names, program
-from mxtrain.core import command_name, machine
+from mxtrain.core import command_name, interrupts, machine
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
 from mxtrain.train import signals
@@ -96,6 +96,8 @@ def run_program(run: config.Run, node: NodeSpec | None, own_program: Sequence[st
     if node is None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not interrupts.is_ignored(signal.SIGHUP):
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
     runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
     program.run(own_program)
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterable, Iterator
 from mxtrain.core import out_of_memory
 
 DONE, BUG, USAGE, DATA, DIVERGED, RESTART_ME = 0, 1, 2, 3, 4, 75
-SIGINT, SIGTERM = 130, 143
+SIGHUP, SIGINT, SIGTERM = 129, 130, 143
 MESSAGE_ATTRIBUTE = "_mxtrain_message"  # on an exception of the user's code
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), "make room"),
@@ -99,6 +99,9 @@ def one_line(program: str, command: Callable[[], object]) -> int:
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except Exception as error:
+        if isinstance(error, OSError) and _is_of_closed_terminal(error):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return DONE
         shortage = as_stop(error)
         if shortage is not None:
             return _print_line(f"{program}: {shortage}", shortage.exit_code)
@@ -177,9 +180,27 @@ def _run(command: Callable[[], object]) -> None:
     try:
         command()
     except SystemExit:
-        print(end="", flush=True)
+        _flush()
         raise
-    print(end="", flush=True)
+    _flush()
+
+
+def _flush() -> None:
+    """Flush standard output; a terminal that has closed meanwhile is no reason for another exit code."""
+    try:
+        print(end="", flush=True)
+    except OSError as error:
+        if not _is_of_closed_terminal(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _is_of_closed_terminal(error: OSError) -> bool:
+    try:
+        os.write(1, b"")  # which a file takes
+    except OSError as again:
+        return error.errno == again.errno == errno.EIO and error.filename is None
+    return False
 
 
 def _unnamed_file(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands while they are not training.
+"""Ctrl-C, SIGTERM and SIGHUP for commands while they are not training.
 
 Owns the handlers of a command that imports, and of one that does not train. Does not own a training worker's stop
 requests (`train/signals.py`) nor the supervisor's (`launch/attempt.py`). Imports next to nothing, as each command
@@ -17,8 +17,21 @@ from typing import Any, Iterator, NoReturn
 
 # timeout(1) and others signal their child and then its whole group: one stop request and not two.
 SAME_REQUEST_SECONDS = 0.1
-MEANING = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+MEANING = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 deferred: list[tuple[int, float]] = []  # the signal that came before `train/signals.py` took over, and when
+
+
+def is_ignored(number: int) -> bool:
+    """Return whether a command leaves a signal alone: SIGHUP under nohup."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
+
+
+def is_second(number: int, first_seconds: float) -> bool:
+    """Return whether a signal, after the first one at `first_seconds`, asks for the end at once.
+
+    SIGHUP never does: for one terminal that closes the shell sends it, and Linux once more when the shell ends.
+    """
+    return number != signal.SIGHUP and time.monotonic() - first_seconds > SAME_REQUEST_SECONDS
 
 
 def exit_on_signal(program: str) -> None:
@@ -28,15 +41,13 @@ def exit_on_signal(program: str) -> None:
     A server or scheduler of a job keeps the default action, which its supervisor takes for what it is.
     """
     if os.environ.get("DMLC_ROLE"):
-        for number in MEANING:
-            signal.signal(number, signal.SIG_DFL)
+        _handle(signal.SIG_DFL)
         return
 
     def end(number: int, frame: object) -> None:
         _exit(f"{program}: stopped by {MEANING[signal.Signals(number)]}", number)
 
-    for number in MEANING:
-        signal.signal(number, end)
+    _handle(end)
 
 
 def defer_signal(program: str) -> None:
@@ -48,11 +59,11 @@ def defer_signal(program: str) -> None:
     def defer(number: int, frame: object) -> None:
         if not deferred:
             deferred.append((number, time.monotonic()))
-        elif time.monotonic() - deferred[0][1] > SAME_REQUEST_SECONDS:
+        elif is_second(number, deferred[0][1]):
             _exit(f"{program}: left at once, on a second signal", number)
 
-    for number in (*MEANING, signal.SIGUSR1):
-        signal.signal(number, defer)
+    signal.signal(signal.SIGUSR1, defer)
+    _handle(defer)
 
 
 def exit_if_deferred(program: str) -> None:
@@ -93,7 +104,7 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
             first_seconds.append(time.monotonic())
             stopped[:] = [Stopped(f"stopped by {name}", 128 + number)]
             raise stopped[0]
-        if time.monotonic() - first_seconds[0] > SAME_REQUEST_SECONDS:
+        if is_second(number, first_seconds[0]):
             _exit(f"{program}: left at once, on {name}", number)
 
     reading, writing = os.pipe()
@@ -102,8 +113,7 @@ def stopped_by_signal(program: str, grace_seconds: float | None = None) -> Itera
     arguments = reading, main_thread, first_seconds, program, grace_seconds
     _thread.start_new_thread(_see_to_signal, arguments)
     sys.unraisablehook = raise_again
-    for number in MEANING:
-        signal.signal(number, stop)
+    _handle(stop)
     try:
         yield
         if stopped:
@@ -138,6 +148,13 @@ def _send_until_taken(number: int, main_thread: int, first_seconds: list[float])
     while not first_seconds:
         signal.pthread_kill(main_thread, number)
         time.sleep(SAME_REQUEST_SECONDS / 2)
+
+
+def _handle(handler: Any) -> None:
+    """Set the handler of all signals that have a meaning here."""
+    for number in MEANING:
+        if not is_ignored(number):
+            signal.signal(number, handler)
 
 
 def _exit(line: str, number: int) -> NoReturn:

@@ -17,13 +17,18 @@ from typing import Any, Iterator
 
 from mxtrain.core import out_of_memory
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
-from mxtrain.core.errors import DONE, RESTART_ME, SIGINT, SIGTERM
-from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
+from mxtrain.core.errors import DONE, RESTART_ME, SIGHUP, SIGINT, SIGTERM
+from mxtrain.core.interrupts import is_ignored, is_second
 from mxtrain.launch import logs
 from mxtrain.launch.exits import ProcessExit, ends_the_job, workers_or_all
 from mxtrain.launch.plan import ProcessSpec
 
-STOP_EXIT_CODES = {signal.SIGTERM: SIGTERM, signal.SIGINT: SIGINT, signal.SIGUSR1: RESTART_ME}
+STOP_EXIT_CODES = {
+    signal.SIGTERM: SIGTERM,
+    signal.SIGINT: SIGINT,
+    signal.SIGHUP: SIGHUP,
+    signal.SIGUSR1: RESTART_ME,
+}
 POLL_SECONDS = 0.05
 NUM_LAST_LINES = 10
 
@@ -43,7 +48,7 @@ class GracePeriods:
 
         Where no worker is left (`has_workers`), servers and the scheduler have nothing to do.
         """
-        if has_workers and (code in (SIGINT, SIGTERM) or (is_stop_requested and code == RESTART_ME)):
+        if has_workers and (code in (SIGHUP, SIGINT, SIGTERM) or (is_stop_requested and code == RESTART_ME)):
             return self.stop_seconds
         return self.done_seconds if has_workers and code == DONE else self.death_seconds
 
@@ -68,7 +73,7 @@ class StopRequests:
         """Take a signal, as its handler."""
         if not self.signals:
             self.first_seconds = time.monotonic()
-        elif time.monotonic() - self.first_seconds < SAME_REQUEST_SECONDS:
+        elif not is_second(number, self.first_seconds):
             return
         self.signals.append(number)
 
@@ -82,7 +87,8 @@ class StopRequests:
 def stop_requests() -> Iterator[StopRequests]:
     """Collect signals within the block; Python's sleep goes on after a handler, so they are read at the next poll."""
     received = StopRequests()
-    before = {number: signal.signal(number, received.handle) for number in STOP_EXIT_CODES}
+    handled = [number for number in STOP_EXIT_CODES if not is_ignored(number)]
+    before = {number: signal.signal(number, received.handle) for number in handled}
     try:
         yield received
     finally:

@@ -19,6 +19,7 @@ from mxtrain.core.errors import (
     MEMORY_REMEDY,
     OUT_OF_MEMORY,
     RESTART_ME,
+    SIGHUP,
     SIGINT,
     SIGTERM,
     USAGE,
@@ -76,7 +77,7 @@ def job_exit_code(exits: list[ProcessExit], stop_code: int | None) -> int | None
         return stop_code if final is None else final
     # Somebody else's signal to one worker: they agree on a step, and all stop there. Before the rendezvous it leaves
     # at once, and the others miss it later, which is then no mistake of theirs.
-    return next((code for code in own_codes if code in (*FINAL_CODES, SIGINT, SIGTERM)), None)
+    return next((code for code in own_codes if code in (*FINAL_CODES, SIGHUP, SIGINT, SIGTERM)), None)
 
 
 def root_cause(exits: list[ProcessExit]) -> ProcessExit:

@@ -15,6 +15,7 @@ import sys
 from typing import Any, Sequence
 
 from mxtrain.core.die_with_parent import die_with_parent
+from mxtrain.core.interrupts import is_ignored
 from mxtrain.launch.attempt import STOP_EXIT_CODES
 
 
@@ -33,7 +34,8 @@ def run_on_host(command: Sequence[str]) -> int:
             early.append(name)
 
     for number in STOP_EXIT_CODES:
-        signal.signal(number, forward)
+        if not is_ignored(number):
+            signal.signal(number, forward)
     with subprocess.Popen(command, stdin=reading) as remote:
         os.close(reading)
         _write_line(writing, host_plan)

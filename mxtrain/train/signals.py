@@ -1,7 +1,7 @@
 """Signals as stop requests that the training loop reads between two steps.
 
-The first SIGTERM, SIGINT or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once. Owns their
-handling from the start of the command on; a worker's earlier one is deferred by `core/interrupts.py`.
+The first SIGTERM, SIGINT, SIGHUP or SIGUSR1 asks for a checkpoint and an end; a second one ends the process at once.
+Owns their handling from the start of the command on; a worker's earlier one is deferred by `core/interrupts.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Callable, Iterator
 
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import interrupts
-from mxtrain.core.errors import DONE, SIGINT, SIGTERM, RestartMe, Stop, Stopped
-from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
+from mxtrain.core.errors import DONE, SIGHUP, SIGINT, SIGTERM, RestartMe, Stop, Stopped
 
 RESUME_HINT = "the same command, with --resume auto, resumes from the newest checkpoint"
 STOPS: dict[int, Stop] = {
     signal.SIGTERM: Stopped(f"stopped by SIGTERM; {RESUME_HINT}", SIGTERM),
     signal.SIGINT: Stopped(f"stopped by Ctrl-C; {RESUME_HINT}", SIGINT),
     signal.SIGUSR1: RestartMe(f"stopped by SIGUSR1; {RESUME_HINT}"),
+    signal.SIGHUP: Stopped(f"stopped by SIGHUP, as its terminal has closed; {RESUME_HINT}", SIGHUP),
 }
 BY_HOOK: Stop = Stopped("stopped by a hook, after a checkpoint", DONE)
 
@@ -35,7 +35,9 @@ def stop_requests() -> Iterator[list[Stop]]:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     wakeup = signal.set_wakeup_fd(writing)  # first, or a signal would be lost between this and the handlers
-    handlers = {number: signal.signal(number, _nothing) for number in STOPS}
+    handlers = {
+        number: signal.signal(number, _nothing) for number in STOPS if not interrupts.is_ignored(number)
+    }
     received += [STOPS[number] for number, _ in interrupts.deferred]
     first_seconds = interrupts.deferred[0][1] if interrupts.deferred else 0.0
     arguments = reading, received, first_seconds
@@ -116,7 +118,7 @@ def _read_signals(pipe: int, received: list[Stop], first_seconds: float) -> None
             if not received:
                 first_seconds = time.monotonic()
                 received.append(stop)
-            elif time.monotonic() - first_seconds > SAME_REQUEST_SECONDS:
+            elif interrupts.is_second(number[0], first_seconds):
                 _exit_now(stop.exit_code)
 
 

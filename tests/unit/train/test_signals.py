@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, SingleWorker
-from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
+from mxtrain.core.errors import RESTART_ME, SIGHUP, SIGINT, SIGTERM
+from mxtrain.core.interrupts import SAME_REQUEST_SECONDS
 from mxtrain.train import signals
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +30,7 @@ def until_one(stop_requests: list[object]) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.parametrize(("number", "code"), CODES)
+@pytest.mark.parametrize(("number", "code"), [*CODES, (signal.SIGHUP, SIGHUP)])
 def test_a_signal_is_a_stop_request(number: int, code: int) -> None:
     with signals.stop_requests() as stop_requests:
         assert stop_requests == []
@@ -93,7 +94,7 @@ def blocked_in_c() -> Iterator[subprocess.Popen[str]]:
 def test_a_second_signal_ends_a_process_blocked_in_c(number: int, code: int) -> None:
     with blocked_in_c() as process:
         process.send_signal(signal.SIGTERM)
-        time.sleep(3 * signals.SAME_REQUEST_SECONDS)
+        time.sleep(3 * SAME_REQUEST_SECONDS)
         assert process.poll() is None
         process.send_signal(number)
         said = process.communicate(timeout=20)[1]
@@ -106,7 +107,16 @@ def test_two_signals_at_once_are_one_stop_request() -> None:
     with blocked_in_c() as process:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        time.sleep(3 * signals.SAME_REQUEST_SECONDS)
+        time.sleep(3 * SAME_REQUEST_SECONDS)
+        assert process.poll() is None
+
+
+def test_a_terminal_that_closes_is_one_stop_request_however_often_it_is_said() -> None:
+    """The shell passes its SIGHUP on, and Linux sends one more when the shell ends."""
+    with blocked_in_c() as process:
+        for _ in range(3):
+            process.send_signal(signal.SIGHUP)
+            time.sleep(2 * SAME_REQUEST_SECONDS)
         assert process.poll() is None
 
 
@@ -121,12 +131,13 @@ class Two(SingleWorker):
 
 
 def test_workers_stop_together_whichever_received_the_request() -> None:
-    terminate, interrupt, _ = signals.STOPS.values()
+    terminate, interrupt, *_ = signals.STOPS.values()
     assert signals.agree_on_stop(SINGLE_WORKER, [], False) == (None, False)
     assert signals.agree_on_stop(SINGLE_WORKER, [interrupt], True) == (interrupt, True)
-    assert signals.agree_on_stop(Two(0, 0, 0, 0, 0), [], False) == (None, False)
-    assert signals.agree_on_stop(Two(0, 0, 0, 0, 1), [], False) == (None, True)
-    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0), [], False) == (interrupt, False)
-    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0), [terminate, interrupt], False) == (terminate, False), (
-        "one for all"
-    )
+    assert signals.agree_on_stop(Two(0, 0, 0, 0, 0, 0), [], False) == (None, False)
+    assert signals.agree_on_stop(Two(0, 0, 0, 0, 0, 1), [], False) == (None, True)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0, 0), [], False) == (interrupt, False)
+    assert signals.agree_on_stop(Two(0, 1, 0, 0, 0, 0), [terminate, interrupt], False) == (
+        terminate,
+        False,
+    ), "one for all"
