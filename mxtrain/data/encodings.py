@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.table_files import Cells, Column, Other, Ragged, Words
+from mxtrain.data.table_columns import Cells, Column, Other, Ragged, Words
 
 logger = logging.getLogger(__name__)
 MOST_CATEGORIES = 1000

@@ -215,7 +215,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 def record_of(key: int, item: Any, user: str) -> Record:
     """Return the record of an item (picture, label) of a user's Dataset; `user` begins the message of a refusal."""
     picture, label = pair(key, item, user)
-    pixels, label = to_numpy(picture), np.asarray(to_numpy(label), np.float32)
+    pixels, label = to_numpy(picture), np.asarray(to_numpy(label), np.float64)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3):
         raise UsageError(
             f"{user}: gives {pixels.dtype} {pixels.shape} for a picture; give uint8 (height, width, 3), "

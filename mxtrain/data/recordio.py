@@ -18,7 +18,7 @@ Files of other tools have no tags and cannot be checked.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Sequence, Union
+from typing import Any, NamedTuple, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ FRAME = struct.Struct("<II")
 HEADER = struct.Struct("<IfQQ")
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating[Any]]  # float32, as records hold them; of other sources perhaps float64
 Ints = npt.NDArray[np.int64]
 Label = Union[float, Floats]
 Data = Union[bytes, memoryview]

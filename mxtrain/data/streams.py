@@ -158,7 +158,9 @@ class Stream:
         digest = hashlib.sha256()
         for position in range(self._num_first):
             record = self.read(position)
-            for part in (record.label, record.payload):
+            # Labels as float32, whatever they are learnt as: digests of earlier versions are theirs.
+            label = np.asarray(record.label, np.float32)
+            for part in (label if label.ndim else float(label), record.payload):
                 plain = np.asarray(part) if isinstance(part, (float, np.ndarray)) else part
                 digest.update(plain.tobytes() if isinstance(plain, np.ndarray) else pickle.dumps(plain, 4))
         return digest.hexdigest()[:16]

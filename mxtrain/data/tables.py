@@ -1,6 +1,7 @@
 """Tables: which columns of a file are what a net takes, and which are to be predicted.
 
-Owns the choice, the types in which arrays are kept, and labels of targets. Does not read files (`table_files.py`).
+Owns the choice, and the types in which arrays are kept. Does not read files (`table_files.py`), nor make labels of
+targets (`table_targets.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data import array_sets, arrays, encodings, statistics, table_files
-from mxtrain.data.array_sets import ONLY, TARGETS, ArrayRecords
+from mxtrain.data import array_sets, arrays, encodings, statistics, table_files, table_targets
+from mxtrain.data.array_sets import ONLY, ArrayRecords
 from mxtrain.data.arrays import Input, Layout
 from mxtrain.data.encodings import Encoding
 from mxtrain.data.fields import Arrays
-from mxtrain.data.table_files import Cells, Columns, Other, Ragged, Words
+from mxtrain.data.recordio import Floats
+from mxtrain.data.table_columns import Columns, Other, Ragged, Words, listed
 
 SUFFIXES = tuple(table_files.READERS)
 _AT_ONCE = 4096
@@ -32,7 +34,7 @@ class Table(NamedTuple):
     path: Path
     layout: Layout  # without statistics
     columns: Columns  # of the inputs, by their names
-    labels: npt.NDArray[np.float32]  # (n,), or (n, k) with k targets
+    labels: Floats  # (n,), or (n, k) with k targets
     class_names: list[str] | None
 
     def __len__(self) -> int:
@@ -89,7 +91,7 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     encodings.check_missing(selection.missing)
     columns = table_files.read(path)
     target = selection.target
-    targets = _names("--target", target, path, columns) if target else _found_targets(path, columns)
+    targets = _names("--target", target, path, columns) if target else table_targets.found_in(path, columns)
     known = next((each for each in like if each.names), None)
     if known is not None:
         others = [each.name for each in like if not each.names and each.name in columns]
@@ -100,7 +102,7 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     else:
         chosen = _chosen(path, columns, targets, selection)
         found, layout_inputs = _inputs(path, chosen, _encodings(path, chosen, selection))
-    labels, class_names, names = _labels(path, {name: columns[name] for name in targets})
+    labels, class_names, names = table_targets.labels_of(path, {name: columns[name] for name in targets})
     return Table(path, Layout(layout_inputs, names), found, labels, class_names)
 
 
@@ -199,7 +201,7 @@ def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> An
     missing = [each.column for each in made_of if each.column not in columns]
     if missing:
         raise DataError(
-            f"{path}: has no column called {missing[0]}, which the net takes (it has {_listed(columns)})"
+            f"{path}: has no column called {missing[0]}, which the net takes (it has {listed(columns)})"
         )
     if wanted.names or made_of != (Encoding(wanted.name),):
         return np.concatenate([each.features(path, columns[each.column]) for each in made_of], axis=1)
@@ -215,25 +217,11 @@ def _names(flag: str, text: str, path: Path, columns: Columns) -> list[str]:
     for name in found:
         if name not in columns:
             raise UsageError(
-                f"{flag} {text}: {path} has no column {name}{nearest(name, columns)} (it has {_listed(columns)})"
+                f"{flag} {text}: {path} has no column {name}{nearest(name, columns)} (it has {listed(columns)})"
             )
     if len(set(found)) < len(found):
         raise UsageError(f"{flag} {text}: names a column twice")
     return found
-
-
-def _found_targets(path: Path, columns: Columns) -> list[str]:
-    for name in TARGETS:
-        if name in columns:
-            return [name]
-    raise UsageError(
-        f"{path}: what is to be predicted? give --target and names of its columns ({_listed(columns)})"
-    )
-
-
-def _listed(columns: Columns) -> str:
-    names = list(columns)
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def _inputs(
@@ -302,42 +290,3 @@ def _chunks(column: Any) -> Iterator[npt.NDArray[np.float64]]:
     for start in range(0, len(column), _AT_ONCE):
         chunk = np.asarray(column[start : start + _AT_ONCE], np.float64)
         yield chunk.reshape(-1, chunk.shape[-1])
-
-
-def _labels(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tuple[str, ...]]:
-    """Return labels, the names of classes where they are words, and the names of the targets."""
-    columns = {name: each.numbers if isinstance(each, Cells) else each for name, each in columns.items()}
-    dates = next((name for name, column in columns.items() if encodings.is_of_dates(column)), None)
-    if dates is not None:
-        raise DataError(f"{path}: {dates} holds dates, and cannot be predicted; put numbers in their place")
-    words = [name for name, column in columns.items() if isinstance(column, Words)]
-    if words:
-        if len(columns) > 1:
-            raise DataError(
-                f"{path}: {words[0]} holds words, and is one of several targets; predict it alone"
-            )
-        return *_classes(path, words[0], columns[words[0]].words), (words[0],)
-    parts, names = [], []
-    for name, column in columns.items():
-        if isinstance(column, (Ragged, Other)) or column.ndim > 2 or column.dtype.kind not in "biuf":
-            raise DataError(
-                f"{path}: {name} cannot be predicted: give one number a sample, or a row of as many in all"
-            )
-        with np.errstate(over="ignore"):  # infinite then, and refused by its row
-            values = np.asarray(column, np.float32)
-        parts.append(values.reshape(len(values), -1))
-        width = parts[-1].shape[1]
-        names += [name] if width == 1 else [f"{name}{place}" for place in range(width)]
-    labels = np.concatenate(parts, axis=1)
-    return labels[:, 0] if labels.shape[1] == 1 else labels, None, tuple(names)
-
-
-def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Any, list[str]]:
-    names = sorted(set(words) - {""})
-    for each in names:
-        if any(character in each for character in "\t\r\n"):
-            raise DataError(
-                f"{path}: {name} has a class {each!r} with a tab or a line break in it: rename it"
-            )
-    of_name = {each: float(number) for number, each in enumerate(names)}
-    return np.array([of_name.get(word, np.nan) for word in words], np.float32), names

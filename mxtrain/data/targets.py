@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import logging
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -11,12 +12,15 @@ from mxtrain.data import statistics
 from mxtrain.data.records import Dataset
 from mxtrain.data.statistics import Statistics
 
+logger = logging.getLogger(__name__)
+
 
 class Numbers(NamedTuple):
     """One or more numbers that each sample has, by names."""
 
     names: tuple[str, ...]
     statistics: Statistics
+    dtype: str = "float32"  # in which they are compared with answers
 
     @property
     def num(self) -> int:
@@ -24,17 +28,18 @@ class Numbers(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         mean, deviation = self.statistics
-        return {"names": list(self.names), "mean": mean.tolist(), "deviation": deviation.tolist()}
+        found = {"names": list(self.names), "mean": mean.tolist(), "deviation": deviation.tolist()}
+        return found if self.dtype == "float32" else {**found, "dtype": self.dtype}
 
 
 def numbers_of_json(found: dict[str, Any]) -> Numbers:
     """Return the numbers that `as_json` has described."""
     mean, deviation = (np.array(found[each], np.float64) for each in ("mean", "deviation"))
-    return Numbers(tuple(found["names"]), Statistics(mean, deviation))
+    return Numbers(tuple(found["names"]), Statistics(mean, deviation), found.get("dtype", "float32"))
 
 
-def numbers(train: Dataset, names: tuple[str, ...] = ()) -> Numbers:
-    """Check the labels of a training set, and return what they are; DataError where they are no numbers to predict.
+def numbers(train: Dataset, val: Dataset | None = None, names: tuple[str, ...] = ()) -> Numbers:
+    """Check the labels of both data sets, and return what they are; DataError where they are no numbers to predict.
 
     `names` are those of the targets; without them a class list of as many lines names them, or else they are numbered.
     """
@@ -52,12 +57,36 @@ def numbers(train: Dataset, names: tuple[str, ...] = ()) -> Numbers:
         names = tuple(train.class_names)
     labels = labels_of(train, len(names))
     names = names or tuple(f"target{place}" for place in range(labels.shape[1]))
-    return Numbers(names, statistics.of_chunks(lambda: [labels], len(names)))
+    found = Numbers(names, statistics.of_chunks(lambda: [labels], len(names)), _dtype_of(train, val))
+    _warn_of_constants(train, labels, names, "there is nothing to learn of it")
+    if val is not None:
+        check(val, found)
+    return found
+
+
+def _dtype_of(*datasets: Dataset | None) -> str:
+    """Return the finest type of labels."""
+    return str(np.result_type(np.float32, *(each.labels() for each in datasets if each is not None)))
+
+
+def _warn_of_constants(dataset: Dataset, labels: Any, names: Sequence[str], result: str) -> None:
+    for name, column in zip(names, labels.T):
+        if len(column) > 1 and (column == column[0]).all():
+            logger.warning("%s: %s is %.10g in all samples: %s", dataset.path, name, column[0], result)
 
 
 def check(dataset: Dataset, known: Numbers) -> None:
     """Refuse a data set whose labels are not as many numbers as those known, with a DataError."""
-    labels_of(dataset, known.num)
+    labels = labels_of(dataset, known.num)
+    if np.can_cast(labels.dtype, known.dtype, "safe"):
+        _warn_of_constants(
+            dataset, labels, known.names, "r2 is 1 where all answers are that number, and 0 where one is not"
+        )
+        return
+    raise DataError(
+        f"{dataset.path}: what is to be predicted changes too little for numbers so large, and the net was trained "
+        f"on {known.dtype}, which would cut that away; train with such data as --val"
+    )
 
 
 def labels_of(dataset: Dataset, num: int) -> Any:

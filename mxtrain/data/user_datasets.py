@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, Iterator
 import numpy as np
 
 from mxtrain.core.errors import DataError, in_user_code
+from mxtrain.data import label_precision
 from mxtrain.data.fields import Arrays
 from mxtrain.data.loader import Batch, Request
 from mxtrain.data.recordio import Floats, Ints
@@ -81,7 +82,7 @@ class UserDataset:
                 return np.zeros(
                     0, np.float32
                 )  # they are no table: a task that has such labels checks them itself
-        return np.asarray(found, np.float32)
+        return label_precision.of_labels(found)
 
 
 class UserBatches:

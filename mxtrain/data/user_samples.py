@@ -18,7 +18,7 @@ def record_of_pair(key: int, item: Any, user: str) -> Record:
     """Return the record of a pair (x, y), with x for its payload and y, a number or several, for its label."""
     x, y = pair(key, item, user)
     try:
-        label = np.asarray(to_numpy(y), np.float32)
+        label = np.asarray(to_numpy(y), np.float64)
     except (TypeError, ValueError):
         raise UsageError(
             f"{user}: gives a {type(y).__name__} as the label of sample {key}; give a number, or an array of them"

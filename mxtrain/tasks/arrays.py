@@ -60,7 +60,7 @@ class Arrays(Task):
             found = {**described, **described_classes(names, weights)}
         else:
             heeded_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
-            found = {**described, "targets": targets.numbers(train, layout.targets).as_json()}
+            found = {**described, "targets": targets.numbers(train, val, layout.targets).as_json()}
         task = cls(run, found)
         if val is not None:
             task.check(val)

@@ -33,7 +33,7 @@ class PredictedNumbers:
     @property
     def field(self) -> Field:
         """The targets of a sample, in the units of the data."""
-        return Field("label", (self.numbers.num,))
+        return Field("label", (self.numbers.num,), self.numbers.dtype)
 
     @property
     def num_outputs(self) -> int:
@@ -74,7 +74,8 @@ class PredictedNumbers:
         return {name: float(number) for name, number in zip(self.numbers.names, restored)}
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
-        return ", ".join(f"{name} {number:.6g}" for name, number in shown.items())
+        digits = 6 if self.numbers.dtype == "float32" else 12
+        return ", ".join(f"{name} {number:.{digits}g}" for name, number in shown.items())
 
 
 def _are(num: int) -> str:
@@ -94,22 +95,27 @@ class NumbersForward:
         from mxtrain.runtime import mx
 
         label = arrays["label"]
-        mean, divisor = self._statistics(label.context)
+        mean, divisor = self._statistics(label)
         # The loss is computed in float32 whatever the net runs in.
         output = net(*self.inputs(arrays)).astype("float32", copy=False)
         with mx.autograd.pause():
             standardised = mx.nd.broadcast_div(mx.nd.broadcast_sub(label, mean), divisor)
+            standardised = standardised.astype("float32", copy=False)
         losses = self.loss(output, standardised)
         with mx.autograd.pause():
+            output = output.astype(label.dtype, copy=False)
             output = mx.nd.broadcast_add(mx.nd.broadcast_mul(output, divisor), mean)
-            apart = (output - label).abs().mean(axis=1).sum()
+            apart = (output - label).abs().mean(axis=1).sum().astype("float32", copy=False)
         return Outcome(losses, len(label), {"mae": (apart, len(label))}, output)
 
-    def _statistics(self, context: Any) -> Any:
-        """Return means and divisors on a device, where they stay."""
+    def _statistics(self, label: Any) -> Any:
+        """Return means and divisors in the type of the labels and on their device, where they stay."""
         from mxtrain.runtime import mx
 
+        context = label.context
         if context not in self._on_devices:
             rows = (self.numbers.statistics.mean, self.numbers.statistics.divisors())
-            self._on_devices[context] = [mx.nd.array(row.reshape(1, -1), context, "float32") for row in rows]
+            self._on_devices[context] = [
+                mx.nd.array(row.reshape(1, -1), context, label.dtype) for row in rows
+            ]
         return self._on_devices[context]

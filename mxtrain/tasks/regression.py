@@ -37,9 +37,7 @@ class Regression(Task):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         pictures.refuse_arrays(train)
-        found = targets.numbers(train)
-        if val is not None:
-            targets.check(val, found)
+        found = targets.numbers(train, val=val)
         return {"targets": found.as_json(), **normalisation.described(run, train)}
 
     @property
@@ -54,7 +52,8 @@ class Regression(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        return pictures.fields_of(self.run, self.predicted.field.shape)
+        picture, _ = pictures.fields_of(self.run)
+        return picture, self.predicted.field
 
     def reader(self, is_training: bool) -> pictures.PictureReader:
         return pictures.PictureReader(pictures.transform_of(self.run, self.description, is_training))

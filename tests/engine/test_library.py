@@ -422,6 +422,18 @@ def test_arrays_that_are_no_pictures_are_learnt_as_arrays(tmp_path: Path) -> Non
         assert result.run.model.model == "mlp" and "mae" in result.history[-1]
 
 
+def test_numbers_far_from_zero_are_learnt_and_judged_as_they_are(tmp_path: Path) -> None:
+    """Targets such as times: float32 has steps of 128 there, and made one number of them all."""
+    x = np.arange(64.0)[:, None] % 7
+    data = x, 1.7e9 + x
+    options = {"batch_size": 16, "optimizer": "adam", "lr": 0.05, "epochs": 10}
+    result = fit(Run.of(**options, log="none", out=tmp_path / "run"), train=data, val=data)
+    first, best = result.history[0], result.best
+    assert first["mae"] > 0.5 and best["val_rmse"] < 0.5 and best["val_r2"] > 0.9
+    assert evaluate(result)["val_rmse"] == best["val_rmse"]
+    assert predict(result, [[4.0]])[0]["target0"] == pytest.approx(1.7e9 + 4, abs=1)
+
+
 def test_what_is_said_stays_where_it_equals_a_default(tmp_path: Path) -> None:
     """The library takes numbers for the task arrays, whose loss would be that of a regression."""
     rng = np.random.default_rng(0)

@@ -130,6 +130,35 @@ def test_records_keep_as_many_digits_as_tell_numbers_apart(tmp_path: Path, colum
     np.testing.assert_allclose(found.read(1).payload["x"], column[1], rtol=1e-7)
 
 
+FAR = 1.7e9 + np.arange(60.0)  # where a float32 has steps of 128
+
+
+@pytest.mark.parametrize(
+    ("targets", "dtype"),
+    [
+        (FAR, np.float64),
+        (FAR.astype(np.int64), np.float64),
+        (np.stack([FAR, np.arange(60.0)], axis=1), np.float64),
+        (FAR - FAR.mean(), np.float32),
+        (np.full(60, 1.7e9 + 1), np.float32),
+        (1000.1 + FAR % 7, np.float32),
+        (np.array([*FAR, np.nan]), np.float64),
+    ],
+)
+def test_labels_keep_what_tells_targets_apart(tmp_path: Path, targets: Any, dtype: Any) -> None:
+    table = tables.read(npz(tmp_path, x=np.ones((len(targets), 2)), y=targets))
+    assert table.labels.dtype == dtype
+    np.testing.assert_array_equal(table.labels, targets.astype(dtype))
+
+
+def test_a_target_beyond_float32_is_refused_beside_far_ones(tmp_path: Path) -> None:
+    targets = np.stack([FAR, np.where(FAR[7] == FAR, 1e39, 1.0)], axis=1)
+    with pytest.raises(
+        DataError, match="sample 7: what is to be predicted is missing, or is no finite number"
+    ):
+        tables.open_records(npz(tmp_path, x=np.ones((60, 2)), y=targets))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

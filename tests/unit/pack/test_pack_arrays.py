@@ -40,6 +40,20 @@ def packed(source: Path, out: Path, *flags: str) -> Any:
     return done
 
 
+@pytest.mark.parametrize(
+    ("header", "suffix", "flags"), [("a,y", "", ["--target", "y"]), ("path,label", ".jpg", [])]
+)
+def test_targets_that_records_would_cut_away_are_refused(
+    header: str, suffix: str, flags: list[str], tmp_path: Path
+) -> None:
+    """Records hold float32, which has steps of 128 at these numbers."""
+    rows = [f"{number}{suffix},{1.7e9 + number + 0.5}" for number in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *rows]))
+    done = in_this_process("pack", tmp_path / "a.csv", tmp_path / "out", *flags)
+    assert_one_line(done, 3, "a.csv: what is to be predicted changes too little for numbers so large")
+    assert not list(tmp_path.glob("out/*.rec"))
+
+
 def test_shards_hold_all_samples_and_the_statistics_of_all(tmp_path: Path) -> None:
     source = npz(tmp_path)
     packed(source, tmp_path / "one.rec", "--no-shuffle")

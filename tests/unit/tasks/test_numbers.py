@@ -14,6 +14,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import statistics, targets
 from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.user_datasets import UserDataset
 from mxtrain.tasks import find
 from mxtrain.tasks.metrics import Errors
 
@@ -124,6 +125,30 @@ def test_validation_has_as_many_numbers(tmp_path: Path) -> None:
     known = targets.numbers(write(tmp_path / "train.rec", np.ones((2, 3), np.float32)))
     with pytest.raises(DataError, match="has 1 numbers to predict a sample, the training set 3"):
         targets.check(write(tmp_path / "val.rec", [1.0]), known)
+
+
+def test_numbers_that_float32_would_cut_away_are_no_validation_of_a_net_of_float32(tmp_path: Path) -> None:
+    def dataset(name: str, labels: Any) -> UserDataset:
+        return UserDataset(name, [(0.0, label) for label in labels])
+
+    near, far = dataset("near", np.arange(60.0)), dataset("far", 1.7e9 + np.arange(60.0))
+    known = targets.numbers(near)
+    assert (known.dtype, "dtype" in known.as_json()) == ("float32", False)  # as in earlier checkpoints
+    with pytest.raises(DataError, match=r"far: .* changes too little for numbers so large"):
+        targets.check(far, known)
+    both = targets.numbers(near, far)
+    assert both.dtype == targets.numbers_of_json(both.as_json()).dtype == "float64"
+    targets.check(near, both)
+
+
+def test_a_number_that_never_changes_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train, val = np.array([[1, 7], [2, 7]], np.float32), np.array([[3, 1], [3, 2]], np.float32)
+    targets.numbers(
+        write(tmp_path / "train.rec", train, ["a", "b"]), write(tmp_path / "val.rec", val, ["a", "b"])
+    )
+    of_train, of_val = caplog.messages
+    assert "train.rec: b is 7 in all samples: there is nothing to learn of it" in of_train
+    assert "val.rec: a is 3 in all samples: r2 is 1 where all answers are that number" in of_val
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import List, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Union
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import label_precision
 
 from .item import Label
 
@@ -57,6 +58,7 @@ def resolve_labels(
         raise DataError(
             f"{where} has items with {lengths[0]} and with {lengths[-1]} labels: make them as many"
         )
+    refuse_cut(numbers, where)
     names = list(class_names) if class_names and len(class_names) == lengths[0] else []
     return [tuple(numbers_of_one) for numbers_of_one in numbers], _checked(names, where) or None
 
@@ -91,11 +93,21 @@ def _refuse_not_finite(numbers: Sequence[Sequence[float]], where: Path) -> None:
             )
 
 
+def refuse_cut(labels: Any, where: Path) -> None:
+    """Refuse numbers that records, which hold float32, would cut by what tells them apart, with a DataError."""
+    if label_precision.are_cut(labels):
+        raise DataError(
+            f"{where}: what is to be predicted changes too little for numbers so large, and records hold float32, "
+            "which would cut that away; subtract its mean, or train on a table, .npz, .h5 or Dataset as it is"
+        )
+
+
 def _single(
     numbers: Sequence[Sequence[float]], where: Path, class_names: Sequence[str] | None
 ) -> ResolvedLabels:
     singles = [number for (number,) in numbers]
     if any(number < 0 or number != int(number) for number in singles):
+        refuse_cut(singles, where)
         return list(singles), None
     largest = int(max(singles))
     if largest > MAX_EXACT:

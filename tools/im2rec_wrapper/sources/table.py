@@ -12,11 +12,13 @@ from mxtrain.data import arrays, tables
 from mxtrain.data.tables import Selection
 
 from .item import BadItem, Item, Label, Source
+from .labels import refuse_cut
 
 
 def read_arrays(path: Path, selection: Selection) -> Source:
     """Read a table or a file of arrays, of the columns that are selected."""
     table = tables.read(path, selection)
+    refuse_cut(table.labels, path)
     items = [
         Item(
             f"{path.name}:{table.row_number(position)}",
