@@ -8,7 +8,6 @@ until the run has its first record: one that fails before, or has nothing left t
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import logging.handlers
@@ -25,7 +24,7 @@ from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import amp_table
-from mxtrain.core import distributions, durable, kernels, outputs, plain_text, wheels
+from mxtrain.core import distributions, durable, folder_lock, kernels, outputs, plain_text, wheels
 from mxtrain.core.errors import UsageError
 from mxtrain.report import progress
 
@@ -45,7 +44,7 @@ def locked(run: config.Run, group: WorkerGroup = SINGLE_WORKER) -> Iterator[Path
         yield out
         return
     with _naming_out(out):
-        handle = lock(out)
+        handle = folder_lock.lock(out)
     logging.getLogger("mxtrain").addHandler(_EarlyLog())
     try:
         with _naming_out(out):
@@ -123,19 +122,6 @@ def records(out: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):  # after a power cut, as long as no run goes on from there
             found.append(json.loads(line))
     return found
-
-
-def lock(out: Path, owner: str = "mxtrain.fit") -> int:
-    """Lock the folder and return the descriptor that holds the lock; UsageError where another `owner` holds it."""
-    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise UsageError(
-            f"--out {out}: another {owner} is running there; wait for it or give another"
-        ) from None
-    return handle
 
 
 def _set_aside(out: Path) -> Path:

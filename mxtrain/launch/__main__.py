@@ -101,7 +101,7 @@ def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
         environment = {**constant, plan.RESTARTS: str(attempt)}
         return [plan.node_process(spec, name, plan.fit_command(flags), logs, **environment)]
 
-    return supervise(processes, restart_policy(run, flags))
+    return supervise(processes, restart_policy(run, flags, is_whole=False))
 
 
 def run_across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int:

@@ -18,7 +18,7 @@ from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from mxtrain.cluster import unix_sockets
 from mxtrain.config import Run, program
-from mxtrain.core import durable
+from mxtrain.core import durable, folder_lock
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.launch import logs
 from mxtrain.launch.attempt import (
@@ -57,11 +57,15 @@ class RestartPolicy:
     )
     grace: GracePeriods = dataclasses.field(default_factory=GracePeriods)
     out: Path | None = None  # the run folder, which has to stay the same from attempt to attempt
+    is_whole: bool = True  # this group is all of its job, and no other launcher may have the run folder
     resume: str = "auto"  # where the first attempt begins
 
 
-def restart_policy(run: Run, words: Sequence[str] = ()) -> RestartPolicy:
-    """The policy that a run's flags ask for; `words` are these, and perhaps a program, which may outlive its run."""
+def restart_policy(run: Run, words: Sequence[str] = (), is_whole: bool = True) -> RestartPolicy:
+    """The policy that a run's flags ask for; `words` are these, and perhaps a program, which may outlive its run.
+
+    `is_whole` is False where other launchers start other parts of the job.
+    """
     has_program = bool(program.split(words)[1])
     return RestartPolicy(
         checkpoints=lambda: checkpoints(Path(run.output.out)),
@@ -74,6 +78,7 @@ def restart_policy(run: Run, words: Sequence[str] = ()) -> RestartPolicy:
             stopped_seconds=run.layout.silence_timeout + GracePeriods.death_seconds,
         ),
         out=Path(run.output.out),
+        is_whole=is_whole,
         resume=run.output.resume,
     )
 
@@ -83,7 +88,7 @@ def supervise(processes: ProcessFactory, policy: RestartPolicy) -> int:
     unix_sockets.sweep()  # also of an earlier job that was killed as a whole
     attempts: list[list[ProcessExit]] = []
     restarts = _Restarts(policy)
-    with stop_requests() as requests, _same_folder(policy.out) as is_same_folder:
+    with stop_requests() as requests, _same_folder(policy) as is_same_folder:
         while True:
             exits = run_attempt(processes(len(attempts)), len(attempts), policy.grace, requests)
             attempts.append(exits)
@@ -129,8 +134,12 @@ class _Restarts:
 
 
 @contextlib.contextmanager
-def _same_folder(out: Path | None) -> Iterator[Callable[[], bool]]:
-    """Yield a function that checks that the run folder is still the one that was there, or was made, at the start."""
+def _same_folder(policy: RestartPolicy) -> Iterator[Callable[[], bool]]:
+    """Yield a function that checks that the run folder is still the one that was there, or was made, at the start.
+
+    No other job has it meanwhile.
+    """
+    out = policy.out
     if out is None:
         yield lambda: True
         return
@@ -146,6 +155,7 @@ def _same_folder(out: Path | None) -> Iterator[Callable[[], bool]]:
             return error.errno not in (*durable.GONE, errno.ENOTDIR)
 
     try:
+        folder_lock.lock_for_job(out, descriptor, policy.is_whole)
         yield is_same
     finally:
         os.close(descriptor)

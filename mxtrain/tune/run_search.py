@@ -15,8 +15,9 @@ from typing import Any, Iterator, NamedTuple
 from optuna.trial import FrozenTrial
 
 from mxtrain import config
-from mxtrain.checkpoint import locations, run_folder
+from mxtrain.checkpoint import locations
 from mxtrain.config import Model, Run, bounds, checks
+from mxtrain.core import folder_lock
 from mxtrain.core.errors import UsageError
 from mxtrain.launch.attempt import StopRequests
 from mxtrain.optim import schedules
@@ -158,7 +159,7 @@ def _identity(asked: Asked, base: Run, space: Space, score: Score) -> studies.Id
 @contextlib.contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Keep other searches out of the folder while the block lasts."""
-    handle = run_folder.lock(out, "search")
+    handle = folder_lock.lock(out, "search")
     try:
         yield
     finally:
