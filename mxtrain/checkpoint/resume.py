@@ -14,7 +14,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, last_bits, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import batch_plan, catalogue, exact_sums
+from mxtrain.config import batch_plan, catalogue, exact_sums, store_checks
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
@@ -66,6 +66,8 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
         return None
     _refuse_converted(found)
     asked, run = run, as_begun(run, found)
+    if is_async(run.layout.kvstore):
+        store_checks.check_async(run)  # its batch may be cut into fewer parts than a new run's
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)

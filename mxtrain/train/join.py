@@ -93,7 +93,11 @@ def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
 
 def apply_assignment(run: Run, assignment: Assignment) -> Run:
     """Return `run` with the workers that came, the same micro-batches nevertheless, and the common resume step."""
-    optim = dataclasses.replace(run.optim, micro_batch=batch_plan.of_run(run).micro_batch, accumulate=0)
+    optim = run.optim
+    if (
+        optim.accumulate
+    ):  # a default follows from the batch alone, and from the checkpoint that a run goes on from
+        optim = dataclasses.replace(optim, micro_batch=batch_plan.of_run(run).micro_batch, accumulate=0)
     placed = dataclasses.replace(
         run.layout, num_workers=assignment.num_workers, num_servers=assignment.num_servers
     )

@@ -45,8 +45,8 @@ MUTANTS = (
         "README.md",
         "the loss curve does not depend on who computes it",
         "mxtrain/config/batch_plan.py",
-        "(places or math.ceil(",
-        "(num_replicas or math.ceil(",
+        "else default_micro_batch(batch_size)",
+        "else default_micro_batch(math.ceil(batch_size / num_replicas))",
         ("tests/unit/config/test_config.py",),
     ),
     Mutant(
