@@ -8,11 +8,14 @@ holds marks a socket as left by a dead process. Owns these files and numbers; kn
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import stat
 from pathlib import Path
 from typing import Iterator, Mapping
+
+logger = logging.getLogger(__name__)
 
 FOLDER = Path("/tmp")
 HOST = "127.0.0.1"
@@ -20,11 +23,32 @@ _held: list[socket.socket] = []
 
 
 def namespace(environ: Mapping[str, str]) -> str:
-    """Return a text that is equal for two processes that share FOLDER; empty if DMLC_LOCAL=0 asks for TCP."""
+    """Return a text that is equal for two processes that share FOLDER; empty where TCP has to do.
+
+    That is where DMLC_LOCAL=0 asks for it, and where no socket can be made in FOLDER.
+    """
     if environ.get("DMLC_LOCAL") == "0":
         return ""
-    folder = FOLDER.stat()
+    try:
+        _try_out()
+        folder = FOLDER.stat()
+    except OSError as error:
+        logger.warning(
+            "%s: no socket can be made there (%s), so the processes of this host speak TCP, which is slower; "
+            "put that right, or set DMLC_LOCAL=0 to choose TCP",
+            *(FOLDER, error.strerror or error),
+        )
+        return ""
     return f"{os.getuid()} {folder.st_dev} {folder.st_ino}"
+
+
+def _try_out() -> None:
+    """Make a socket as ps-lite does, and delete it; raises OSError where there is no way or no room to."""
+    with socket.socket() as holder, socket.socket(socket.AF_UNIX) as tried:
+        holder.bind((HOST, 0))  # its number is this process's as long as the socket is there
+        path = FOLDER / str(holder.getsockname()[1])
+        tried.bind(str(path))
+        path.unlink()
 
 
 def reserve() -> int:

@@ -10,7 +10,6 @@ import dataclasses
 import faulthandler
 import os
 import select
-import tempfile
 import time
 from typing import Any, NoReturn
 
@@ -92,7 +91,7 @@ def as_one_line(reason: str) -> str:
 
 
 def _stacks() -> str:
-    with tempfile.TemporaryFile() as file:
+    with os.fdopen(os.memfd_create("stacks"), "w+b") as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
         return file.read().decode(errors="replace")

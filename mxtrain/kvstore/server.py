@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mxtrain.cluster import ps_lite
-from mxtrain.core.errors import RESTART_ME, USAGE
+from mxtrain.core.errors import RESTART_ME, USAGE, OutOfMemory, as_stop
 from mxtrain.kvstore import commands, unpickle
 from mxtrain.kvstore.server_updater import ServerUpdater
 from mxtrain.kvstore.store import starting_ps_lite
@@ -65,6 +65,7 @@ class Controller:
             else:
                 self.updater.execute(commands.parse(body))
         except Exception as error:
+            self._end_if_short_of_memory(error)
             self.agent.fail(RESTART_ME, f"refused a command: {error}; {ps_lite.STRANGERS}")
 
     def _set_optimizer(self, optimizer: Any) -> None:
@@ -79,8 +80,14 @@ class Controller:
         try:
             self.updater(key, pushed, stored)
         except Exception as error:
+            self._end_if_short_of_memory(error)
             name = type(self.updater.optimizer).__name__
             self.agent.fail(USAGE, f"{name} failed on a server: {type(error).__name__}: {error}")
+
+    def _end_if_short_of_memory(self, error: Exception) -> None:
+        stop = as_stop(error)
+        if isinstance(stop, OutOfMemory):
+            self.agent.fail(stop.exit_code, str(stop))
 
 
 def known_classes() -> dict[str, type]:

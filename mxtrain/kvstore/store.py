@@ -7,6 +7,7 @@ import os
 from typing import Any, Iterator
 
 from mxtrain.cluster import ps_lite, unix_sockets
+from mxtrain.core.errors import RestartMe
 from mxtrain.runtime import mx
 
 
@@ -22,5 +23,12 @@ def starting_ps_lite() -> Iterator[None]:
     mx.nd.zeros(
         (1,)
     ).wait_to_read()  # MXNet's own threads start with its first operation, and are not watched
-    with unix_sockets.private(), ps_lite.THREADS.being_started(ps_lite.num_threads(os.environ)):
-        yield
+    try:
+        with unix_sockets.private(), ps_lite.THREADS.being_started(ps_lite.num_threads(os.environ)):
+            yield
+    except mx.base.MXNetError as error:
+        if "DMLC_LOCAL" not in os.environ or "bind failed" not in str(error):
+            raise
+        raise RestartMe(
+            f"{unix_sockets.FOLDER}: ps-lite could not make its socket there; make room, or set DMLC_LOCAL=0 for TCP"
+        ) from error

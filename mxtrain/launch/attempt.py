@@ -10,7 +10,6 @@ import dataclasses
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -157,7 +156,9 @@ class _Attempt:
             if requests.signals and self.running:  # nothing has begun without the others
                 self.terminate(signal.SIGKILL)
                 return
-            with logs.open_log(process, self._attempt) as log, tempfile.TemporaryFile() as stdin:
+            with logs.open_log(process, self._attempt) as log, os.fdopen(
+                os.memfd_create("stdin"), "w+b"
+            ) as stdin:
                 stdin.write(process.stdin.encode())
                 stdin.seek(0)
                 self._readers[process] = logs.LogReader(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Iterator
 
@@ -12,7 +13,8 @@ import pytest
 
 from mxtrain.core.errors import USAGE
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, result, started, wait_for
+from tests.faults.job import CLUSTER, FLAGS, result, started, wait_for
+from tests.faults.samples import ROOT
 from tests.support.runs import has_step
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
@@ -47,6 +49,26 @@ def test_a_full_disk_ends_the_job_and_with_room_it_resumes(
         assert wait_for(job.has_ended, DONE_SECONDS)
         assert job.process.returncode == 0, job.output()
     assert result(job.out) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["ro", "nr_inodes=1"])
+def test_a_job_does_without_sockets_in_tmp(
+    options: str, tmp_path: Path, data: list[str], undisturbed: tuple[object, ...]
+) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to mount another /tmp")
+    # What pytest has in /tmp stays visible below /mnt.
+    there = [word.replace("/tmp/", "/mnt/", 1) for word in (*data, "--out", str(tmp_path / "run"))]
+    line = [sys.executable, "-m", "mxtrain.fit", *FLAGS, *CLUSTER, *there]
+    mount = f'mount --bind /tmp /mnt && mount -t tmpfs -o {options} tmpfs /tmp && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mount, "sh", *line],
+        **{"cwd": ROOT, "text": True, "timeout": DONE_SECONDS, "capture_output": True},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "/tmp: no socket can be made there" in done.stdout and "DMLC_LOCAL=0" in done.stdout
+    assert result(tmp_path / "run") == undisturbed
 
 
 def fill(path: Path) -> None:

@@ -52,3 +52,14 @@ def test_dmlc_local_0_asks_for_tcp() -> None:
         {"DMLC_LOCAL": "1"}
     ) == unix_sockets.namespace({})
     assert unix_sockets.namespace({"DMLC_LOCAL": "0"}) == ""
+
+
+def test_tcp_does_where_no_socket_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path)
+    assert unix_sockets.namespace({}) and not list(tmp_path.iterdir()), "what was tried out is deleted"
+    monkeypatch.setattr(unix_sockets, "FOLDER", tmp_path / "missing")
+    assert unix_sockets.namespace({}) == ""
+    said = caplog.messages[-1]
+    assert str(tmp_path / "missing") in said and "DMLC_LOCAL=0" in said
