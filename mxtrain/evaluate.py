@@ -99,11 +99,11 @@ def command(argv: Sequence[str] | None = None) -> None:
     _refuse_flags_of_graph(options)
     found = trained_run.find_checkpoint(trained, options.checkpoint, options.devices)
     names = ("val", "val_resize", "target", "metric")
-    instead = {name: getattr(options, name) or None for name in names}
+    instead = {name: getattr(options, name) for name in names}
     run = trained_run.run_of(found, trained, instead)
     numbers, others = _evaluated(
         *(found, run, options.devices, options.tta, options.ensemble),
-        is_own=not options.val,
+        is_own=options.val is None,
         shows=not options.quiet,
     )
     if options.json:

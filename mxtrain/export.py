@@ -70,7 +70,7 @@ def export(
 
     with guest.as_guest():
         of_int8 = int8_wish(
-            calibrate=calibrate, samples=calibration_samples, exclude=exclude, tolerance=tolerance
+            to, calibrate=calibrate, samples=calibration_samples, exclude=exclude, tolerance=tolerance
         )
         folder = None if out is None else Path(out)
         wish = Wish(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
@@ -91,6 +91,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     """Make the export that the arguments ask for, and say where it is and how far from the net."""
     options = parser().parse_args(argv)
     of_int8 = int8_wish(
+        options.to,
         calibrate=options.calibrate,
         samples=options.calibration_samples,
         exclude=options.exclude,

@@ -26,7 +26,9 @@ def parse(argv: Sequence[str] | None = None, program: str = "python -m mxtrain.f
         raise SystemExit(0)
     fields = [field for section in SECTIONS.values() for field in dataclasses.fields(section)]
     plain = plain_flags.read(arguments, {field.name: str(field.type) for field in fields})
-    return _parse_all(arguments, program) if plain is None else from_flat(plain)
+    if plain is None:
+        return _parse_all(arguments, program)
+    return dataclasses.replace(from_flat(plain), explicit=frozenset(plain))
 
 
 def _parse_all(arguments: Sequence[str], program: str) -> Run:
@@ -35,17 +37,31 @@ def _parse_all(arguments: Sequence[str], program: str) -> Run:
     parser = _parser(program)
     try:
         path = file_of(arguments)
-        of_file = None
+        of_file, explicit = None, _named(arguments)
         if path is not None:  # the file's own types are checked before flags hide them
-            of_file = parser.parse_object(yaml_file.read(path, to_flat(Run())))
+            values = yaml_file.read(path, to_flat(Run()))
+            of_file = parser.parse_object(values)
+            explicit |= set() if is_whole(path) else values.keys()
         flat = vars(parser.parse_args(arguments, namespace=of_file))
     except ArgumentError as error:
         raise UsageError(_one_line(str(error))) from None
-    run = from_flat(flat)
+    run = dataclasses.replace(from_flat(flat), explicit=frozenset(explicit))
     if flat["print_config"]:
         sys.stdout.write(to_yaml(run))
         raise SystemExit(0)
     return run
+
+
+def _named(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the flags among these arguments."""
+    flags = {each.partition("=")[0] for each in arguments if each.startswith("--")}
+    return {flag[2:].replace("-", "_") for flag in flags} - {"config", "print_config"}
+
+
+def is_whole(path: str) -> bool:
+    """Return whether a file was written by `to_yaml`: it names all flags, and does not tell which of them were set."""
+    lines = {line.partition(":")[0] for line in Path(path).read_text(encoding="utf-8").splitlines()}
+    return {f"# {name}" for name in SECTIONS} <= lines
 
 
 def file_of(arguments: Sequence[str]) -> str | None:

@@ -299,7 +299,8 @@ class Output:
 class Run:
     """A whole run, in five sections.
 
-    `explicit` has the flags that a program has set itself: they stay, whatever task its data turn out to be of.
+    `explicit` has the flags that somebody has set, in Python, on the command line or in a file, be it to a default:
+    they stay, whatever task the data turn out to be of, and are refused where they mean nothing.
     """
 
     data: Data = Data()
@@ -338,6 +339,16 @@ SECTIONS: dict[str, Any] = {
     for field in dataclasses.fields(Run)
     if dataclasses.is_dataclass(field.default)
 }
+
+
+# Values that ask for nothing, which any task and any data can fulfil.
+NOTHING = (None, False, 0, "", "none", "off", "once", "auto")
+
+
+def requested(run: Run) -> frozenset[str]:
+    """Return the flags that somebody has set to something, be it to a default."""
+    flat = to_flat(run)
+    return frozenset(name for name in run.explicit & flat.keys() if flat[name] not in NOTHING)
 
 
 def flag_names() -> list[str]:

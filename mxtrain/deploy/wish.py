@@ -44,11 +44,6 @@ class Wish(NamedTuple):
         if self.batch is not None and (self.dynamic_batch or self.to != "onnx"):
             other = "--dynamic-batch" if self.dynamic_batch else f"--to {self.to}, which takes any number"
             raise UsageError(f"--batch {self.batch}: does not go with {other}; leave one of them out")
-        if self.to != "int8" and self.int8 != Int8Wish():
-            fields = zip(Int8Wish._fields, self.int8, Int8Wish())
-            name = next(name for name, given, default in fields if given != default)
-            flag = "calibration-samples" if name == "samples" else name
-            raise UsageError(f"--{flag}: goes with --to int8 alone; leave it out")
         if self.to == "int8" and self.from_pixels:
             raise UsageError("--from-pixels: does not go with --to int8; leave it out")
         if not 0 <= self.int8.tolerance <= 1:
@@ -66,6 +61,14 @@ class Wish(NamedTuple):
             raise UsageError(f"--tolerance {self.int8.tolerance}: give 0 or more")
 
 
-def int8_wish(**given: Any) -> Int8Wish:
-    """Return the wishes for int8 of those that are given; the others are None."""
-    return Int8Wish(**{name: value for name, value in given.items() if value is not None})
+def int8_wish(to: str, **options: Any) -> Int8Wish:
+    """Return the wishes for int8 of those that are there; the others are None or empty.
+
+    UsageError where there is one and the export is to something else.
+    """
+    chosen = {name: value for name, value in options.items() if value not in (None, ())}
+    if chosen and to in KINDS and to != "int8":
+        name = next(iter(chosen))
+        flag = "calibration-samples" if name == "samples" else name
+        raise UsageError(f"--{flag}: goes with --to int8 alone; leave it out")
+    return Int8Wish(**chosen)

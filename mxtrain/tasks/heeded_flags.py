@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
-from mxtrain.config import Model, Run, catalogue, net_names
+from mxtrain.config import Model, Run, catalogue, net_names, schema
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES |
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
     """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do."""
     given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    requested = schema.requested(run)
     for name in given:
-        is_set = given[name] != default[name] or name in run.explicit
+        is_set = given[name] != default[name] or name in requested
         if is_set and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
     net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
@@ -43,7 +44,7 @@ def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
 
 
 def refuse_of_classes(run: Run, why: str) -> None:
-    """Refuse flags of classes where the data has none; `why` says what it has."""
+    """Refuse flags of classes, whose defaults ask for nothing, where the data has none; `why` says what it has."""
     given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     for name in sorted(OF_CLASSES):
         if given[name] != default[name]:

@@ -55,9 +55,10 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
 
 
 def given_flags(run: Run) -> dict[str, Any]:
-    """Return those of the common flags that this process was given: a server needs none."""
+    """Return those of the common flags that this process was given, be it as a default: a server needs none."""
     defaults = common_flags(Run())
-    return {name: value for name, value in common_flags(run).items() if value != defaults[name]}
+    flags = common_flags(run).items()
+    return {name: value for name, value in flags if value != defaults[name] or name in run.explicit}
 
 
 def common_flags(run: Run) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Model, Run, given, import_path
+from mxtrain.config import Model, Run, given, import_path, schema
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data import array_sets, columns, tables
 from mxtrain.data.array_sets import ArrayRecords
@@ -169,4 +169,5 @@ def _without_effect(run: Run) -> list[str]:
         "--normalize": data.normalize != default.normalize,
     }
     found = {**for_both, **({} if data.val else for_train)}
-    return [flag for flag, is_given in found.items() if is_given]
+    requested = {f"--{name.replace('_', '-')}" for name in schema.requested(run)}
+    return [flag for flag, is_given in found.items() if is_given or flag in requested]

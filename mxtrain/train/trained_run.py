@@ -117,7 +117,9 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
     at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
     values = {name: value for name, value in instead.items() if name in VALUES and value is not None}
     objects = {name: value for name, value in instead.items() if name not in VALUES}
-    run = from_python.with_objects(config.from_flat({**flat, **at_hand, **values}), objects)
+    whole = {**flat, **at_hand, **values}
+    before = dataclasses.replace(config.from_flat(whole), explicit=frozenset(whole))  # for another task too
+    run = dataclasses.replace(from_python.with_objects(before, objects), explicit=frozenset())
     own = {
         name: str(flat.get(name) or "")
         for name in ("task", "model", "loss", "val", "metric")

@@ -196,6 +196,7 @@ def test_wishes_that_do_not_go_together_are_refused(run: Path) -> None:
         ({"to": "symbol", "batch": 2}, "--batch 2: does not go with --to symbol"),
         ({"to": "onnx", "batch": 0}, "--batch 0: give 1 or more"),
         ({"to": "onnx", "calibration_samples": 3}, "--calibration-samples: goes with --to int8 alone"),
+        ({"to": "onnx", "calibration_samples": 512}, "--calibration-samples: goes with --to int8 alone"),
         ({"to": "int8", "from_pixels": True}, "--from-pixels: does not go with --to int8"),
     ):
         with pytest.raises(UsageError, match=words):

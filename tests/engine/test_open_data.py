@@ -108,6 +108,7 @@ def test_the_users_arrays_stay_as_they_are() -> None:
         ),
         ("batches", ["--num-classes", "2", "--normalize", "device"], "knows no --normalize"),
         ("batches", ["--num-classes", "2", "--verify", "never"], "knows no --verify"),
+        ("batches", ["--num-classes", "2", "--verify", "always"], "knows no --verify"),  # the default
         ("no_batches", ["--num-classes", "2"], r"is a stream, generator without len\(\); give --epoch-steps"),
         ("dataset", ["--epoch-steps", "3"], "--epoch-steps 3: --train .* has a length"),
         ("batches", ["--epoch-steps", "3"], "--epoch-steps 3: --train .* has a length"),

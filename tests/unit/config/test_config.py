@@ -483,3 +483,18 @@ def test_a_plan_says_which_replicas_compute_nothing() -> None:
 )
 def test_devices(text: str, expected: list[tuple[str, int]]) -> None:
     assert list(batch_plan.parse_devices(text)) == expected
+
+
+def test_what_was_set_is_known_from_what_was_left_out(tmp_path: Path) -> None:
+    """On the command line and in a file of one's own; a run's config.yaml names all flags and cannot tell."""
+    default = config.Run()
+    by_flags = config.parse(["--image-size", "224", "--skip-bad=0"])
+    assert by_flags == config.from_flat(config.to_flat(default)) and by_flags.explicit == {
+        "image_size",
+        "skip_bad",
+    }
+    (tmp_path / "own.yaml").write_text("image-size: 224\nlr: 0.5\n")
+    by_file = config.parse(["--config", str(tmp_path / "own.yaml"), "--mixup", "0"])
+    assert by_file.explicit == {"image_size", "lr", "mixup"}
+    (tmp_path / "config.yaml").write_text("# the best of a search\n" + config.to_yaml(by_file))
+    assert config.parse(["--config", str(tmp_path / "config.yaml"), "--epochs", "3"]).explicit == {"epochs"}

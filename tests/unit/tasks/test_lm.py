@@ -73,9 +73,11 @@ def test_what_does_not_go_with_text_is_refused(tmp_path):
         ("--model resnet18_v1b", "--model resnet18_v1b goes with"),
         ("--label-smoothing 0.1", "--label-smoothing goes with"),
         ("--image-size 32", "--image-size goes with"),
+        ("--image-size 224", "--image-size goes with"),  # the default of others
     ]:
         with pytest.raises(UsageError, match=says):
             find.check_flags(run_of(path, flags))
+    find.check_flags(run_of(path, "--mixup 0 --label-smoothing 0 --cache none"))
     with pytest.raises(UsageError, match=r"--window goes with --task .*lm"):
         find.check_flags(config.parse(["--train", "a.rec", "--window", "3"]))
     with pytest.raises(UsageError, match="give a lower --micro-batch or --window"):

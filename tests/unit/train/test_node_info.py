@@ -150,3 +150,9 @@ def test_an_opencv_without_windows_is_no_other_version(monkeypatch: pytest.Monke
         monkeypatch.setattr(wheels, "installed", lambda name=name: {"numpy": "2.5.5", name: "5.0.0.93"})
         found.append(wheels.versions())
     assert found[0] == found[1] and found[0]["opencv-python"] == "5.0.0.93"
+
+
+def test_a_server_tells_what_it_was_given_be_it_a_default(tmp_path: Path) -> None:
+    """So that one whose flags are another job's is refused."""
+    own = node_info.given_flags(run_of(tmp_path, "--lr", str(config.Optim.lr)))
+    assert own["lr"] == config.Optim.lr and "momentum" not in own

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain import evaluate, predict
+from mxtrain import config, evaluate, predict
 from mxtrain.checkpoint import directory, selection
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.core.errors import DataError, UsageError
@@ -40,6 +40,26 @@ def test_a_run_stands_alone_or_behind_its_flag(run: Path) -> None:
     assert evaluated() == [trained_run.USUAL]
     with pytest.raises(UsageError, match=r"--run .* is the run already; leave one of them out"):
         evaluated(run, "--run", run)
+
+
+def test_what_a_run_had_stays_with_another_task_in_its_place(run: Path) -> None:
+    """Also what is the default of the task that it had."""
+    whole = config.to_flat(config.parse(["--task", "lm", "--window", "8"]))
+    found = trained_run.find_checkpoint(run, "latest", "cpu")
+    found = found._replace(state={**found.state, "config": whole})
+    of_own = trained_run.run_of(found, run, {"task": Case})
+    assert of_own.model.task == f"{__name__}:Case"
+    assert (of_own.model.model, of_own.model.loss) == (whole["model"], whole["loss"])
+    assert of_own.data == config.from_flat(whole).data
+    options = evaluate.parser().parse_args(["--val-resize", "0"])
+    assert options.val_resize == 0
+    resized = found._replace(state={**found.state, "config": {"model": "small_cnn", "val_resize": 300}})
+    assert trained_run.run_of(resized, run, {"val_resize": 0}).data.val_resize == 0
+    assert trained_run.run_of(resized, run, {"val_resize": None}).data.val_resize == 300
+
+
+class Case:
+    """Stands for a task of one's own."""
 
 
 def test_the_first_word_before_inputs_is_the_run_if_it_is_one(
