@@ -13,6 +13,9 @@ from mxtrain.probe.rates import Rate, is_faster, rounded
 NAMES = {"data": "data-bound", "compute": "compute-bound", "comm": "communication-bound"}
 
 
+AGAIN = "measure again while less else runs here, or with more --seconds"
+
+
 class Variant(NamedTuple):
     """The rate of one part of a run with other flags."""
 
@@ -43,6 +46,8 @@ def find(parts: Mapping[str, Rate], unit: str) -> Bound:
     (slowest, rate), *others = sorted(parts.items(), key=lambda each: each[1].median)
     if not others:
         return Bound(slowest, f"{numbers} {unit}/s; nothing else was measured")
+    if any(value.is_noise for value in parts.values()):
+        return Bound(None, f"{numbers} {unit}/s: that is noise; {AGAIN}")
     second, other = others[0]
     if not is_faster(other, rate):
         return Bound(None, f"{slowest} and {second} are level: {numbers} {unit}/s")

@@ -1,6 +1,7 @@
 """Rates and their spread, from the moments at which parts of a measurement ended. Pure.
 
-A difference that lies within the spreads of both sides is chance, and nothing is advised for it.
+A difference that lies within the spreads of both sides is chance, and nothing is advised for it; nor for a rate that
+is noise itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import statistics
 from typing import NamedTuple, Sequence
 
 MOST_WINDOWS = 8
+NOISE = 0.5  # a spread, of the median: rates that move by as much tell of what else a machine does
 
 
 class Rate(NamedTuple):
@@ -20,8 +22,15 @@ class Rate(NamedTuple):
 
     def __str__(self) -> str:
         """Return the median and the spread, as in `310 +-4%`."""
-        spread = (self.high - self.low) / 2 / self.median if self.median else 0.0
-        return f"{rounded(self.median)} ±{100 * spread:.0f}%"
+        return f"{rounded(self.median)} ±{100 * self.spread:.0f}%{' (noise)' if self.is_noise else ''}"
+
+    @property
+    def spread(self) -> float:
+        return (self.high - self.low) / 2 / self.median if self.median else 0.0
+
+    @property
+    def is_noise(self) -> bool:
+        return self.spread > NOISE
 
     def times(self, factor: float) -> Rate:
         return Rate(*(factor * value for value in self))
@@ -34,7 +43,7 @@ def rounded(value: float) -> str:
 
 def is_faster(one: Rate, other: Rate) -> bool:
     """Return whether `one` is faster beyond chance."""
-    return one.low > other.high
+    return one.low > other.high and not (one.is_noise or other.is_noise)
 
 
 def of_events(times: Sequence[float], amounts: Sequence[float]) -> Rate:

@@ -145,6 +145,7 @@ def rows(run: Run, inputs: RunInputs, found: dict[str, Any], asked: Asked) -> li
     if "overfit" in found:
         lines += net_doctor.overfit_rows(found["overfit"])
         advised += net_doctor.overfit_advice(found["overfit"], run.optim.lr)
+    advised += run_speed.noise(found)
     is_cluster = run.layout.kvstore in names.DIST_STORES
     left = [part for part in PARTS if part not in asked.parts and (part != "comm" or is_cluster)]
     return [

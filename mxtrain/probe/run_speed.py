@@ -152,6 +152,15 @@ def advice(found: Mapping[str, Any], unit: str, units: float) -> list[Advice]:
     return bounds.advise(parts_of(found, units), variants, unit)
 
 
+def noise(found: Mapping[str, Any]) -> list[str]:
+    """Return a sentence where a rate that advice would follow from is noise."""
+    entries = [
+        entry for part in ("data", "compute", "comm") if found[part] for entry in found[part]["variants"]
+    ]
+    rates = [*parts_of(found, 1).values(), *(entry["rate"] for entry in entries if "rate" in entry)]
+    return [f"nothing by rates marked as noise: {bounds.AGAIN}"] * any(rate.is_noise for rate in rates)
+
+
 def _remark(entry: Mapping[str, Any]) -> str:
     if "bytes" in entry:
         return f"{entry['bytes'] / 1e9:.3g} GB, filled in {duration(entry['fill_seconds'])} at the start"

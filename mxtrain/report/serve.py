@@ -1,12 +1,13 @@
 """The live page: a server on loopback that shows runs while they go on (docs/adr/0030).
 
-Owns who may ask and for what: this machine alone, by GET, the page and its data; no path is a file. The page is the one
-that is written to a file, and asks now and then for the runs that have recorded more.
+Owns who may ask and for what: this machine alone, by GET or HEAD, the page and its data; no path is a file. The page is
+the one that is written to a file, and asks now and then for the runs that have recorded more.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import urllib.parse
 from http import HTTPStatus
@@ -64,7 +65,7 @@ def server(histories: Sequence[History], port: int) -> ThreadingHTTPServer:
         server_version, sys_version = "mxtrain", ""
 
         def do_GET(self) -> None:
-            if not is_own_name(self.headers.get("Host", ""), self.server.server_port):  # type: ignore[attr-defined]
+            if not is_own_name(self.headers.get("Host", "")):
                 # A page elsewhere whose name was made to point here would else read the runs.
                 self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "ask for 127.0.0.1 or localhost")
                 return
@@ -77,6 +78,8 @@ def server(histories: Sequence[History], port: int) -> ThreadingHTTPServer:
             else:
                 self.send_error(HTTPStatus.NOT_FOUND)
 
+        do_HEAD = do_GET
+
         def end_headers(self) -> None:
             for name, value in HEADERS.items():
                 self.send_header(name, value)
@@ -88,7 +91,8 @@ def server(histories: Sequence[History], port: int) -> ThreadingHTTPServer:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            if self.command != "HEAD":
+                self.wfile.write(content)
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Say nothing of what was asked: the command's lines are for people."""
@@ -106,7 +110,9 @@ def server(histories: Sequence[History], port: int) -> ThreadingHTTPServer:
         raise UsageError(f"--serve {port}: cannot listen there ({reason}); leave the number out") from None
 
 
-def is_own_name(host: str, port: int) -> bool:
-    """Return whether a Host header names this server as somebody on this machine does."""
-    name, _, given_port = host.partition(":")
-    return name in (ADDRESS, "localhost") and (given_port or "80") == str(port)  # browsers leave 80 out
+def is_own_name(host: str) -> bool:
+    """Return whether a Host header names this machine as somebody on it does, or at the other end of an ssh tunnel.
+
+    The port may be any, as a tunnel has one of its own, and be left out: no page elsewhere has such a name.
+    """
+    return re.fullmatch(rf"({re.escape(ADDRESS)}|localhost|\[::1\])(:[0-9]*)?", host.lower()) is not None

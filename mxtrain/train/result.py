@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Sequence
 from mxtrain.checkpoint import directory, run_folder
 from mxtrain.config import Run
 from mxtrain.config.given import Given
+from mxtrain.report.record import BEGINNINGS, ENDS
 from mxtrain.train.session import Ended
 
 if TYPE_CHECKING:
     from mxtrain.tasks.task import Score
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """Outcome of a run: `evaluate` and `predict` take it in the place of a run folder.
 
@@ -26,6 +27,8 @@ class Result:
         best: the evaluation with the best score, None where none has a finite one.
         checkpoint: the folder of the checkpoint with the best score, or of the newest where none has a finite one.
         run: the run as it was trained; it holds the objects that `fit` was given.
+        score: the name of the number in an evaluation by which evaluations are compared, as "val_accuracy".
+        stopped: why the run was stopped before its end, None where it was not; the same call goes on from there.
     """
 
     net: Any
@@ -33,6 +36,19 @@ class Result:
     best: dict[str, Any] | None
     checkpoint: Path
     run: Run
+    score: str = ""
+    stopped: str | None = None
+
+    def __repr__(self) -> str:
+        num_steps = max((each["step"] for each in self.history), default=0)
+        best = self.best and f"best {self.score} {self.best[self.score]:.4g} at step {self.best['step']}"
+        shown = [
+            f"{type(self.net).__name__} after {num_steps} steps",
+            best or "no best evaluation",
+            str(self.checkpoint),
+            *([self.stopped] if self.stopped is not None else []),
+        ]
+        return f"Result({', '.join(shown)})"
 
 
 def of(ended: Ended) -> Result:
@@ -42,10 +58,13 @@ def of(ended: Ended) -> Result:
         folder = ended.resumed_from.path.resolve().parent
     found = directory.best(folder)
     assert found is not None, "a run that has ended has saved"
-    history = [each for each in run_folder.records(folder.parent) if each["kind"] in ("train", "eval")]
+    records = run_folder.records(folder.parent)
+    history = [each for each in records if each["kind"] in ("train", "eval")]
     evaluations = [record for record in history if record["kind"] == "eval"]
     best = best_of(evaluations, ended.score)
-    return Result(_net(ended), history, best, found.path, ended.run)
+    ends = [each for each in records if each.get("event") in (*BEGINNINGS, *ENDS)]
+    stopped = ends[-1].get("reason") if ends else None
+    return Result(_net(ended), history, best, found.path, ended.run, f"val_{ended.score.name}", stopped)
 
 
 def _net(ended: Ended) -> Any:

@@ -101,11 +101,15 @@ def test_a_stop_by_a_hook_and_the_same_call_again_are_the_whole_run(tmp_path: Pa
 
     part = trained(tmp_path / "parts", on_step=stop_after_one)
     assert [each["step"] for each in part.history] == [1]
+    assert part.stopped == "stopped by a hook, after a checkpoint" and whole.stopped is None
+    assert repr(part).endswith(f", {part.stopped})") and "after 1 steps, no best" in repr(part)
+    assert "stopped" not in repr(whole) and f"best {whole.score} " in repr(whole) and len(repr(whole)) < 400
     rest = trained(tmp_path / "parts")
     assert curve(rest) == curve(whole) and bits(rest) == bits(whole)
     assert not [record for record in caplog.records if "had ended before" in record.message]
     done = trained(tmp_path / "parts")
     assert "this run had ended before, and nothing was trained" in caplog.records[-1].message
+    assert rest.stopped is None and done.stopped is None
     assert curve(done) == curve(whole) and bits(done) == bits(whole) and done.best == rest.best
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mxtrain.probe import bounds, rates
+from mxtrain.probe import bounds, rates, run_speed
 from mxtrain.probe.bounds import Variant
 from mxtrain.probe.rates import Rate
 
@@ -42,6 +44,28 @@ def test_only_what_bounds_the_run_is_advised_and_only_beyond_chance() -> None:
     assert "of which 150 are of use" in advice.sentence
     assert not bounds.advise(parts, tried[:2], "images"), "within the spreads"
     assert [each.flags for each in bounds.advise({"compute": around(150)}, tried, "images")] == ["--amp bf16"]
+
+
+def test_nothing_follows_from_noise() -> None:
+    noise = Rate(154, 30, 516.6)
+    assert str(noise) == "154 ±158% (noise)" and str(around(10, 0.4)) == "10 ±40%"
+    assert not rates.is_faster(noise, around(10)) and rates.is_faster(around(154), around(10))
+    tried = [Variant("compute", "--threads 2", noise)]
+    assert not bounds.advise({"compute": around(10)}, tried, "images")
+    assert not bounds.advise(
+        {"compute": Rate(10, 1, 12)}, [Variant("compute", "--threads 2", around(154))], "images"
+    )
+    measured: dict[str, Any] = {"data": None, "comm": None, "compute": {"rate": around(10), "variants": []}}
+    assert not run_speed.noise(measured)
+    measured["compute"]["variants"].append({"flags": {"threads": 2}, "rate": noise})
+    assert "noise: measure again" in run_speed.noise(measured)[0] and not run_speed.advice(
+        measured, "images", 1
+    )
+    found = bounds.find({"data": noise, "compute": around(10)}, "images")
+    assert (
+        found.part is None
+        and "data 154 ±158% (noise), compute 10 ±5% images/s: that is noise" in found.sentence
+    )
 
 
 def test_a_step_is_compared_with_its_slowest_part() -> None:

@@ -62,27 +62,39 @@ def test_a_page_and_its_data_are_all_there_is(port: int) -> None:
         "/data.json/../x",
     ):
         assert ask(port, path)[0] == 404, path
-    for method in ("POST", "PUT", "DELETE", "HEAD", "OPTIONS"):
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert ask(port, "/", method)[0] == 501, method
 
 
 @pytest.mark.parametrize(
-    "host", ["example.com", "example.com:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost.x:{port}"]
+    "host",
+    [
+        "example.com",
+        "example.com:{port}",
+        "",
+        "localhost.x:{port}",
+        "x.localhost",
+        "127.0.0.1.x",
+        "localhost:x",
+    ],
 )
 def test_a_name_that_was_made_to_point_here_is_refused(port: int, host: str) -> None:
     status, content, _ = ask(port, "/data.json", Host=host.format(port=port))
     assert status == 421 and b"runs" not in content
 
 
-def test_both_names_of_this_machine_are_answered(port: int) -> None:
-    for host in ("127.0.0.1", "localhost"):
-        assert ask(port, "/data.json", Host=f"{host}:{port}")[0] == 200
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LocalHost", "[::1]"])
+def test_this_machine_is_answered_by_each_of_its_names_also_through_a_tunnel(port: int, name: str) -> None:
+    for host in (f"{name}:{port}", name, f"{name}:{port - 1}"):
+        assert ask(port, "/data.json", Host=host)[0] == 200, host
 
 
-def test_the_port_of_the_web_may_be_left_out() -> None:
-    """Browsers do, of 80; to bind that takes root."""
-    assert serve.is_own_name("localhost", 80) and serve.is_own_name("127.0.0.1:80", 80)
-    assert not serve.is_own_name("localhost", 8000) and not serve.is_own_name("example.com", 80)
+def test_head_is_get_without_its_content(port: int) -> None:
+    status, content, headers = ask(port, "/", "HEAD")
+    assert status == 200 and not content and int(headers["content-length"]) > 1000
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert ask(port, "/metrics.jsonl", "HEAD")[:2] == (404, b"")
+    assert ask(port, "/", "HEAD", Host="example.com")[:2] == (421, b"")
 
 
 def test_only_what_has_changed_is_sent(port: int, folder: Path) -> None:
