@@ -12,6 +12,7 @@ from mxtrain import config
 from mxtrain.config import batch_plan, bounds, checks
 from mxtrain.core.errors import UsageError
 
+RUNS_BEFORE = Path(__file__).parents[2] / "data" / "runs_before"
 # Scripts lean on these: adding one is fine (here too), renaming or dropping one is not.
 FLAGS = [
     "--train",
@@ -498,3 +499,10 @@ def test_what_was_set_is_known_from_what_was_left_out(tmp_path: Path) -> None:
     assert by_file.explicit == {"image_size", "lr", "mixup"}
     (tmp_path / "config.yaml").write_text("# the best of a search\n" + config.to_yaml(by_file))
     assert config.parse(["--config", str(tmp_path / "config.yaml"), "--epochs", "3"]).explicit == {"epochs"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RUNS_BEFORE.glob("killed/*/config.yaml")), ids=lambda path: path.parent.name
+)
+def test_a_config_of_an_earlier_version_cannot_tell_what_was_set(path: Path) -> None:
+    assert config.parse(["--config", str(path)]).explicit == set()
