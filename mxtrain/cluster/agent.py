@@ -73,7 +73,8 @@ class Agent(WorkerGroup):
         self._note: dict[str, Any] | None = None  # that the next heartbeat takes along
         self._heard: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
         self._num_sums = 0
-        self._is_late = self._is_assigned = self._in_sum = self._has_finished = self.is_admitted = False
+        self._is_late = self._is_assigned = self._in_sum = self._has_finished = False
+        self._has_heard = self.is_admitted = False
         # A forked child would keep the channel open after this process's death.
         os.register_at_fork(after_in_child=channel.close)
         # Before any heartbeat; those also send the rest of it if the network does not take it at once.
@@ -239,9 +240,7 @@ class Agent(WorkerGroup):
                 self.report_progress()
             last_turn = now
             if now - last_heard > self._timeouts.silence:
-                return Verdict(
-                    RESTART_ME, f"{self.name}: heard nothing from the scheduler for {now - last_heard:.1f} s"
-                )
+                return ports.silence(self._node, now - last_heard, self._has_heard)
             if now - last_look >= ps_lite.POLL_SECONDS:
                 self._check_ps_lite()
                 last_look = now
@@ -252,7 +251,7 @@ class Agent(WorkerGroup):
             if not self._channel.wait_readable(due - now):
                 continue
             for message, raw in self._channel.receive():
-                last_heard = time.monotonic()
+                last_heard, self._has_heard = time.monotonic(), True
                 if message["kind"] == "verdict":
                     return verdicts.from_message(message)
                 self._handle(message, raw)

@@ -12,7 +12,8 @@ from typing import Sequence
 
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.core.errors import RestartMe, Stop, UsageError
+from mxtrain.cluster.verdicts import Verdict
+from mxtrain.core.errors import RESTART_ME, USAGE, RestartMe, Stop, UsageError
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 0.05
@@ -50,6 +51,20 @@ def connect(node: NodeSpec, seconds: float, stop_requests: Sequence[Stop]) -> Ch
                 f"it, and give its own address and port as {node.root_names}"
             )
         time.sleep(RETRY_SECONDS)
+
+
+def silence(node: NodeSpec, seconds: float, has_spoken: bool) -> Verdict:
+    """Return the verdict on a scheduler that has said nothing for so long, or has never; then it may be none.
+
+    That ends a first attempt for good, unless one supervisor starts all: then it is a scheduler that froze at once.
+    """
+    if has_spoken or node.is_restart or node.memory is None:
+        return Verdict(RESTART_ME, f"{node.name}: heard nothing from the scheduler for {seconds:.1f} s")
+    return Verdict(
+        USAGE,
+        f"{node.name}: what listens at {node.root}:{node.port} has said nothing in {seconds:.1f} s; is it the "
+        f"scheduler, and does that run? Give its own address and port as {node.root_names}",
+    )
 
 
 def listen(node: NodeSpec, seconds: float) -> socket.socket:

@@ -175,9 +175,18 @@ def test_a_worker_without_a_scheduler_ends_in_time(tmp_path: Path) -> None:
             control_plane.node_spec("server-0", listener.getsockname()[1]),
             timeouts=Timeouts(1.2, silence=0.8, stall=5),
         )
+        alone = control_plane.Node(  # nobody but its own supervisor would start it again
+            tmp_path,
+            control_plane.node_spec("server-0", listener.getsockname()[1], memory=tmp_path / ".job"),
+            timeouts=Timeouts(1.2, silence=0.8, stall=5),
+        )
         assert later.exit_code(4) == 75 and "is no scheduler of mxtrain" in later.output
         assert lost.exit_code(4) == 2 and "is no scheduler of mxtrain" in lost.output
         assert mute.exit_code(5) == 75 and "heard nothing from the scheduler" in mute.output
+        assert alone.exit_code(5) == 2 and "has said nothing in 0.8 s" in alone.output
+        assert (
+            f"127.0.0.1:{listener.getsockname()[1]}" in alone.output and "DMLC_PS_ROOT_PORT" in alone.output
+        )
         connection.close()
         other_connection.close()
     assert nobody.exit_code(5) == 2 and "worker-0: no scheduler at 127.0.0.1:" in nobody.output
