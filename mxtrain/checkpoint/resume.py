@@ -14,7 +14,7 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, last_bits, locations
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import batch_plan, catalogue, exact_sums, store_checks
+from mxtrain.config import batch_plan, catalogue, exact_sums, names, store_checks
 from mxtrain.config.names import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
@@ -96,7 +96,7 @@ def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
     """Return `run` as it goes on from this checkpoint, to the same bits: with its micro-batch where flags name none.
 
     And with `--sums fast` where it was begun so. The other way round, `--sums fast` where sums were exact, is refused
-    as any other flag.
+    as any other flag. `--augment auto` is what it came to when the run began.
     """
     if found is None:
         return run
@@ -105,7 +105,10 @@ def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
         optim = dataclasses.replace(optim, sums="fast")
     if optim.batch_size == found.state["config"]["batch_size"]:
         optim = with_micro_batch(optim, found)
-    return dataclasses.replace(run, optim=optim)
+    data = run.data
+    if data.augment == names.AUTO_AUGMENTATION:
+        data = dataclasses.replace(data, augment=_augment_of(found))
+    return dataclasses.replace(run, data=data, optim=optim)
 
 
 def with_micro_batch(optim: config.Optim, found: Checkpoint) -> config.Optim:
@@ -124,6 +127,12 @@ def _micro_batch_of(found: Checkpoint) -> int:
     if run.optim.micro_batch or run.optim.accumulate:
         return batch_plan.of_run(run).micro_batch
     return batch_plan.first_default_micro_batch(run.optim.batch_size)
+
+
+def _augment_of(found: Checkpoint) -> str:
+    """Return the --augment of a checkpoint's run; when there was no such flag, it was ImageNet's."""
+    augment: str = found.state["config"].get("augment", names.IMAGENET_AUGMENTATION)
+    return augment
 
 
 def _sums_of(found: Checkpoint) -> str:
@@ -152,8 +161,9 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
     """Refuse other hyper-parameters or other data than the checkpoint's: what came of it would be neither run."""
     path, state = found[:2]
     before_inputs = InputIdentity.of_checkpoint(state)
-    # A flag that is younger than the checkpoint had its default, but for --sums; one that is gone had a meaning.
-    saved = {**config.to_flat(config.Run()), **state["config"], "sums": _sums_of(found)}
+    # A flag that is younger than the checkpoint had its default, but for two; one that is gone had a meaning.
+    by_now = {"sums": _sums_of(found), "augment": _augment_of(found)}
+    saved = {**config.to_flat(config.Run()), **state["config"], **by_now}
     now = config.to_flat(run)
     free = FREE
     if identity.is_another_stream(

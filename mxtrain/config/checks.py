@@ -116,6 +116,8 @@ def _check_channels(data: Data) -> None:
     pixel_numbers.check(data)
     if data.channels == 3:
         return
+    if data.augment == names.AUTO_AUGMENTATION:  # which changes none
+        return
     for name, numbers in catalogue.augmentations(data.augment):
         colours = [key for key in ("saturation", "hue") if numbers.get(key)]
         if name in catalogue.OF_COLOURS:
@@ -219,7 +221,7 @@ def _check_names(run: Run) -> None:
         _check_sink(sink, run.output.out)
     if run.model.task in ("lm", *names.TEXT_CLASSIFICATIONS):
         catalogue.text_augmentations(run.data.augment)
-    else:
+    elif run.data.augment != names.AUTO_AUGMENTATION:
         catalogue.augmentations(run.data.augment)
     catalogue.metrics(run.output.metric)
 

@@ -17,7 +17,7 @@ from mxtrain.config.arguments import png_path
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
     "amp": names.AMP,
-    "augment": (*catalogue.AUGMENTATIONS, *catalogue.TEXT_CHANGES),
+    "augment": (names.AUTO_AUGMENTATION, *catalogue.AUGMENTATIONS, *catalogue.TEXT_CHANGES),
     "cache": names.CACHES,
     "checkpoint": ("best", "latest"),
     "class_weights": ("none", "auto"),

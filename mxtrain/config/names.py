@@ -23,7 +23,8 @@ SUMS = ("exact", "fast")
 PRUNED = ("channel", "weight")
 TEXT_CLASSIFICATIONS = ("sequence_classification", "token_classification")
 TASKS = ("classification", "multilabel", "regression", "arrays", "lm", *TEXT_CLASSIFICATIONS)
-# What --model, --loss and --augment are where they are left out; a task that is not named here has classification's.
+# What --model, --loss and --augment are where they are left out; a task that is not named here has classification's, or
+# ImageNet's augmentation.
 DEFAULT_MODELS = {
     "classification": "resnet18_v1b",
     "arrays": "mlp",
@@ -36,8 +37,11 @@ DEFAULT_LOSSES = {
     "regression": "l2",
     "arrays": "auto",
 }
+AUTO_AUGMENTATION = "auto"  # what suits the training set, as `data/augment_choice.py` finds
+IMAGENET_AUGMENTATION = "resized_crop+flip"
 DEFAULT_AUGMENTATIONS = {
-    "classification": "resized_crop+flip",
+    "classification": AUTO_AUGMENTATION,
+    "multilabel": AUTO_AUGMENTATION,
     "regression": "none",
     "lm": "none",
     **dict.fromkeys(TEXT_CLASSIFICATIONS, "none"),

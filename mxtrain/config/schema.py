@@ -57,8 +57,8 @@ class Data:
     augment: str = flag(
         "",
         "augmentations joined by +, as in pad_crop:pad=2+flip or, of text, mask_spans:p=0.1; or none; or "
-        "module:callable; left out: resized_crop+flip of pictures' classes, none of numbers, which may not stay true, "
-        "and of text",
+        "module:callable; or auto: what suits the number and the size of the training pictures; left out: auto of "
+        "pictures' classes, none of numbers, which may not stay true, and of text",
     )
     mixup: float = flag(0.0, "mix each picture with another, by a share from Beta(ALPHA, ALPHA); 0: off")
     cutmix: float = flag(
@@ -313,8 +313,7 @@ class Run:
     def __post_init__(self) -> None:
         """Fill in what the task takes where --augment is left out."""
         if not self.data.augment:
-            of_task = names.DEFAULT_AUGMENTATIONS
-            augment = of_task.get(self.model.task, of_task["classification"])
+            augment = names.DEFAULT_AUGMENTATIONS.get(self.model.task, names.IMAGENET_AUGMENTATION)
             object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
 
     @classmethod

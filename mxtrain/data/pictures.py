@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 import numpy as np
 
-from mxtrain.config import Data, Run, sizes
+from mxtrain.config import Data, Run, names, sizes
 from mxtrain.config.sizes import ImageSize
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
@@ -74,10 +74,15 @@ def refuse_arrays(dataset: Dataset) -> None:
 
 
 def transform_of(run: Run, description: Mapping[str, Any], is_training: bool) -> Transform:
-    """Return what is done to the pictures of a run; those of --overfit are judged as they are learnt."""
+    """Return what is done to the pictures of a run; those of --overfit are judged as they are learnt.
+
+    Of --augment auto, where no training set has been looked at, it is ImageNet's.
+    """
     data, numbers = run.data, normalisation.of_description(run.data, description)
     if is_training and not run.optim.overfit:
-        return train_transform(data.augment, data.image_size, *numbers)
+        is_open = data.augment == names.AUTO_AUGMENTATION
+        augment = names.IMAGENET_AUGMENTATION if is_open else data.augment
+        return train_transform(augment, data.image_size, *numbers)
     return eval_transform(data.image_size, resize_of(data), *numbers)
 
 

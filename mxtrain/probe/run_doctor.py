@@ -67,6 +67,7 @@ def examine(run: Run, asked: Asked) -> dict[str, Any]:
         run, output=dataclasses.replace(run.output, dry_run=True)
     )  # no run folder is made
     inputs = session.open_inputs(run)
+    run = inputs.task.run
     is_cluster = run.layout.kvstore in names.DIST_STORES
     if list(only) == ["comm"] and not is_cluster:
         raise UsageError(

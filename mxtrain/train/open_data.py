@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Model, Run, given, import_path, schema
+from mxtrain.config import Model, Run, given, import_path, names, schema
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data import array_sets, columns, tables
 from mxtrain.data.array_sets import ArrayRecords
@@ -160,7 +160,7 @@ def _without_effect(run: Run) -> list[str]:
     for_both = {
         "--sampling": data.sampling != default.sampling,
         "--cache": data.cache != default.cache,
-        "--augment": data.augment not in (default.augment, "none"),
+        "--augment": data.augment not in (default.augment, names.IMAGENET_AUGMENTATION, "none"),
         "--overfit": bool(run.optim.overfit),
     }
     for_train = {

@@ -6,6 +6,7 @@ Python program, sees to signals, the log and what is said at the end.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import sys
@@ -36,8 +37,9 @@ class RunInputs(NamedTuple):
     train: Dataset
     val: Records | None
     identity: InputIdentity
-    task: Task
+    task: Task  # of the run as it would begin, with the augmentations that suit the training set
     score: Score
+    augment_line: str = ""  # which these are, and why
 
 
 class Prepared(NamedTuple):
@@ -70,6 +72,7 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     """
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.config import checks, step_range
+    from mxtrain.data import augment_choice
     from mxtrain.optim import average_plan, schedules
     from mxtrain.tasks import find as tasks
     from mxtrain.tasks import judgement
@@ -80,13 +83,24 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     train = open_source("--train", run.data.train or "", run)
     # With --overfit the training samples are what is judged.
     val = open_source("--val", run.data.val, run, train) if run.data.val and not run.optim.overfit else None
+    augment, line = augment_choice.of_data(run.data, train)
+    run = dataclasses.replace(run, data=dataclasses.replace(run.data, augment=augment))
     task = tasks.of_data(run, train, val)
     length = schedules.run_length(run.optim, len(train))
     step_range.check_end(run.output.profile, length[1])
     average_plan.of_run(run.optim, *length)
     score = judgement.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
-    return RunInputs(train, val, identity, task, score)
+    return RunInputs(train, val, identity, task, score, "" if run.optim.overfit else line)
+
+
+def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> config.Run:
+    """Return `run` as it goes on from `checkpoint`, or as it begins with these inputs."""
+    from mxtrain.checkpoint import resume
+
+    if checkpoint is not None:
+        return resume.as_begun(run, checkpoint)
+    return dataclasses.replace(run, data=dataclasses.replace(run.data, augment=inputs.task.run.data.augment))
 
 
 def going_on(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
@@ -112,8 +126,10 @@ def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
     from mxtrain.optim import schedules
 
     train = inputs.train
+    is_chosen = run.data.augment == inputs.task.run.data.augment
     return [
         f"{train.path}: {len(train)} samples, {inputs.task.summary()}",
+        *([inputs.augment_line] if inputs.augment_line and is_chosen else []),
         str(batch_plan.of_run(run)),
         schedules.summary(run.optim, *schedules.run_length(run.optim, len(train))),
     ]
@@ -149,9 +165,9 @@ def train(
             logger.warning("%s", remark)
         resume_point = resume.find(assigned, inputs.identity, group.local_workers)
         checkpoint = resume_point and resume_point.checkpoint
-        run, assigned = (resume.as_begun(each, checkpoint) for each in (run, assigned))
+        run, assigned = (begun(each, inputs, checkpoint) for each in (run, assigned))
         inputs = going_on(run, inputs, checkpoint)
-        train, val, identity, task, score = inputs
+        train, val, identity = inputs.train, inputs.val, inputs.identity
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
@@ -183,4 +199,6 @@ def train(
             began=began,
             job_restarts=node.attempt if node is not None else 0,
         )
-        return Ended(run, out, task, score, net, checkpoint, run_start.has_happened, group.rank == 0)
+        return Ended(
+            run, out, inputs.task, inputs.score, net, checkpoint, run_start.has_happened, group.rank == 0
+        )
