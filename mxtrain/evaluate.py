@@ -9,6 +9,8 @@ if __name__ == "__main__":  # before the other imports, which take a while
 
 import argparse
 import contextlib
+import logging
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from mxtrain.data.records import Records
     from mxtrain.tasks.task import Task
     from mxtrain.train.evaluate import Evaluation
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["evaluate", "main"]
 
@@ -196,6 +200,11 @@ def _evaluated(
                 *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
             )
     assert evaluated is not None, "nobody asks this evaluation to stop"
+    if not math.isfinite(evaluated.numbers["val_loss"]):
+        logger.warning(
+            "%s: the loss is no number, as some answers of the net are none; what others say of these means nothing",
+            run.data.val,
+        )
     checkpoints = [str(path) for path in (found.path, *found.others)]
     how = {"checkpoints": checkpoints, "ensemble": is_ensemble, "tta": "+".join(kinds)}
     return evaluated.numbers, {**how, **_details(evaluated, task, records)}

@@ -10,11 +10,15 @@ from mxtrain.report.record import Record
 
 
 class Shown(NamedTuple):
-    """The names of the numbers that the console shows beside the loss and the rate."""
+    """The names of the numbers that the console shows beside the loss and the rate.
+
+    Of evaluations these are the score, and what --metric adds: `others` are the task's, which only the records have.
+    """
 
     unit: str = "images"  # of speed
     step_means: tuple[str, ...] = ("accuracy",)
     score: str = "accuracy"
+    others: frozenset[str] = frozenset()
 
 
 OF_PICTURES = Shown()
@@ -38,8 +42,6 @@ class Console:
     ):
         self._shown, self._num_epochs = shown, num_epochs
         self._of_step = ("loss", *shown.step_means, "lr", f"{shown.unit}_per_second")
-        # Where the loss is the score the others say what it means, as perplexity does.
-        self._of_evaluation = ("val_loss", f"val_{shown.score}") if shown.score != "loss" else ()
         self.num_steps, self.first_step, self.every_seconds = num_steps, first_step, every_seconds
         self.epoch: int | None = None
         self._stream = stream if stream is not None else sys.stderr  # None where it was closed
@@ -50,8 +52,8 @@ class Console:
     def write(self, record: Record) -> None:
         if record["kind"] == "eval":
             self._end_evaluation()
-            names = self._of_evaluation or [name for name in record if name.startswith("val_")]
-            self.progress.print_line(f"epoch {record['epoch']}: " + ", ".join(_numbers(record, names)))
+            numbers = ", ".join(_numbers(record, self._of_evaluation(record)))
+            self.progress.print_line(f"epoch {record['epoch']}: {numbers}")
         elif record["kind"] == "event" and record["event"] == "restart":
             self.progress.print_line(record["text"])
         elif record["kind"] == "train":
@@ -66,6 +68,15 @@ class Console:
     def close(self) -> None:
         self._end_evaluation()
         self.progress.close()
+
+    def _of_evaluation(self, record: Record) -> list[str]:
+        """Return the names of an evaluation's numbers that are shown.
+
+        Where the loss is the score the others say what it means, as perplexity does.
+        """
+        score = self._shown.score
+        left_out = self._shown.others - {score} if score != "loss" else ()
+        return [name for name in record if name.startswith("val_") and name[len("val_") :] not in left_out]
 
     def _end_evaluation(self) -> None:
         if self._evaluation is not None:

@@ -58,6 +58,15 @@ def metrics_of(task: Task) -> list[Metric]:
     return found
 
 
+def names_beside(task: Task) -> frozenset[str]:
+    """Return the names of numbers that evaluations have anyway, and that neither --metric nor the task's score is."""
+    named = [_asked(task, name, numbers) for name, numbers in catalogue.metrics(task.run.output.metric)]
+    wanted = {name for metric in named for name in names_of(metric) or ()}
+    report = report_of(task)
+    own = [*_own(task), *([report] if report else [])]
+    return frozenset(name for metric in own for name in names_of(metric) or ()) - wanted
+
+
 def report_of(task: Task) -> ClassReport | None:
     """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
     if task.judged_as not in ("classes", "labels"):

@@ -23,6 +23,7 @@ from mxtrain.report.console import Shown
 from mxtrain.report.record import Record
 from mxtrain.report.writers import Logged, Report, open_sinks
 from mxtrain.tasks import find as tasks
+from mxtrain.tasks import judgement
 from mxtrain.train import diagnose, loss_alarm, signals
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
@@ -125,7 +126,12 @@ def _logged(
         step=state.step,
         epoch=length.epoch_of(state.step),
         is_scored=state.score is not None,
-        shown=Shown(parts.task.unit, tuple(parts.task.step_means), parts.judgement.score.name),
+        shown=Shown(
+            parts.task.unit,
+            tuple(parts.task.step_means),
+            parts.judgement.score.name,
+            judgement.names_beside(parts.task),
+        ),
         job_restarts=job_restarts,
     )
 

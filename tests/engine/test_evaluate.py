@@ -74,7 +74,7 @@ def evaluated(
     [
         ("--micro-batch 1", [1] * 32),
         ("--micro-batch 5 --devices cpu:0,1,2", [5] * 6 + [2]),
-        ("", [24, 8]),
+        ("", [16, 16]),
         ("--batch-size 256 --accumulate 4", [32]),
     ],
 )

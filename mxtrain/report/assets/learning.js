@@ -189,8 +189,12 @@ function briefOf(found) {
   return `${which} of ${kind} ${format(value)}, ${run.name}, step ${format(step)}`;
 }
 
+const LOWER_IS_BETTER = ["loss", "ece", "perplexity", "bits_per_byte", "mae", "mse", "rmse"];
+
 function extremeOf(curve, line) {
-  const isLower = ["loss", "ece", "perplexity", "bits_per_byte", "mae", "mse", "rmse"].includes(curve.name);
+  // Of several targets each has numbers of its own, as mae_price.
+  const kinds = [curve.name, curve.name.split("_")[0]];
+  const isLower = kinds.some(kind => LOWER_IS_BETTER.includes(kind));
   return isLower ? ["lowest", line.summary.lowest] : ["highest", line.summary.highest];
 }
 

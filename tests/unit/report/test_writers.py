@@ -16,7 +16,7 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.report import writers
-from mxtrain.report.console import Console
+from mxtrain.report.console import Console, Shown
 from mxtrain.report.record import Record
 
 
@@ -116,6 +116,22 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     shown = stream.getvalue().splitlines()
     assert len(shown) == 3, "the first step, the last one, and the evaluation"
     assert "step 1/3" in shown[0] and "step 3/3" in shown[1] and "val_accuracy 0.75" in shown[2]
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        ("accuracy", "epoch 1: val_loss 0.5, val_accuracy 0.75, val_auc 0.9"),
+        ("auc", "epoch 1: val_loss 0.5, val_auc 0.9"),
+        ("loss", "epoch 1: val_loss 0.5, val_accuracy 0.75, val_ece 0.1, val_auc 0.9"),
+    ],
+)
+def test_an_evaluation_shows_the_score_and_what_metric_adds(score: str, expected: str) -> None:
+    stream = io.StringIO()
+    shown = Shown(score=score, others=frozenset(("accuracy", "ece")))
+    console = Console(num_steps=3, first_step=0, stream=stream, shown=shown)
+    console.write(record(3, kind="eval", val_loss=0.5, val_accuracy=0.75, val_ece=0.1, val_auc=0.9))
+    assert stream.getvalue().splitlines() == [expected]
 
 
 class Terminal(io.StringIO):
