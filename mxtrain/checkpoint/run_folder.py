@@ -101,6 +101,8 @@ def _naming_out(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in durable.FULL:
+            raise durable.cannot_write_run(Path(error.filename or out), error) from None
         raise UsageError(
             f"--out {error.filename or out}: {error.strerror or error}; give another folder"
         ) from None

@@ -11,6 +11,7 @@ from typing import BinaryIO, Iterator
 from mxtrain.core.errors import REMEDIES, OutOfResources, UsageError
 
 GONE = (errno.ENOENT, errno.ESTALE)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OF_PATHS = {
     errno.EEXIST: "it is a file, where a folder has to be",
     errno.ENOTDIR: "a folder on the way there is a file",
@@ -27,15 +28,17 @@ def fsync(path: Path) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Replace a file's content; after a kill it is either the old or the new one."""
+    """Replace a file's content; after a kill it is either the old or the new one. An OSError names the file."""
     aside = path.with_name(path.name + ".writing")
     try:
         aside.write_text(text, encoding="utf-8")
         fsync(aside)
         aside.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if error.filename is None:  # a write that fails knows none
+            error.filename = str(path)
         raise
     fsync(path.parent)
 

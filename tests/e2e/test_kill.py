@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import signal
@@ -247,6 +248,12 @@ def test_a_full_disk(straight: Path, shapes: Path, tmp_path: Path, command: Comm
         line = flags(shapes, disk / "run", *RICH, "--keep-last", "99", "--checkpoint-steps", "1")
         refused_for_room(command("mxtrain.fit", *line), disk / "run", "No space left on device")
         assert list((disk / "run" / "checkpoints").glob("step-*")), "what was saved before is there"
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        still_full = command("mxtrain.fit", *line)
+        refused_for_room(still_full, disk / "run", "No space left on device")
+        assert f"{disk}/run/config.yaml: cannot" in still_full.stderr, "the first that a resume writes"
         subprocess.run(["mount", "-o", "remount,size=99m", str(disk)], check=True, timeout=20)
         done = command("mxtrain.fit", *line)
         assert done.returncode == 0, done.stderr
