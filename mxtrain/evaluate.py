@@ -113,7 +113,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     if options.json:
         print(json_lines.text({**numbers, **others}))
         return
-    print(f"{run.data.val}: " + ", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
+    print(f"{run.data.val}: {evaluation.in_line(numbers, len(others.get('class_names', ())))}")
     if not options.quiet:
         print("\n" + evaluation.in_words({**numbers, **others}, Choice(options.sort, options.all)))
 

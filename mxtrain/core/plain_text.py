@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Iterable
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -46,6 +47,17 @@ def utf8_problem(text: str) -> str | None:
 def printable(text: str) -> str:
     """Return the text as one line of UTF-8: other characters, which file names may hold, are escaped."""
     return "".join(each if each.isprintable() or _is_space(each) else repr(each)[1:-1] for each in text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names side by side, as in `a, "b, c"`: one with a comma or a quote in it stands in quotes, as in CSV."""
+    return ", ".join(quoted(name) for name in names)
+
+
+def quoted(name: str) -> str:
+    """Return a name as an item of such a list."""
+    is_plain = not any(each in name for each in ',"') and name == name.strip() and name
+    return name if is_plain else '"{}"'.format(name.replace('"', '""'))
 
 
 def _is_space(character: str) -> bool:

@@ -31,6 +31,8 @@ TITLES = {
 }
 # From first to last on the page; those of tasks and of --metric come after the loss.
 FIRST, LAST = ("loss",), ("lr", "gradient_norm", "loss_scale", "staleness", "skipped_steps", "bad_records")
+# That say nothing as long as they are always 0, or 1; the last, of up to five classes.
+SILENT = {*LAST, "top5_accuracy"} - {"lr"}
 
 
 class Axis(NamedTuple):
@@ -69,7 +71,7 @@ def curves_of(history: History, most: int = MOST_POINTS) -> list[dict[str, Any]]
             _line("validation", *_evaluations(history, f"val_{name}"), most),
         ]
         lines = [line for line in lines if line["y"]]
-        if lines and not (name in LAST and name != "lr" and _is_constant(lines)):
+        if lines and not (name in SILENT and _is_constant(lines)):
             found.append({"name": name, "title": title_of(name), "lines": lines})
     return found
 

@@ -26,6 +26,15 @@ class Choice(NamedTuple):
     is_whole: bool = False  # all classes, and all that were confused
 
 
+def in_line(numbers: Mapping[str, float], num_classes: int) -> str:
+    """Return the numbers of an evaluation in a line.
+
+    Of up to five classes, where 0 stands for an unknown number, each is among the five likeliest: that is left out.
+    """
+    left_out = "val_top5_accuracy" if 0 < num_classes <= 5 else ""
+    return ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if name != left_out)
+
+
 def in_words(findings: Record, choice: Choice) -> str:
     """Return what an evaluation has found, as `evaluate(report=True)` gives it, besides its numbers; '' if nothing."""
     names = findings.get("class_names", [])

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from mxtrain.core import plain_text
 from mxtrain.data import labels
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset
@@ -106,7 +107,7 @@ def present(names: Sequence[str], shares: Array) -> dict[str, Any]:
 
 def labels_in_words(shown: Mapping[str, Any]) -> str:
     """Return such labels in a line."""
-    found = [f"{name} {shown['probabilities'][name]:.3f}" for name in shown["present"]]
+    found = [f"{plain_text.quoted(name)} {shown['probabilities'][name]:.3f}" for name in shown["present"]]
     return ", ".join(found) or "none of the classes"
 
 

@@ -119,7 +119,7 @@ def cells(shown: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "features":
             found.update({f"feature_{number}": each for number, each in enumerate(value.tolist())})
         elif name == "present":
-            found[name] = ", ".join(value)
+            found[name] = plain_text.listed(value)
         else:
             found[name] = value if isinstance(value, (str, int, float)) else json_lines.text(value, _plain)
     return found

@@ -107,7 +107,12 @@ def test_every_plot_holds_data_and_no_request_leaves(
     marks = page.evaluate(
         "document.querySelector('#curves .plot').layout.annotations.map(each => [each.x, each.text])"
     )
-    assert marks == [[100, "restart"]]
+    assert marks == [[100, "stop"], [100, "restart"]]
+    boxes = page.evaluate(
+        """[...document.querySelector("#curves .plot").querySelectorAll(".annotation-text")].map(each => {
+             const box = each.getBoundingClientRect(); return [box.top, box.bottom]; })"""
+    )
+    assert len(boxes) == 2 and boxes[0][1] <= boxes[1][0] + 2, "one above the other, each to be read"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")

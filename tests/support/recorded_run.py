@@ -58,6 +58,7 @@ def records(steps: int, epochs: int, classes: int) -> Iterator[dict[str, Any]]:
     for step in range(1, steps + 1):
         at = {"step": step, "epoch": (step - 1) * epochs // steps + 1}
         if step == steps // 2:
+            yield event("stop", "worker 1 on beta died", reason="worker 1 on beta died")
             now += 20
             text = "worker 1 on beta died; going on behind step 80"
             yield event("restart", text, attempt=2, initialise_seconds=1.1, lost_steps=7, lost_seconds=0.9)

@@ -162,6 +162,8 @@ function lineTraces(run, line, tint, label, isDotted, isNoisy = true) {
   return traces;
 }
 
+const NAME_SHARE = 0.12; // of a plot's width, that the name of an event takes on a phone
+
 // Marks of what happened to a run, at its steps.
 function eventMarks(run) {
   const tints = {
@@ -186,21 +188,37 @@ function eventMarks(run) {
       line: {color: color(tints[event.event]), width: isWhole ? 1.2 : 1.5, dash: isWhole ? "dash" : "solid"},
     };
   });
-  const annotations = marks
+  const named = marks
     .filter(event => event.event === "restart" || event.event === "stop")
-    .slice(-12)
-    .map(event => ({
-      x: xOf(run, event.step),
-      yref: "paper",
-      y: 1,
-      yanchor: "top",
-      xanchor: "left",
-      showarrow: false,
-      xshift: 3,
-      text: plain(event.event),
-      font: {size: 10, color: color(tints[event.event])},
-    }));
+    .slice(-12);
+  const rows = rowsOf(run, named);
+  const annotations = named.map((event, number) => ({
+    x: xOf(run, event.step),
+    yref: "paper",
+    y: 1,
+    yanchor: "top",
+    xanchor: "left",
+    showarrow: false,
+    xshift: 3,
+    yshift: -12 * rows[number],
+    text: plain(event.event),
+    font: {size: 10, color: color(tints[event.event])},
+  }));
   return {shapes, annotations};
+}
+
+// For the name of each event the first row, from above, in which no name before it is so near that both would overlap.
+function rowsOf(run, events) {
+  const {steps} = run.axis;
+  const [first, last] = [steps[0], steps[steps.length - 1]].map(step => xOf(run, step));
+  const near = NAME_SHARE * (last - first);
+  const rows = [];
+  events.forEach((event, number) => {
+    const x = xOf(run, event.step);
+    const taken = rows.filter((_, before) => Math.abs(xOf(run, events[before].step) - x) <= near);
+    rows[number] = [...taken.keys(), taken.length].find(row => !taken.includes(row));
+  });
+  return rows;
 }
 
 function isPositive(lines) {

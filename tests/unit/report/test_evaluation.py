@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.report.evaluation import Choice, in_words
+from mxtrain.report.evaluation import Choice, in_line, in_words
 from mxtrain.tasks.class_report import ClassReport
 
 HOW: dict[str, Any] = {
@@ -121,3 +121,11 @@ def test_the_worst_samples_are_told_as_their_task_has_it(sample: dict[str, Any],
 
 def test_a_net_without_findings_is_named_all_the_same() -> None:
     assert in_words(HOW, Choice()) == "checkpoint runs/a/checkpoints/step-00000010"
+
+
+def test_the_five_likeliest_of_five_classes_are_not_worth_a_word() -> None:
+    numbers = {"val_loss": 0.25, "val_accuracy": 0.5, "val_top5_accuracy": 1.0, "num_samples": 8}
+    assert in_line(numbers, 2) == "val_loss 0.25, val_accuracy 0.5, num_samples 8"
+    assert in_line(numbers, 5) == in_line(numbers, 2)
+    assert "val_top5_accuracy 1, " in in_line(numbers, 6)
+    assert "top5" in in_line(numbers, 0)

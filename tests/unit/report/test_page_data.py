@@ -37,6 +37,7 @@ def test_a_run_with_all_records_has_every_section(tmp_path: Path) -> None:
     assert run["axis"]["stepsPerEpoch"] == 50
     assert {event["event"] for event in run["events"]} == {
         "start",
+        "stop",
         "restart",
         "checkpoint",
         "bad_record",

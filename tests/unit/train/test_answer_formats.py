@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import UsageError
+from mxtrain.tasks import several_labels
 from mxtrain.train import answer_files, answer_formats
 from mxtrain.train.answer_formats import Told
 
@@ -161,3 +162,12 @@ def test_a_place_that_takes_no_file_is_named(name: str, words: str, tmp_path: Pa
     with pytest.raises(UsageError) as refused, answer_files.opened(tmp_path / name, "csv", row):
         pytest.fail("nothing may be computed before")
     assert words in str(refused.value) and str(tmp_path / name) in str(refused.value)
+
+
+def test_names_with_commas_stay_apart() -> None:
+    names = ["red, big", "round", 'a "b"', "", " c"]
+    cell = answer_formats.cells({"present": names})["present"]
+    assert cell == '"red, big", round, "a ""b""", "", " c"'
+    assert next(csv.reader([cell], skipinitialspace=True)) == names
+    shown = several_labels.present(["red, big", "round"], np.array([0.75, 0.625]))
+    assert several_labels.labels_in_words(shown) == '"red, big" 0.750, round 0.625'
