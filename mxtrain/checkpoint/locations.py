@@ -79,10 +79,31 @@ def make_importable(checkpoint: Checkpoint, *import_paths: str, last: bool = Fal
     path, state = checkpoint[:2]
     folders = state.get("modules")
     for text in import_paths:
+        refuse_of_python(path, text)
         top = _top(text)
         folder = folders.get(top) if isinstance(folders, dict) else None
         if ":" in text and isinstance(folder, str) and _folder(_spec(top)) != folder:
             _find_again(path, text, folder, last)
+
+
+def refuse_of_python(path: Path, text: str) -> None:
+    """Refuse a `module:callable` of a checkpoint that is Python's own, as `os:abort`, with a UsageError.
+
+    No net, loss, metric or data comes from there; such a name can only be meant to do something else.
+    """
+    if import_path.is_import_path(text) and _is_of_python(_top(text)):
+        raise UsageError(
+            f"{path}: names {text}, which is a part of Python and none of a run; do not use this folder, or give what "
+            "is right in its place"
+        )
+
+
+def _is_of_python(top: str) -> bool:
+    """Return whether a module is one of the standard library's."""
+    spec, paths = _spec(top), sysconfig.get_paths()
+    library = [paths["stdlib"], paths["platstdlib"]]
+    folders = [*library, *(os.path.join(folder, "lib-dynload") for folder in library)]
+    return spec is not None and (spec.origin in ("built-in", "frozen") or _folder(spec) in folders)
 
 
 def _find_again(path: Path, text: str, folder: str, last: bool) -> None:

@@ -179,17 +179,21 @@ def table_of(found: Found) -> Net:
 
 
 def training_memory(run: Run, net: Net) -> dict[str, Any]:
-    """Return what a device holds to learn by the run's optimizer, in bytes, but for what it computes."""
+    """Return what a device holds to learn by the run's optimizer, in bytes, but for what it computes.
+
+    Of a program's own optimizer, which is not run for this, nothing is known.
+    """
     from mxtrain.optim import optimizers
     from mxtrain.train import dry_run
 
     shapes = [shape for each in net.operators for shape in each.trained_shapes]
     of_net = layer_table.sums(net)
+    is_own = catalogue.optimizer(run.optim).name not in optimizers.FACTORIES
     return {
         "optimizer": run.optim.optimizer,
         "weight_bytes": FLOAT32_BYTES * of_net.numbers,
         "gradient_bytes": FLOAT32_BYTES * of_net.trained_numbers,
-        "state_bytes": dry_run.state_bytes(optimizers.build(run.optim), shapes),
+        "state_bytes": None if is_own else dry_run.state_bytes(optimizers.build(run.optim), shapes),
     }
 
 

@@ -114,8 +114,9 @@ def _facts(net: Net, training: dict[str, Any]) -> Iterator[str]:
         yield _fact("multiply-adds", net_words.count(of_net.flops // 2), f"{both} to learn from a sample")
     answer = f"and about {net_words.size(layer_table.inference_bytes(net))} a sample, to answer"
     yield _fact("weights", net_words.size(FLOAT32_BYTES * of_net.numbers), answer)
-    fixed = training["weight_bytes"] + training["gradient_bytes"] + training["state_bytes"]
-    kept = f"and about {net_words.size(of_net.output_bytes)} a sample"
+    fixed = training["weight_bytes"] + training["gradient_bytes"] + (training["state_bytes"] or 0)
+    more = "its state, not known, and" if training["state_bytes"] is None else "and"
+    kept = f"{more} about {net_words.size(of_net.output_bytes)} a sample"
     yield _fact(f"to learn with {training['optimizer']}", net_words.size(fixed), kept)
 
 

@@ -107,9 +107,10 @@ def totals(net: Net, training: dict[str, Any]) -> list[str]:
         f"memory to answer: weights {size(FLOAT32_BYTES * of_net.numbers)} and about "
         f"{size(layer_table.inference_bytes(net))} a sample"
     )
+    state = "not known" if training["state_bytes"] is None else size(training["state_bytes"])
     lines.append(
         f"memory to learn with {training['optimizer']}: weights {size(training['weight_bytes'])}, gradients "
-        f"{size(training['gradient_bytes'])}, its state {size(training['state_bytes'])}, and about "
+        f"{size(training['gradient_bytes'])}, its state {state}, and about "
         f"{size(of_net.output_bytes)} a sample"
     )
     return lines

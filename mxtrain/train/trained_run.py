@@ -131,10 +131,13 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
 
 def task_of(found: Checkpoint, run: Run) -> Task:
     """Return the task of a checkpoint's run."""
+    from mxtrain.checkpoint import locations
     from mxtrain.checkpoint.input_identity import description_of
     from mxtrain.tasks import find as tasks
 
-    return tasks.of_description(run, description_of(found.state))
+    description = description_of(found.state)
+    locations.refuse_of_python(found.path, str(description.get("tokenizer") or ""))
+    return tasks.of_description(run, description)
 
 
 @contextlib.contextmanager

@@ -147,3 +147,27 @@ def test_checkpoints_of_old_and_odd_ones_change_nothing(here: Path, modules: Any
 def test_installed_modules_are_not_recorded(here: Path) -> None:
     run = config.parse(["--model", "gluoncv.model_zoo:x", "--loss", "json:loads", "--train", "mxtrain.x:y"])
     assert locations.modules(run) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["os:abort", "posix:abort", "sys:exit", "subprocess:getoutput", "idlelib.idle:x"]
+)
+def test_python_itself_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"names {name}, which is a part of Python"):
+        locations.refuse_of_python(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "small_cnn", "focal:gamma=2", "numpy:zeros", "mxtrain.fit:fit", "missing:f"]
+)
+def test_what_is_no_part_of_python_is_not(tmp_path: Path, name: str) -> None:
+    locations.refuse_of_python(tmp_path, name)
+
+
+def test_a_module_of_ones_own_may_be_called_as_one_of_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "turtledemo.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    locations.refuse_of_python(tmp_path, "turtledemo:net")
