@@ -16,7 +16,7 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import machine
-from mxtrain.report.diagnosis.workers import peers
+from mxtrain.report.diagnosis.workers import for_as_much
 from mxtrain.train.stage_clock import STEP_STAGES
 
 logger = logging.getLogger(__name__)
@@ -82,18 +82,17 @@ class WorkerTimes:
 
 def straggler(workers: Sequence[dict[str, Any]]) -> int | None:
     """Return the rank of the worker whose own work takes far longer than as much work of others; None without one."""
-    workers = peers(workers)
-    if len(workers) < 2:
-        return None
     slowest = max(workers, key=_own_seconds)
-    others = [_own_seconds(each) for each in workers if each is not slowest]
-    return slowest["rank"] if _own_seconds(slowest) > TOO_LONG * statistics.median(others) else None
+    others = [_own_seconds(each) for each in _others(workers, slowest["rank"])]
+    return (
+        slowest["rank"] if others and _own_seconds(slowest) > TOO_LONG * statistics.median(others) else None
+    )
 
 
 def in_words(workers: Sequence[dict[str, Any]], rank: int) -> str:
     """Return who is the straggler, by how much, and why."""
     slow = workers[rank]
-    others = [each for each in peers(workers) if each is not slow]
+    others = _others(workers, rank)
     usual = {name: statistics.median(each[name] for each in others) for name in NUMBERS}
     own, of_others = _own_seconds(slow), statistics.median(map(_own_seconds, others))
     stage = max(
@@ -113,6 +112,10 @@ def in_words(workers: Sequence[dict[str, Any]], rank: int) -> str:
         f"worker {rank} on {slow['host']} keeps the others waiting: its own part of a step takes {own:.3g} s, theirs "
         f"{of_others:.3g} s; {reason} ({stage} {slow[stage]:.3g} against {usual[stage]:.3g})"
     )
+
+
+def _others(workers: Sequence[dict[str, Any]], rank: int) -> list[dict[str, Any]]:
+    return [each for each in for_as_much(workers, rank) if each["rank"] != rank]
 
 
 def _own_seconds(worker: dict[str, Any]) -> float:

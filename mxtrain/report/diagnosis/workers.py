@@ -26,8 +26,7 @@ STAGES = (*OWN_STAGES, "synchronize", "other")
 
 def straggler(history: History) -> Finding | None:
     """The other workers wait for the same one."""
-    samples = [peers(workers) for step, workers in workers_of(history) if step >= FIRST_SAMPLE]
-    samples = [workers for workers in samples if len(workers) > 1]
+    samples = [workers for step, workers in workers_of(history) if step >= FIRST_SAMPLE]
     samples = samples[-2 * FEWEST_SAMPLES :]
     if len(samples) < FEWEST_SAMPLES:
         return None
@@ -36,6 +35,9 @@ def straggler(history: History) -> Finding | None:
     rounds = sum(each["rank"] == rank for each in slowest)
     if rounds < MOST_ROUNDS * len(samples):
         return None
+    samples = [for_as_much(workers, rank) for workers in samples]
+    if any(len(workers) < 2 for workers in samples):
+        return None  # the others compute nothing
     own = np.array([seconds_of(_of(workers, rank), OWN_STAGES) for workers in samples])
     others = np.array([_median_of_others(workers, rank, OWN_STAGES) for workers in samples])
     late = median(own - others)
@@ -115,21 +117,31 @@ def workers_of(history: History) -> list[tuple[int, list[Record]]]:
     ]
 
 
-def peers(workers: Sequence[Record]) -> list[Record]:
-    """Return the workers with as many micro-batches a step as most have; one with more is not slow, nor one with none.
+def for_as_much(workers: Sequence[Record], rank: int) -> list[Record]:
+    """Return worker `rank`, and those others that compute, with the times that they would take for as much as it.
 
-    Records of earlier versions do not tell how many; all count alike then.
+    So nobody is slow for having more micro-batches a step, nor beside one that has none. Records of earlier versions do
+    not tell how many; all count alike then.
     """
-    shares = [int(each.get("micro_batches", 1)) for each in workers]
-    usual = max(shares, key=lambda share: (bool(share), shares.count(share), share))
-    return [each for each, share in zip(workers, shares) if share == usual]
+    share = _share(_of(workers, rank))
+    found = []
+    for each in workers:
+        factor = max(1.0, share / _share(each)) if each["rank"] != rank and _share(each) else 1.0
+        times = {name: factor * as_number(each[name]) for name in each if name.endswith("_seconds")}
+        if each["rank"] == rank or _share(each):
+            found.append({**each, **times})
+    return found
+
+
+def _share(worker: Record) -> int:
+    return int(worker.get("micro_batches", 1))
 
 
 def seconds_of(worker: Record, stages: tuple[str, ...]) -> float:
     return total([as_number(worker.get(f"{stage}_seconds")) for stage in stages])
 
 
-def _of(workers: list[Record], rank: int) -> Record:
+def _of(workers: Sequence[Record], rank: int) -> Record:
     return next((each for each in workers if each["rank"] == rank), {})
 
 

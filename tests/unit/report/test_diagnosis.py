@@ -417,6 +417,7 @@ def test_straggler(tmp_path: Path) -> None:
     assert found([{"compute": 0.14}, waits], count=3) == []
     assert found([{"compute": 0.14}, {**waits, "share": 0}]) == []
     assert found([{"compute": 0.14, "share": 2}, waits]) == []
+    assert found([{"compute": 0.4, "share": 2}, waits, waits], cpu=(90, 90, 90)) != []
     with_turns = [*workers([{"compute": 0.14}, waits], 3), *workers([waits, {"compute": 0.14}], 3)]
     records = [*steps(falling()), *VALIDATED, *with_turns]
     assert diagnose(written(tmp_path, records, num_workers=2)) == []

@@ -92,13 +92,25 @@ def test_a_straggler_is_named_once_with_its_reason(
 
 
 @pytest.mark.parametrize(
-    ("shares", "late"), [((1, 0), None), ((2, 1), None), ((2, 1, 1), None), ((1, 1, 0), 0)]
+    ("shares", "seconds", "late"),
+    [
+        ((1, 0), (0.9, 0.0), None),
+        ((2, 1), (0.6, 0.3), None),
+        ((2, 1), (0.9, 0.3), 0),
+        ((2, 1), (0.6, 0.9), 1),
+        ((2, 1, 1), (0.6, 0.4, 0.3), None),  # worker 1 is slower than 2, and nobody waits for it
+        ((2, 1, 1), (1.8, 0.3, 0.3), 0),
+        ((1, 1, 0), (0.9, 0.1, 0.0), 0),
+        ((2, 1, 0), (0.6, 0.3, 0.0), None),
+    ],
 )
-def test_nobody_is_blamed_for_more_work_than_others_have(shares: tuple[int, ...], late: int | None) -> None:
+def test_nobody_is_blamed_for_more_work_than_others_have(
+    shares: tuple[int, ...], seconds: tuple[float, ...], late: int | None
+) -> None:
     workers = [
-        {**worker(rank, compute_seconds=0.9 if rank == 0 else 0.1), "micro_batches": share}
-        for rank, share in enumerate(shares)
+        {**worker(rank, compute_seconds=each), "micro_batches": share}
+        for rank, (share, each) in enumerate(zip(shares, seconds))
     ]
     assert worker_times.straggler(workers) == late
     if late is not None:
-        assert worker_times.in_words(workers, late).startswith("worker 0 on")
+        assert worker_times.in_words(workers, late).startswith(f"worker {late} on")
