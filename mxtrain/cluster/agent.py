@@ -286,6 +286,10 @@ class Agent(WorkerGroup):
     def _check_ps_lite(self) -> None:
         if self._is_assigned and ps_lite.THREADS.have_ended():
             self.fail(RESTART_ME, f"ps-lite has ended here: {ps_lite.STRANGERS}")
+        if (
+            self._node.role != "scheduler"
+        ):  # whose socket the others connect to twice: `coordinator.py` sees to that
+            unix_sockets.unname()
 
     def _send_heartbeat(self, now: float) -> None:
         self._arm_exit_timer()

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import Any, Sequence
 
-from mxtrain.cluster import membership, ports, rendezvous, resume_step, stalls, verdicts
+from mxtrain.cluster import membership, ports, rendezvous, resume_step, stalls, unix_sockets, verdicts
 from mxtrain.cluster.channel import Malformed, Message, Timeouts
 from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
 from mxtrain.cluster.environment import NodeSpec
@@ -269,6 +269,8 @@ class Coordinator:
 
     def _check_stalls(self) -> None:
         if self._sums is not None:
+            if all(worker.ps_lite == "started" for worker in self._workers()):
+                unix_sockets.unname()
             verdict = self._meeting.verdict(self._connections.members, time.monotonic())
             verdict = verdict or stalls.verdict(self._workers(), self._sums.waiting, self._timeouts)
             if verdict is not None:

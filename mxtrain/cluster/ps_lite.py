@@ -51,6 +51,12 @@ def environment(node: NodeSpec, assignment: Assignment, socket_number: int | Non
     }
 
 
+def num_peers(role: str, assignment: Assignment) -> int:
+    """Return how many connections this process accepts: of all of other roles, and of its own one to itself."""
+    others = {"worker": assignment.num_servers + 1, "server": assignment.num_workers + 1}
+    return others.get(role, assignment.num_workers + assignment.num_servers) + 1
+
+
 def num_threads(environ: Mapping[str, str]) -> int:
     """Return how many threads ps-lite starts by these variables."""
     resends = environ.get("PS_RESEND", "0") != "0"

@@ -2,7 +2,8 @@
 
 ps-lite names them /tmp/NUMBER and takes over whatever has that name, another job's socket too. So a process uses a
 number only while it holds the TCP port of the same number with a socket that does nothing else; a port that nobody
-holds marks a socket as left by a dead process. Owns these files and numbers; knows nothing of mxnet.
+holds marks a socket as left by a dead process. Once all are connected the name goes. Owns these files and numbers;
+knows nothing of mxnet.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import socket
 import stat
 from pathlib import Path
@@ -18,8 +20,11 @@ from typing import Iterator, Mapping
 logger = logging.getLogger(__name__)
 
 FOLDER = Path("/tmp")
+CONNECTIONS = Path("/proc/net/unix")
 HOST = "127.0.0.1"
+CONNECTED = "03"  # as Linux lists it
 _held: list[socket.socket] = []
+_named: dict[Path, int] = {}  # this process's socket, until its name is deleted, and how many connect to it
 
 
 def namespace(environ: Mapping[str, str]) -> str:
@@ -44,9 +49,8 @@ def namespace(environ: Mapping[str, str]) -> str:
 
 def _try_out() -> None:
     """Make a socket as ps-lite does, and delete it; raises OSError where there is no way or no room to."""
-    with socket.socket() as holder, socket.socket(socket.AF_UNIX) as tried:
-        holder.bind((HOST, 0))  # its number is this process's as long as the socket is there
-        path = FOLDER / str(holder.getsockname()[1])
+    with socket.socket(socket.AF_UNIX) as tried:
+        path = FOLDER / f".mxtrain-{secrets.token_hex(8)}"
         tried.bind(str(path))
         path.unlink()
 
@@ -57,6 +61,20 @@ def reserve() -> int:
     holder.bind((HOST, 0))
     _held.append(holder)
     return int(holder.getsockname()[1])
+
+
+def expect(number: int, num_peers: int) -> None:
+    """Have `unname` delete the name of this process's socket once so many are connected to it."""
+    _named[FOLDER / str(number)] = num_peers
+
+
+def unname() -> None:
+    """Delete the socket's name if all are connected to it: nobody comes later, and a killed process leaves none."""
+    for path, num_peers in list(_named.items()):
+        lines = [line.split() for line in CONNECTIONS.read_text().splitlines() if line.endswith(f" {path}")]
+        if sum(line[5] == CONNECTED for line in lines) >= num_peers:
+            path.unlink(missing_ok=True)
+            del _named[path]
 
 
 @contextlib.contextmanager

@@ -85,6 +85,9 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
 def export_ps_environment(node: NodeSpec, assignment: Assignment) -> None:
     """Set the variables that ps-lite reads in this process's environment."""
     socket_number = unix_sockets.reserve() if assignment.uses_unix_sockets else None
+    if socket_number is not None:  # but the scheduler's is where all look for it
+        number = assignment.ps_port if node.role == "scheduler" else socket_number
+        unix_sockets.expect(number, ps_lite.num_peers(node.role, assignment))
     for name, value in ps_lite.environment(node, assignment, socket_number).items():
         os.environ.pop(name, None)
         if value is not None:

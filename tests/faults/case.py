@@ -77,11 +77,15 @@ SIGNALS: dict[str, Injections] = {
     "frozen for 0.7 s": [(after(0), signal.SIGSTOP), (after(0.7), signal.SIGCONT)],
     "frozen for 4 s": [(after(0), signal.SIGSTOP), (after(4), signal.SIGCONT)],
 }
-FAULTS: dict[str, Injections] = {
-    **SIGNALS,
+# To jobs over TCP: a unix socket loses its name when all are connected.
+MESSAGES: dict[str, Injections] = {
     "forged TERMINATE": message(ps_lite_messages.send_terminate),
     "random bytes": message(lambda node: ps_lite_messages.send_random_bytes(node, seed=0)),
     "forged pickle": message(lambda node: ps_lite_messages.send_command(node, pickle.dumps(print, 0))),
+}
+FAULTS: dict[str, Injections] = {
+    **SIGNALS,
+    **MESSAGES,
     "stray": [(after(0), FaultJob.start_stray)],  # a process of another job wants the place of this one
 }
 # No process ends a supervisor that stays frozen, nor a worker that is frozen too, which only the supervisor would end.

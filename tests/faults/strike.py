@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Sequence
 
-from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS, Case, Injections
+from tests.faults.case import DONE_SECONDS, MESSAGES, REFUSED_SECONDS, Case, Injections
 from tests.faults.job import FaultJob, result, started
 
 NUM_TRIES = 3
@@ -76,8 +76,9 @@ def _strike_one_job(
     """The outcomes; a job that is stopped goes on with the same command, and the faults that are left with it."""
     folder.mkdir(parents=True)
     outcomes: list[FaultOutcome] = []
+    over_tcp = {"DMLC_LOCAL": "0"} if any(case.fault in MESSAGES for case in cases) else {}
     while not outcomes or outcomes[-1].kind == STOPPED:
-        with started(folder, *flags) as job:
+        with started(folder, *flags, **over_tcp) as job:
             more = _outcomes(job, *_blows(job, cases[len(outcomes) :]))
             code, left_behind = job.process.poll(), job.traces.left_behind()
         outcomes += more

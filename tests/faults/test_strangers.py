@@ -38,7 +38,7 @@ def place_of(job: FaultJob, role: str) -> Address:
 def test_who_sends_messages_again_and_again_ends_the_job_after_its_restarts(
     data: list[str], tmp_path: Path
 ) -> None:
-    with started(tmp_path, *data, *CLUSTER, "--max-restarts", "1") as job:
+    with started(tmp_path, *data, *CLUSTER, "--max-restarts", "1", DMLC_LOCAL="0") as job:
         is_over = threading.Event()
 
         def strike() -> None:
@@ -67,7 +67,7 @@ def test_who_sends_messages_again_and_again_ends_the_job_after_its_restarts(
 def test_who_takes_the_place_of_a_process_delays_the_start_and_nobody_is_blamed(
     data: list[str], undisturbed: tuple[object, ...], tmp_path: Path
 ) -> None:
-    with started(tmp_path, *data, *CLUSTER) as job:
+    with started(tmp_path, *data, *CLUSTER, DMLC_LOCAL="0") as job:
         ps_lite_messages.send_add_node(place_of(job, "scheduler"))
         assert wait_for(job.has_ended, DONE_SECONDS), job.output()
         assert job.process.returncode == 0, job.output()
