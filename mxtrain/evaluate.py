@@ -20,6 +20,8 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.config.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
+from mxtrain.deploy import exported_net
+from mxtrain.deploy.exported_net import Export
 from mxtrain.report import evaluation, json_lines
 from mxtrain.report.evaluation import Choice
 from mxtrain.train import trained_run
@@ -53,7 +55,8 @@ def evaluate(
     """Return the scores of a trained net on a data set, by name: `val_loss`, those of the task, and `num_samples`.
 
     Args:
-        trained: a run folder, a folder in its checkpoints/, the `Result` of `fit`, or a list of these.
+        trained: a run folder, a folder in its checkpoints/, the `Result` of `fit`, or a list of these; or an export, as
+            RUN/export/int8.
         val: the data set, as `fit` takes it; the run's own when left out.
         checkpoint: "best" (when left out), "latest", a step, or the path of one; "last:5", "best:3" or several joined
             by commas. Of several, as of several in `trained`, the mean of the weights is evaluated.
@@ -75,11 +78,13 @@ def evaluate(
     from mxtrain.train import guest
 
     with guest.as_guest():
+        exported = exported_net.named(trained, checkpoint, devices, ensemble)
+        trained, checkpoint = (exported.run, str(exported.step)) if exported else (trained, checkpoint)
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
         objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
         instead = {**objects, "target": target, "val_resize": val_resize}
         run = trained_run.run_of(found, trained, instead)
-        numbers, others = _evaluated(found, run, devices, tta, ensemble, is_own=val is None)
+        numbers, others = _evaluated(found, run, devices, tta, ensemble, exported, is_own=val is None)
         return {**numbers, **others} if report else numbers
 
 
@@ -101,12 +106,14 @@ def command(argv: Sequence[str] | None = None) -> None:
         _graph(trained, options)
         return
     _refuse_flags_of_graph(options)
-    found = trained_run.find_checkpoint(trained, options.checkpoint, options.devices)
+    exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
+    which = options.checkpoint if exported is None else str(exported.step)
+    found = trained_run.find_checkpoint(trained if exported is None else exported.run, which, options.devices)
     names = ("val", "val_resize", "target", "metric")
     instead = {name: getattr(options, name) for name in names}
     run = trained_run.run_of(found, trained, instead)
     numbers, others = _evaluated(
-        *(found, run, options.devices, options.tta, options.ensemble),
+        *(found, run, options.devices, options.tta, options.ensemble, exported),
         is_own=options.val is None,
         shows=not options.quiet,
     )
@@ -174,10 +181,11 @@ def _evaluated(
     devices: str,
     tta: str = "",
     is_ensemble: bool = False,
+    exported: Export | None = None,
     is_own: bool = False,
     shows: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the scores of a checkpoint's net on the data set of `run`, and what else was found.
+    """Return the scores of a checkpoint's net on the data set of `run`, or of its export, and what else was found.
 
     `is_own`: the data set is the checkpoint's own. `shows` has stderr show how far it is.
     """
@@ -189,7 +197,12 @@ def _evaluated(
     read_run = mean_answers.reading(run, kinds)
     records = _opened(read_run, task, is_own)
     task.check(records)
-    with _answering(found, run, task, devices, kinds, is_ensemble) as (net, contexts):
+    answering = (
+        _answering(found, run, task, devices, kinds, is_ensemble)
+        if exported is None
+        else exported_net.answering(exported, run, task, kinds)
+    )
+    with answering as (net, contexts):
         from mxtrain.tasks import find as tasks
         from mxtrain.train import evaluate
 
@@ -206,7 +219,12 @@ def _evaluated(
             run.data.val,
         )
     checkpoints = [str(path) for path in (found.path, *found.others)]
-    how = {"checkpoints": checkpoints, "ensemble": is_ensemble, "tta": "+".join(kinds)}
+    how = {
+        **({} if exported is None else {"export": str(exported.folder)}),
+        "checkpoints": checkpoints,
+        "ensemble": is_ensemble,
+        "tta": "+".join(kinds),
+    }
     return evaluated.numbers, {**how, **_details(evaluated, task, records)}
 
 

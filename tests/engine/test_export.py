@@ -19,6 +19,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array
 from mxtrain.deploy import exporting, onnx_export, onnx_graph, onnx_operators
 from mxtrain.deploy.wish import Wish
+from mxtrain.evaluate import evaluate
 from mxtrain.export import export
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
@@ -78,6 +79,21 @@ def test_onnxruntime_says_what_predict_says(run: Path, digits: Path) -> None:
         expected = {each["class"]: each["probability"] for each in told["classes"]}
         found = dict(zip(json.loads(known["classes"]), row))
         assert {name: pytest.approx(share, abs=1e-5) for name, share in found.items()} == expected
+
+
+def test_an_export_is_scored_as_its_run(run: Path, tmp_path: Path) -> None:
+    """To the bit where it has the run's weights in MXNet; alone, and with its run around it."""
+    of_run = evaluate(run)
+    for to, tolerance in (("symbol", 0.0), ("onnx", 1e-5)):
+        folder = Path(export(run, to=to).folder)
+        assert evaluate(folder) == pytest.approx(of_run, rel=tolerance, abs=0)
+    with pytest.raises(UsageError, match=r"--checkpoint best: .* is an export, of step"):
+        evaluate(folder, checkpoint="best")
+    with pytest.raises(UsageError, match="is scored alone"):
+        evaluate([folder, run])
+    shutil.move(folder, tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="the run that knows its samples and losses is not around it"):
+        evaluate(tmp_path / "elsewhere")
 
 
 def test_the_symbol_has_the_bits_of_the_net_and_runs_in_module(run: Path, digits: Path) -> None:

@@ -21,6 +21,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.deploy import calibration, comparison, inference_graph, int8, int8_export
 from mxtrain.deploy.inference_graph import InferenceGraph
 from mxtrain.deploy.int8_export import Int8Wish
+from mxtrain.evaluate import evaluate
 from mxtrain.export import export
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
@@ -68,6 +69,7 @@ def test_the_digits_lose_nothing_and_plain_mxnet_loads_them(
     assert 0 < told["relative"] < 0.2  # other answers, but near
     folder = run / "export" / "int8"
     assert json.loads((folder / "export.json").read_text())["int8"] == judged
+    assert evaluate(folder)["val_accuracy"] == judged["int8"]
     nodes = json.loads((folder / "net-symbol.json").read_text())["nodes"]
     convolutions = [node["attrs"]["quantized"] for node in nodes if node["op"] == "_sg_mkldnn_conv"]
     assert convolutions == ["true"] * 6
