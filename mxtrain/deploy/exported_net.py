@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Export(NamedTuple):
-    """What an export's folder says of it, and the run that it was made from, in whose folder it lies."""
+    """Facts in an export's folder, and the run that it was made from, in whose folder it lies."""
 
     folder: Path
     run: Path
