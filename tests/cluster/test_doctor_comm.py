@@ -53,6 +53,7 @@ def _is_left_behind(path: Path) -> bool:
     return False
 
 
+@pytest.mark.slow  # a wait
 def test_if_no_cluster_starts_the_reason_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "mxnet" / "__init__.py").write_text("raise ImportError('half installed')")

@@ -54,6 +54,7 @@ def test_bad_records_count_alike_whichever_worker_reads_them(
     assert records(tmp_path / "three", "train")[-1]["bad_records"] == 3
 
 
+@pytest.mark.slow  # test_store.py and test_buckets.py have small nets
 @pytest.mark.timeout(200)
 def test_a_net_of_many_buckets_whose_convolutions_store_weights_in_their_own_layout(
     digits: Path, tmp_path: Path, command: Command
@@ -67,6 +68,7 @@ def test_a_net_of_many_buckets_whose_convolutions_store_weights_in_their_own_lay
     assert_same_end(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.slow  # tests/unit/cluster/test_coordinator.py: a slow worker that makes progress is waited for
 @pytest.mark.timeout(200)
 def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
     digits: Path, tmp_path: Path, command: Command

@@ -37,6 +37,7 @@ def test_torch_makes_the_same_first_steps(optimizer: str, tmp_path: Path) -> Non
     assert curves.relative_difference(torchs.losses, other_seed.losses).min() > FIRST_STEPS_BAR
 
 
+@pytest.mark.slow  # of a benchmark alone
 def test_the_first_weights_are_the_runs(tmp_path: Path) -> None:
     """A step at a rate of almost nothing leaves them in the checkpoint, all but the running statistics."""
     with RecordWriter(tmp_path / "noise.rec") as writer:

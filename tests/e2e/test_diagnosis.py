@@ -102,7 +102,7 @@ ILL = {
         ("straggler",),
     ),
 }  # fmt: skip
-ILL_IN_CI = ("64_samples", "ten_sigmoids", "exchanged_labels")
+ILL_IN_CI = ("64_samples",)
 TIMED = ("slow_data", "evaluations", "checkpoints", "small_batches", "one_slow_disk", "one_busy_core")
 
 # What a busy machine makes of any run: only where nothing runs beside it can a test tell.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.commands import Command
 from tests.support.shapes_run import curve, flags, records
 
 CALM = ["--schedule", "constant", "--lr", "0.003", "--epochs", "30", "--early-stop", "2"]
 
 
+@pytest.mark.slow  # tests/unit/optim/test_early_stop.py has the rule
 def test_an_early_end_is_the_same_after_a_stop(shapes: Path, tmp_path: Path, command: Command) -> None:
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "whole"), *CALM)
     assert done.returncode == 0, done.stderr

@@ -85,6 +85,7 @@ def test_the_task_to_copy_is_learnt_and_predicts(tmp_path: Path, command: Comman
     assert f"{tmp_path / 'new.csv'}:2: it is not 2 numbers" in told.stderr
 
 
+@pytest.mark.slow  # the other examples are fast
 def test_rows_of_digits_begin_to_be_read(tmp_path: Path, command: Command) -> None:
     """In four passes over few of them."""
     pytest.importorskip("sklearn")

@@ -217,6 +217,7 @@ def test_mixed_precision_learns_the_same(
     assert max(r["val_accuracy"] for r in records(out) if r["kind"] == "eval") == 1.0
 
 
+@pytest.mark.slow  # tests/engine/test_precision.py has the refusal
 @needs_bf16
 def test_elsewhere_mixed_precision_is_refused_and_its_runs_can_be_used(
     shapes: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch

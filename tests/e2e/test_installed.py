@@ -45,6 +45,7 @@ def test_a_wheel_has_two_packages_and_no_sources_in_c(wheel: Path) -> None:
     ]
 
 
+@pytest.mark.slow  # the installed commands are tried below
 def test_the_installed_packer_works_beside_tools_of_the_users_own(programs: Path, folder: Path) -> None:
     for number, packer in enumerate(
         ([programs / "im2rec_wrapper"], [programs / "python", "-m", "im2rec_wrapper"])

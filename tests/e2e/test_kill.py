@@ -299,6 +299,7 @@ def assert_kills_leave_no_trace(
     assert len(bad[0]) == 3 and "train.rec: record" in bad[0][0][2], "each once, however often it was met"
 
 
+@pytest.mark.slow  # test_killed_again_and_again has one thread
 @pytest.mark.timeout(300)
 def test_killed_with_two_threads_the_default_optimizer_and_damaged_records(
     some_bad: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch

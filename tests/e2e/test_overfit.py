@@ -20,6 +20,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Path:
     return folder / "digits.rec"
 
 
+@pytest.mark.slow  # the demo learns them all
 def test_a_few_batches_of_digits_are_learnt_by_heart(digits: Path, tmp_path: Path, command: Command) -> None:
     recipe = (
         "--config examples/digits.yaml --overfit 2 --batch-size 16 --max-steps 60 --log none --val unread.rec"

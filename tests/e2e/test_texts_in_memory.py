@@ -53,7 +53,7 @@ def test_a_stream_of_texts_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> N
     def learnt(name: str, steps: int, val: Any = None, train: Any = stream) -> Path:
         flags = {
             "task": "sequence_classification",
-            "epoch_steps": 20,
+            "epoch_steps": 10,
             "max_steps": steps,
             "schedule": "constant",
         }
@@ -61,11 +61,11 @@ def test_a_stream_of_texts_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> N
         return tmp_path / name
 
     samples = list(itertools.islice(stream(), 60))
-    whole = learnt("whole", 60, val=tuple(map(list, zip(*samples))))
+    whole = learnt("whole", 40, val=tuple(map(list, zip(*samples))))
     (*_, scores) = [each for each in curve(whole) if each["kind"] == "eval"]
-    assert scores["val_accuracy"] > 0.9
-    learnt("half", 30)
-    learnt("half", 60)
+    assert scores["val_accuracy"] > 0.8
+    learnt("half", 20)
+    learnt("half", 40)
     assert (newest(tmp_path / "half") / "weights.params").read_bytes() == (
         newest(whole) / "weights.params"
     ).read_bytes()
@@ -77,7 +77,7 @@ def test_a_stream_of_texts_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> N
     with pytest.raises(
         DataError, match=r"sample 1100 of the stream: its label is 2, but there are 2 classes"
     ):
-        learnt("other", 60, train=with_another)
+        learnt("other", 80, train=with_another)
     with pytest.raises(UsageError, match=r"a language model .* give a list of texts"):
         fit(
             Run.of(task="lm", epoch_steps=2, out=str(tmp_path / "lm"), log="none"),

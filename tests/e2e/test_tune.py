@@ -113,6 +113,7 @@ def test_a_grid_has_a_run_for_each_point(searched: Search, digits: Path) -> None
     assert (found.output.out, found.data.val) == (str(searched.out / "best"), str(digits / "val.rec"))
 
 
+@pytest.mark.slow  # tests/unit/tune holds what a search keeps and goes on with
 def test_a_search_that_was_killed_goes_on_with_the_same_trials(
     searched: Search, tmp_path: Path, digits: Path, command: Command
 ) -> None:

@@ -83,6 +83,7 @@ def test_multiplications_of_tokens() -> None:
     assert counts["small_lstm"] == lstm.samples * (layers * 8 * width**2 + width * lstm.vocabulary)
 
 
+@pytest.mark.slow  # of a benchmark alone
 def test_a_side_answers_each_line_with_a_turn(tmp_path: Path) -> None:
     with sides.ours("small_lstm", "off", tmp_path / "weights.npz") as side:
         side.warm_up()

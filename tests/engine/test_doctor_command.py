@@ -104,11 +104,13 @@ raise ImportError("at last")
 """
 
 
+@pytest.mark.slow  # it waits for most of its time
 def test_a_slow_mxnet_is_waited_for_while_it_gets_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{break_mxnet(tmp_path, SLOWLY.format(seconds=6))}{os.pathsep}{ROOT}")
     assert "at last" in str(mxnet_check.check(seconds=2)["error"])
 
 
+@pytest.mark.slow  # test_a_hanging_mxnet_is_a_finding is the same wait
 def test_a_slow_mxnet_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{break_mxnet(tmp_path, SLOWLY.format(seconds=99))}{os.pathsep}{ROOT}")
     error = str(mxnet_check.check(seconds=1)["error"])

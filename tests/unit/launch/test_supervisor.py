@@ -125,6 +125,7 @@ def test_an_error_that_may_pass_is_tried_again(start: Callable[..., SupervisedGr
     assert code == 1 and "given up after 2 restarts" in stderr
 
 
+@pytest.mark.slow  # it is slow for its restarts, a second each
 def test_a_newer_checkpoint_resets_the_count_of_restarts(start: Callable[..., SupervisedGroup]) -> None:
     (job_0, job_1) = (
         "save(10 * attempt) if attempt < 4 else None; attempt > 3 or wait()",

@@ -52,6 +52,7 @@ def wait_for_end(pid: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow  # the other sinks' kills are fast
 def test_a_kill_in_the_middle_leaves_one_curve(run: Path) -> None:
     pytest.importorskip("wandb")
     killed = subprocess.run(
