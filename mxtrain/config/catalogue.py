@@ -65,6 +65,7 @@ LOSSES: Table = {
     "auto": {},  # what the data says: cross_entropy or l2
 }
 LOSSES_OF_CLASSES = ("cross_entropy", "binary_cross_entropy", "focal")
+AUTO_LOSS = "auto"  # of arrays: cross_entropy of classes, l2 of numbers
 LOSSES_OF_NUMBERS = ("l1", "l2", "huber")
 SMOOTHED_LOSSES = ("cross_entropy", "binary_cross_entropy")  # which take --label-smoothing
 

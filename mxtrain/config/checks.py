@@ -175,7 +175,8 @@ def _check_model(run: Run) -> None:
             raise UsageError(
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
-    if smoothing and loss not in smoothed:
+    # What `auto` is, only the data tells; its task refuses the flag where that is a loss of numbers.
+    if smoothing and loss not in (*smoothed, catalogue.AUTO_LOSS):
         raise UsageError(
             f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
         )

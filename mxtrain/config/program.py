@@ -6,20 +6,37 @@ program says itself, by `fit(...)`.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import runpy
 import sys
 from typing import Sequence
 
-SUFFIX = ".py"  # which the value of no flag has
+from mxtrain.config.schema import SECTIONS
+
+SUFFIX = ".py"
 
 
 def split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the flags, and the program with its own arguments, if there is one."""
-    place = next(
-        (at for at, word in enumerate(words) if word.endswith(SUFFIX) and word[0] != "-"), len(words)
-    )
+    place, switches = 0, _switches()
+    while place < len(words):
+        word = words[place]
+        if word.endswith(SUFFIX) and word[0] != "-":
+            break
+        # The next word is the value of a flag, also where it is called as a program is.
+        has_value = word.startswith("--") and len(word) > 2 and "=" not in word and word not in switches
+        place += 2 if has_value else 1
     return tuple(words[:place]), tuple(words[place:])
+
+
+@functools.lru_cache(maxsize=None)
+def _switches() -> frozenset[str]:
+    """Return the flags that need no value."""
+    fields = [field for section in SECTIONS.values() for field in dataclasses.fields(section)]
+    switches = [field.name.replace("_", "-") for field in fields if field.type == "bool"]
+    return frozenset(f"--{name}" for name in (*switches, "print-config", "help"))
 
 
 def run(program: Sequence[str]) -> None:

@@ -44,6 +44,14 @@ def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> No
     _refuse_out_of_range(dataset, labels, len(class_names), "pack training and validation together")
 
 
+_AS_NUMBERS = "--task regression learns numbers of pictures, --task arrays --loss l2 those of arrays"
+
+
+def are_yes_or_no(labels: Any) -> bool:
+    """Return whether labels, one or several of each sample, are all yes, no or unknown, and no other numbers."""
+    return bool(np.isin(labels, (-1, 0, 1)).all())
+
+
 YES_OR_NO = "of several labels each is 1 (yes), 0 (no) or -1 (unknown)"
 
 
@@ -58,8 +66,8 @@ def check_sample(label: Label, num_classes: int) -> None:
 
 def check_labels_of_sample(label: Label) -> None:
     """Raise BadSample for labels of a sample, which may come from a stream, that are not all yes, no or unknown."""
-    wrong = np.flatnonzero(~np.isin(label, (-1, 0, 1)))
-    if len(wrong):
+    if not are_yes_or_no(label):
+        wrong = np.flatnonzero(~np.isin(label, (-1, 0, 1)))
         raise BadSample(f"its label {wrong[0]} is {np.ravel(label)[wrong[0]]:g}; {YES_OR_NO}")
 
 
@@ -114,7 +122,7 @@ def check_several(dataset: Dataset, class_names: list[str]) -> None:
         row, column = wrong[0].tolist()
         raise DataError(
             f"{dataset.where(row)} has label {labels[row, column]:g} for '{class_names[column]}'; {YES_OR_NO}; "
-            f"{len(np.unique(wrong[:, 0]))} such records: pack again"
+            f"{len(np.unique(wrong[:, 0]))} such records: pack again; {_AS_NUMBERS}"
         )
 
 
@@ -139,9 +147,11 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
             )
     labels = dataset.labels()
     if labels.ndim > 1 and labels.shape[1] != 1:
+        instead = "--task multilabel learns several labels of pictures"
+        if not are_yes_or_no(labels):
+            instead = f"they are no classes but numbers: {_AS_NUMBERS}"
         raise DataError(
-            f"{dataset.path}: has {labels.shape[1]} labels a record, and a sample has one class; --task multilabel "
-            "learns several labels of pictures"
+            f"{dataset.path}: has {labels.shape[1]} labels a record, and a sample has one class; {instead}"
         )
     labels = labels.ravel()  # other tools also write arrays of one
     fractions = np.flatnonzero(labels != np.floor(labels))  # NaN is among them: it equals nothing
@@ -149,7 +159,7 @@ def _class_labels(dataset: Dataset, of_text: bool) -> Any:
         first = int(fractions[0])
         raise DataError(
             f"{dataset.where(first)} has label {labels[first]:g}, {len(fractions)} of {len(labels)} labels are not "
-            "whole numbers, as numbers of classes are: pack again with names or numbers of classes"
+            f"whole numbers, as numbers of classes are: pack again with names or numbers of classes; {_AS_NUMBERS}"
         )
     return labels
 

@@ -49,7 +49,7 @@ def numbers(train: Dataset, val: Dataset | None = None, names: tuple[str, ...] =
         and any(name != str(place) for place, name in enumerate(train.class_names))
     ):
         columns = labels_of(train, 0).shape[1]
-        if columns == 1 or columns != len(train.class_names):
+        if columns != len(train.class_names):
             raise DataError(
                 f"{train.path}: its labels are classes ('{train.class_names[0]}' and others), not numbers; give --task "
                 "classification, or pack it with numbers"

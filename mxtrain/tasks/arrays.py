@@ -32,7 +32,7 @@ from mxtrain.tasks.numbers import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
 
-AUTO = "auto"  # of --loss: cross_entropy of classes, l2 of numbers
+AUTO = catalogue.AUTO_LOSS
 
 
 class Arrays(Task):

@@ -47,10 +47,12 @@ def metrics_of(task: Task) -> list[Metric]:
     found = _own(task)
     has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
     for name, numbers in catalogue.metrics(task.run.output.metric):
+        if name in catalogue.METRICS and name in has:
+            continue  # the task has it anyway, or it was named before
         asked = _asked(task, name, numbers)
         names = names_of(asked) or ()
         if isinstance(asked, Named) and has.issuperset(names):
-            continue  # the same number: the task has it anyway, or it was asked for before
+            continue  # the same number
         for each in has.intersection(names):
             raise UsageError(given_twice(each))
         has.update(names)

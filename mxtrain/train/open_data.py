@@ -32,7 +32,13 @@ def open_source(flag: str, source: str, run: Run, like: Any = None) -> Any:
     if import_path.is_import_path(source):
         return _open_user_data(flag, source, run)
     _refuse_epoch_steps(flag, source, run)
-    is_table = Path(source).suffix.lower() in tables.SUFFIXES
+    suffix = Path(source).suffix.lower()
+    if suffix == ".py":
+        raise UsageError(
+            f"{flag} {source}: is a Python program; give the function in it that returns the data, such as "
+            f"{Path(source).stem}:data"
+        )
+    is_table = suffix in tables.SUFFIXES
     if is_table and "target" not in tasks.class_of(run).flags:
         advice = "give --task arrays, or" if flag == "--train" else f"for --task {run.model.task}"
         raise UsageError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.data import recordio
+from mxtrain.data.labels import are_yes_or_no
 from mxtrain.data.record_file import classes_path
 from mxtrain.data.recordio import BadRecord, Label
 
@@ -59,14 +60,14 @@ def check_token_labels(table: RecordTable) -> list[Finding]:
 
 
 def _count(labels: Sequence[Label], num_names: int) -> Counter[int] | None:
-    """Count the images of each class; None where a label is no class."""
+    """Count the images of each class; None where a label is no class, or one of several numbers to predict."""
     counts: Counter[int] = Counter()
     for label in labels:
         if isinstance(label, float):
             if not (label >= 0 and label.is_integer()):
                 return None
             counts[int(label)] += 1
-        elif len(label) == num_names:
+        elif len(label) == num_names and are_yes_or_no(label):
             counts.update(np.flatnonzero(label > 0).tolist())
         else:
             return None

@@ -31,7 +31,7 @@ from . import options as pack_options
 from .images import ImageOptions
 from .journal import Journal
 from .options import Options
-from .pack_run import PackRun
+from .pack_run import OutputFile, PackRun
 from .plan import all_outputs, beside, plan_outputs
 from .preparation import Prepare, PreparedItem, prepare_items
 from .progress import with_progress
@@ -152,10 +152,7 @@ def _write_beside(
             sidecar_path(file.path).unlink(missing_ok=True)  # of an earlier run
         if found.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
-            num_of_class = [file.num_of_class[label] for label in range(len(found.class_names))]
-            classes.write(
-                recordio.format_classes(found.class_names, None if found.is_tagged else num_of_class)
-            )
+            classes.write(recordio.format_classes(found.class_names, _class_counts(found, run, file)))
             classes.sync()
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
@@ -204,16 +201,31 @@ def _folder(path: Path) -> Iterator[None]:
 def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
     kind = found.kind
-    classes = f" of {len(found.class_names)} classes" if found.class_names else ""
+    names = found.class_names or ()
+    classes = f" of {len(names)} classes" if names else ""
+    if names and _has_numbers(found, run):
+        shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+        classes = f" with {'a number' if len(names) == 1 else f'{len(names)} numbers'} each ({shown})"
     skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
     yield f"packed {num_packed} {kind}{classes} in {seconds:.1f} s{skipped}"
     for note, count in sorted(run.notes.items()):
         yield f"  {count} {note}"
     for file in run.files:
-        names = () if found.is_tagged else found.class_names or ()
-        a_class = [file.num_of_class[label] for label in range(len(names))]
+        a_class = _class_counts(found, run, file)
         spread = f", {min(a_class)} to {max(a_class)} a class ({classes_path(file.path)})" if a_class else ""
         yield f"  {file.path}: {file.num_records} {kind}{spread}"
+
+
+def _has_numbers(found: Source, run: PackRun) -> bool:
+    """Return whether the labels of an item are numbers to predict, which the class list names."""
+    return run.holds_numbers and not found.is_tagged
+
+
+def _class_counts(found: Source, run: PackRun, file: OutputFile) -> list[int] | None:
+    """Return the number of items of each class; None where a label is no class of its item."""
+    if found.is_tagged or _has_numbers(found, run) or not found.class_names:
+        return None
+    return [file.num_of_class[label] for label in range(len(found.class_names))]
 
 
 def _labels(found: Source) -> str | None:

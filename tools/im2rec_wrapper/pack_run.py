@@ -26,6 +26,7 @@ from .tokens import TaggedItem
 
 Digest = Any  # of hashlib
 Stamp = Tuple[int, ...]
+_YES_OR_NO = frozenset((-1, 0, 1))  # of each class, where -1 says unknown
 
 
 class OutputFile:
@@ -35,12 +36,14 @@ class OutputFile:
         self.path, self.writer, self.num_payload_bytes = path, writer, num_payload_bytes
         self.num_records = 0
         self.num_of_class: Counter[int] = Counter()
+        self.holds_numbers = False  # to predict, several an item, which are no classes
 
     def count(self, item: Item) -> None:
         """Count an item that is in the file."""
         self.num_records += 1
         if isinstance(item.label, tuple):
             self.num_of_class.update(number for number, given in enumerate(item.label) if given > 0)
+            self.holds_numbers = self.holds_numbers or not _YES_OR_NO.issuperset(item.label)
         elif isinstance(item.label, int):
             self.num_of_class[item.label] += 1
 
@@ -67,6 +70,11 @@ class PackRun:
         self._files_of_split = [list(itertools.islice(remaining, len(split.paths))) for split in splits]
         self._num_good = [0] * len(splits)
         self._stamps = digest([])
+
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether the items that were written have several numbers to predict, and no classes."""
+        return any(file.holds_numbers for file in self.files)
 
     def replay(self, checkpoint: PackCheckpoint, stamps: Digest) -> None:
         """Restore a checkpoint; `stamps` is the digest of the stamps of all items done before it."""

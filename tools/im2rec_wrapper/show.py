@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
@@ -13,8 +14,9 @@ from mxtrain.core.opencv import cv2
 from mxtrain.data import images
 from mxtrain.data.arrays import sidecar_path
 from mxtrain.data.jpeg import BadPicture
+from mxtrain.data.labels import are_yes_or_no
 from mxtrain.data.record_file import RecordFile, open_records
-from mxtrain.data.recordio import Ints, Label
+from mxtrain.data.recordio import Floats, Ints, Label
 from mxtrain.data.tokens import tokens_path
 
 from . import copies_list, drawing, fingerprints
@@ -88,7 +90,7 @@ def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) ->
     positions = np.arange(len(records))
     if class_name is not None:
         label = _label_of(records, class_name)
-        is_in = (labels == label) if labels.ndim == 1 else (labels == label).any(1)
+        is_in = _has_class(labels, label, len(records.class_names or ()))
         positions = np.flatnonzero(is_in)
         if not len(positions):
             raise DataError(f"{records.path}: has no picture of class '{class_name}'")
@@ -96,6 +98,15 @@ def _choose(records: RecordFile, num: int, class_name: str | None, seed: int) ->
     first_label = labels[drawn] if labels.ndim == 1 else labels[drawn, 0]
     by_class: Ints = drawn[np.lexsort((drawn, first_label))]
     return by_class
+
+
+def _has_class(labels: Floats, label: int, num_names: int) -> npt.NDArray[np.bool_]:
+    """Return which records are of a class: by its number, or by a 1 at its place where each class has a label."""
+    if labels.ndim == 1:
+        return np.asarray(labels == label)
+    if labels.shape[1] != num_names or label >= num_names:
+        return np.asarray((labels == label).any(1))
+    return np.asarray(labels[:, label] > 0) & are_yes_or_no(labels)  # numbers to predict are of no class
 
 
 def _label_of(records: RecordFile, class_name: str) -> int:
@@ -123,7 +134,7 @@ def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
         return tile
     top, left = (_TILE - picture.shape[0]) // 2, (_TILE - picture.shape[1]) // 2
     tile[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
-    drawing.write(tile, _caption(records, record.label), left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
+    drawing.write(tile, caption(records, record.label), left=2, bottom=_TILE + 15, size=0.42, width=_TILE)
     drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)
     return tile
 
@@ -137,9 +148,14 @@ def _fit(picture: Canvas) -> Canvas:
     return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
 
 
-def _caption(records: RecordFile, label: Label) -> str:
-    numbers = [label] if isinstance(label, float) else label.tolist()
-    return " ".join(_class_name(records, number) for number in numbers)
+def caption(records: RecordFile, label: Label) -> str:
+    """Return the classes of a record, or its numbers to predict with their names."""
+    names = records.class_names or []
+    if isinstance(label, float) or len(label) != len(names):
+        return " ".join(_class_name(records, number) for number in np.ravel(label).tolist())
+    if are_yes_or_no(label):
+        return " ".join(name for name, number in zip(names, label) if number > 0)
+    return ", ".join(f"{name} {number:g}" for name, number in zip(names, label))
 
 
 def _class_name(records: RecordFile, number: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+import pytest
+
 from mxtrain.config import program
 from mxtrain.launch import fit_flags
 
@@ -14,6 +16,24 @@ def test_flags_end_where_a_program_begins() -> None:
         ("train.py", "--lr", "b.py"),
     )
     assert program.split(["--train", "a.rec"]) == (("--train", "a.rec"), ())
+
+
+@pytest.mark.parametrize(
+    ("words", "num_flags"),
+    [
+        ("--train a.py", 2),
+        ("--train a.py --out b.py train.py --lr 1", 4),
+        ("--train=a.py train.py", 1),
+        ("--remat train.py", 1),
+        ("--remat false train.py", 2),
+        ("--print-config train.py", 1),
+        ("--lr -1 train.py", 2),
+        ("--train", 1),
+    ],
+)
+def test_the_value_of_a_flag_is_no_program(words: str, num_flags: int) -> None:
+    flags, own_program = program.split(words.split())
+    assert len(flags) == num_flags and [*flags, *own_program] == words.split()
 
 
 def test_a_launcher_puts_its_flags_before_the_program() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.record_file import classes_path
+from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
-from tools.im2rec_wrapper.show import show
+from tools.im2rec_wrapper.show import caption, show
 
 RED, BLUE = (0, 0, 250), (250, 0, 0)  # as OpenCV has them
 
@@ -35,6 +35,32 @@ def test_every_picture_is_on_the_sheet(rec, tmp_path):
     out = tmp_path / "sheet.png"
     assert show(rec, out, num=50, class_name=None, seed=0) == 20
     assert (num_squares(out, RED), num_squares(out, BLUE)) == (12, 8)
+
+
+def several(folder, labels):
+    with RecordWriter(folder / "a.rec") as writer:
+        for key, label in enumerate(labels):
+            pixels = np.full((30, 30, 3), RED if label[1] == 1 else BLUE, np.uint8)
+            writer.write(key, np.array(label, np.float32), cv2.imencode(".png", pixels)[1].tobytes())
+    classes_path(folder / "a.rec").write_text("left\nright\nup\n")
+    return folder / "a.rec"
+
+
+def test_one_of_several_labels(tmp_path):
+    rec, out = several(tmp_path, [(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, -1, 0)]), tmp_path / "sheet.png"
+    assert show(rec, out, num=5, class_name="right", seed=0) == 2
+    assert (num_squares(out, RED), num_squares(out, BLUE)) == (2, 0)
+    with open_records(rec) as records:
+        captions = [caption(records, records.read(position).label) for position in range(4)]
+    assert captions == ["left", "left right", "right", ""]
+
+
+def test_numbers_to_predict_are_shown_as_such(tmp_path):
+    rec = several(tmp_path, [(1, 0, 0), (1, 2, 0.5)])
+    with open_records(rec) as records:
+        assert caption(records, records.read(1).label) == "left 1, right 2, up 0.5"
+    with pytest.raises(DataError, match="no picture of class 'left'"):
+        show(rec, tmp_path / "sheet.png", num=5, class_name="left", seed=0)
 
 
 @pytest.mark.parametrize("name", ["cold", "1"])

@@ -24,7 +24,9 @@ X = RNG.normal(1e6, 3, (12, 2))
 
 
 def task_of(train: Any, val: Any = None, flags: str = "") -> Arrays:
-    found = find.of_data(config.parse(["--task", "arrays", *flags.split()]), train, val)
+    run = config.parse(["--task", "arrays", "--train", "a.npz", "--out", "a", *flags.split()])
+    checks.check_description(run)
+    found = find.of_data(run, train, val)
     assert isinstance(found, Arrays)
     return found
 
@@ -50,6 +52,7 @@ def sample(task: Arrays, dataset: Any, position: int) -> dict[str, Any]:
         ([0, 1, 2] * 4, "--loss l1", "1 number to predict"),
         ([0, 1, 3] * 4, "", "1 number to predict"),  # there is no 2
         ([0, 1, 3] * 4, "--loss cross_entropy", "4 classes"),
+        ([0, 1, 2] * 4, "--label-smoothing 0.1", "3 classes"),
         ([0.5, 1, 2] * 4, "", "1 number to predict"),
         ([[0, 1]] * 12, "", "2 numbers to predict"),
         ([7] * 12, "", "1 number to predict"),

@@ -18,6 +18,7 @@ DESCRIPTIONS = {
     "classification": {"class_names": ["a", "b", "c"]},
     "multilabel": {"class_names": ["a", "b", "c"]},
     "tests.support.majority:Majority": {"words": 10},
+    "lm": {"vocabulary": 10, "tokenizer": None},
 }
 
 
@@ -101,6 +102,12 @@ def test_what_the_task_has_anyway_is_there_once() -> None:
         ("auc",),
         ("macro_f1",),
     ]
+
+
+def test_perplexity_of_a_language_model_is_there_once() -> None:
+    found = chosen("--metric perplexity --score perplexity", "lm")
+    assert [judgement.names_of(each) for each in found.metrics] == [("perplexity",)]
+    assert found.score == ("perplexity", True)
 
 
 def test_a_number_asked_for_twice_is_there_once() -> None:

@@ -121,6 +121,18 @@ def test_labels_that_are_no_numbers_are_refused(
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+@pytest.mark.parametrize("rows", [[[0.5], [1.0]], [[1.0, 7.0], [0.0, 1.0]]])
+def test_numbers_that_are_taken_for_classes_name_the_task_for_them(
+    rows: list[list[float]], task: str, tmp_path: Path
+) -> None:
+    train = write(tmp_path / "train.rec", np.array(rows, np.float32), ["width", "height"][: len(rows[0])])
+    with pytest.raises(DataError, match="--task regression learns numbers of pictures"):
+        find.of_data(config.parse(["--task", task, "--train", "train.rec"]), train, None)
+    names = find.of_data(config.parse(["--task", "regression"]), train, None).description["targets"]["names"]
+    assert names == ["width", "height"][: len(rows[0])]
+
+
 def test_validation_has_as_many_numbers(tmp_path: Path) -> None:
     known = targets.numbers(write(tmp_path / "train.rec", np.ones((2, 3), np.float32)))
     with pytest.raises(DataError, match="has 1 numbers to predict a sample, the training set 3"):
