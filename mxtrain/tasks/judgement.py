@@ -47,8 +47,8 @@ def metrics_of(task: Task) -> list[Metric]:
     found = _own(task)
     has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
     for name, numbers in catalogue.metrics(task.run.output.metric):
-        if name in catalogue.METRICS and name in has:
-            continue  # the task has it anyway, or it was named before
+        if name in catalogue.METRICS and name in has and tasks.is_built_in(task):
+            continue  # the task has it anyway; a user's may call something else so
         asked = _asked(task, name, numbers)
         names = names_of(asked) or ()
         if isinstance(asked, Named) and has.issuperset(names):

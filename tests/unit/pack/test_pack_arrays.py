@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
 from mxtrain.data import arrays
-from mxtrain.data.record_file import open_records
+from mxtrain.data.record_file import classes_path, open_records
 from mxtrain.data.record_writer import RecordWriter
 from tests.support.pack_command import assert_one_line, in_this_process
 
@@ -52,6 +53,23 @@ def test_targets_that_records_would_cut_away_are_refused(
     done = in_this_process("pack", tmp_path / "a.csv", tmp_path / "out", *flags)
     assert_one_line(done, 3, "a.csv: what is to be predicted changes too little for numbers so large")
     assert not list(tmp_path.glob("out/*.rec"))
+
+
+@pytest.mark.parametrize(("columns", "words"), [(1, "a number each (n0)"), (2, "2 numbers each (n0, n1)")])
+def test_pictures_with_numbers_are_described_as_such(tmp_path: Path, columns: int, words: str) -> None:
+    """The list that docs/arrays.md packs for --task regression."""
+    lines = [",".join(["path", *(f"n{column}" for column in range(columns))])]
+    for number in range(6):
+        content = cv2.imencode(".jpg", np.full((8, 8, 3), 40 * number, np.uint8))[1].tobytes()
+        (tmp_path / f"{number}.jpg").write_bytes(content)
+        lines.append(",".join([f"{number}.jpg", *(f"{number / 4 + column}" for column in range(columns))]))
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    rec = tmp_path / "a.rec"
+    done = packed(tmp_path / "list.csv", rec, "--multi-label")
+    assert f"packed 6 images with {words}" in done.stdout and "class" not in done.stdout
+    assert classes_path(rec).read_text() == "".join(f"n{column}\n" for column in range(columns))
+    done = in_this_process("check", rec)
+    assert done.returncode == 0 and "classes" not in done.stdout
 
 
 def test_shards_hold_all_samples_and_the_statistics_of_all(tmp_path: Path) -> None:

@@ -50,15 +50,15 @@ def test_one_of_several_labels(tmp_path):
     rec, out = several(tmp_path, [(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, -1, 0)]), tmp_path / "sheet.png"
     assert show(rec, out, num=5, class_name="right", seed=0) == 2
     assert (num_squares(out, RED), num_squares(out, BLUE)) == (2, 0)
-    with open_records(rec) as records:
-        captions = [caption(records, records.read(position).label) for position in range(4)]
+    records = open_records(rec)
+    captions = [caption(records, records.read(position).label) for position in range(4)]
     assert captions == ["left", "left right", "right", ""]
 
 
 def test_numbers_to_predict_are_shown_as_such(tmp_path):
     rec = several(tmp_path, [(1, 0, 0), (1, 2, 0.5)])
-    with open_records(rec) as records:
-        assert caption(records, records.read(1).label) == "left 1, right 2, up 0.5"
+    records = open_records(rec)
+    assert caption(records, records.read(1).label) == "left 1, right 2, up 0.5"
     with pytest.raises(DataError, match="no picture of class 'left'"):
         show(rec, tmp_path / "sheet.png", num=5, class_name="left", seed=0)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
+from mxtrain.config import checks
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data import tables
 from mxtrain.data.columns import dataset_of
@@ -24,9 +25,7 @@ X = RNG.normal(1e6, 3, (12, 2))
 
 
 def task_of(train: Any, val: Any = None, flags: str = "") -> Arrays:
-    run = config.parse(["--task", "arrays", "--train", "a.npz", "--out", "a", *flags.split()])
-    checks.check_description(run)
-    found = find.of_data(run, train, val)
+    found = find.of_data(config.parse(["--task", "arrays", *flags.split()]), train, val)
     assert isinstance(found, Arrays)
     return found
 
@@ -59,6 +58,7 @@ def sample(task: Arrays, dataset: Any, position: int) -> dict[str, Any]:
     ],
 )
 def test_data_and_loss_say_whether_classes_are_learnt(labels: Any, flags: str, expected: str) -> None:
+    checks.check_description(config.parse(["--task", "arrays", "--train", "a.npz", *flags.split()]))
     task = task_of(own(X, labels), flags=flags)
     assert task.summary().startswith(expected)
     again = find.of_description(task.run, task.description)

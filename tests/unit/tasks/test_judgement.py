@@ -18,7 +18,7 @@ DESCRIPTIONS = {
     "classification": {"class_names": ["a", "b", "c"]},
     "multilabel": {"class_names": ["a", "b", "c"]},
     "tests.support.majority:Majority": {"words": 10},
-    "lm": {"vocabulary": 10, "tokenizer": None},
+    "lm": {"tokenizer": "bytes", "vocab_size": 257, "end_token": 256, "window": 8},
 }
 
 
@@ -106,7 +106,7 @@ def test_what_the_task_has_anyway_is_there_once() -> None:
 
 def test_perplexity_of_a_language_model_is_there_once() -> None:
     found = chosen("--metric perplexity --score perplexity", "lm")
-    assert [judgement.names_of(each) for each in found.metrics] == [("perplexity",)]
+    assert [judgement.names_of(each) for each in found.metrics] == [("perplexity", "bits_per_byte")]
     assert found.score == ("perplexity", True)
 
 
