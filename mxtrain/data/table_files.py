@@ -247,7 +247,7 @@ def _of_arrow(path: Path, name: str, column: Any) -> Column:
     if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind):
         return (
             np.asarray(column.cast("float64").to_numpy())
-            if column.null_count
+            if column.null_count or kinds.is_decimal(kind)  # which would be Python objects
             else np.asarray(column.to_numpy())
         )
     return Other(str(kind), len(column))

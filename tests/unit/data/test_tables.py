@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ def test_parquet_has_numbers_words_and_lists(tmp_path: Path) -> None:
     ]
     assert found.class_names == ["a", "b"] and found.labels().tolist() == [1, 0, 1, 0]
     np.testing.assert_array_equal(found.read(2).payload["wave"], SERIES[2])
+    prices = pyarrow.array(
+        [Decimal("1.25"), Decimal("2.5"), Decimal("3"), Decimal("-4.75")], pyarrow.decimal128(8, 2)
+    )
+    parquet.write_table(pyarrow.table({"price": prices, "y": prices}), tmp_path / "d.parquet")
+    found = tables.open_records(tmp_path / "d.parquet")
+    assert found.labels().tolist() == [1.25, 2.5, 3, -4.75]
+    assert found.read(3).payload["data"].tolist() == [-4.75]
     (tmp_path / "b.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(DataError, match="is no Parquet file, or a damaged one"):
         tables.open_records(tmp_path / "b.parquet")
