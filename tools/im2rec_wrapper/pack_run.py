@@ -73,7 +73,7 @@ class PackRun:
 
     @property
     def holds_numbers(self) -> bool:
-        """Whether the items that were written have several numbers to predict, and no classes."""
+        """Return whether the items that were written have several numbers to predict, and no classes."""
         return any(file.holds_numbers for file in self.files)
 
     def replay(self, checkpoint: PackCheckpoint, stamps: Digest) -> None:
