@@ -37,6 +37,8 @@ settings.load_profile("few")
 # In the background of a shell Ctrl-C is ignored, and processes inherit that; tests send it to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # Where pytest runs in several processes, a file's tests stay in one of them. The jobs over clusters, of several
@@ -79,7 +81,8 @@ def pytest_runtest_protocol() -> Generator[None, Any, None]:
     log = logging.getLogger("mxtrain")
     before = log.level, log.handlers, log.propagate
     handlers = {
-        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        number: signal.getsignal(number)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     }
     waking = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(waking)

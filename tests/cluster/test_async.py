@@ -159,6 +159,7 @@ def learn(group: Any, folder: Path) -> None:
     np.savez(folder / f"{group.rank}.npz", *begun, *weights(layers))
 
 
+@pytest.mark.slow  # test_async_fit.py has real runs
 @pytest.mark.parametrize("num_workers", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_async_workers_learn_together(tmp_path: Path, num_workers: int) -> None:
     with job(tmp_path, learn, num_workers, num_servers=2) as processes:

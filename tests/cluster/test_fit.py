@@ -31,6 +31,7 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Comma
     return out
 
 
+@pytest.mark.slow  # tests/e2e/test_loading.py counts them in one process
 @pytest.mark.timeout(300)
 def test_bad_records_count_alike_whichever_worker_reads_them(
     digits: Path, tmp_path: Path, command: Command

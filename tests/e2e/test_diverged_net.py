@@ -39,6 +39,7 @@ def strictly(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+@pytest.mark.slow  # test_it_is_asked has the net
 def test_it_is_evaluated(diverged: Path, command: Command) -> None:
     asked = ["mxtrain.evaluate", diverged, "--checkpoint", "latest"]
     found = strictly(command(*asked, "--json").stdout)

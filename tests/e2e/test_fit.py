@@ -167,6 +167,7 @@ def test_predict_asks_no_net_about_files_that_are_not_there(command: Command, tm
     assert done.stderr == f"mxtrain.predict: {tmp_path / 'a.png'}: no such file\n"
 
 
+@pytest.mark.slow  # tests/unit/launch/test_terminal.py has a job whose output nobody reads
 def test_nobody_listens(finished: Path, shapes: Path, tmp_path: Path) -> None:
     """Closed or broken output streams do not stop a run."""
     for number, streams in enumerate(["2>&- > /dev/full", "2>&1 | head -1"]):

@@ -106,6 +106,7 @@ def rewritten(path: Path) -> Callable[[], bool]:
     return lambda: stamp() != before
 
 
+@pytest.mark.slow  # test_killed_again_and_again kills in every phase
 @pytest.mark.timeout(300)
 def test_stopped_in_every_phase(straight: Path, shapes: Path, tmp_path: Path, command: Command) -> None:
     """Each time it says so, has saved the step it was at, and the next one resumes it."""

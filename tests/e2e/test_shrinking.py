@@ -135,6 +135,7 @@ AVERAGED = [
 ]
 
 
+@pytest.mark.slow  # tests/engine has the mean
 def test_a_run_ends_with_the_mean_of_its_weights(shapes: Path, tmp_path: Path, command: Command) -> None:
     """Killed between the points at which they are taken, and as running statistics settle, it ends the same."""
     straight, out = tmp_path / "straight", tmp_path / "run"

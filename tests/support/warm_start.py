@@ -153,7 +153,7 @@ class _ForkedCommand(ForkedProcess):
             os.setsid()
             for number, file in enumerate((stdin, stdout, stderr)):
                 os.dup2(file.fileno(), number)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
             sys.argv[1:] = line[3:]
             _end_with(env, functools.partial(runpy.run_module, line[2], run_name="__main__", alter_sys=True))

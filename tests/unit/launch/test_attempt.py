@@ -16,6 +16,7 @@ from mxtrain.launch.plan import ProcessSpec
 from tests.support.supervised_groups import NAMES, ROOT
 
 
+@pytest.mark.slow  # a wait
 @pytest.mark.parametrize(("number", "most_seconds"), [(signal.SIGSTOP, 4), (0, 30)])
 def test_a_stopped_process_is_not_waited_for(tmp_path: Path, number: int, most_seconds: float) -> None:
     """The first of two is killed and the second does not react; unless SIGSTOP holds it, it has its grace period."""

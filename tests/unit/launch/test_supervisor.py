@@ -69,6 +69,7 @@ def test_a_frozen_process_is_killed_for_the_reason_that_the_others_give(
     assert " left: worker-1 has gone silent; restart 1 of 3" in stderr
 
 
+@pytest.mark.slow  # it is slow for its restarts, a second each
 def test_restarts_without_progress_come_to_an_end(start: Callable[..., SupervisedGroup]) -> None:
     job = start(
         max_restarts=2,
