@@ -45,6 +45,11 @@ class Data:
         "of a table: what an empty cell or NaN becomes: refuse (it ends the run) | mean (of its column in the "
         "training set) | a number; in the latter two an input beside the column says where one is missing",
     )
+    sample_weight: str = flag(
+        "",
+        "how much each sample counts in the loss: a column of a table, or a number beside what is to be predicted, by "
+        "its name or as last; left out: all alike, or as the records were packed",
+    )
     sampling: str = flag(
         "once",
         "samples of an epoch: once (each sample once) | balanced (as many samples, each class as often)",

@@ -85,9 +85,16 @@ class Layout(NamedTuple):
     targets: tuple[
         str, ...
     ] = ()  # names of what is to be predicted, the labels of records; none if they have none
+    weight: str = ""  # the name of how much a sample counts, which is the last of its labels then
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of all numbers of a label."""
+        return (*self.targets, self.weight) if self.weight else self.targets
 
     def as_json(self) -> dict[str, Any]:
-        return {"inputs": [each.as_json() for each in self.inputs], "targets": list(self.targets)}
+        described = {"inputs": [each.as_json() for each in self.inputs], "targets": list(self.targets)}
+        return {**described, "weight": self.weight} if self.weight else described
 
 
 def input_of_json(found: Mapping[str, Any]) -> Input:
@@ -124,13 +131,14 @@ def parse_sidecar(content: bytes) -> tuple[Layout, int]:
         found = json.loads(content)
         inputs = tuple(map(input_of_json, found["inputs"]))
         targets = tuple(map(str, found["targets"]))
+        weight = str(found.get("weight", ""))
         number = int(found["num_records"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"it makes no sense ({error})") from None
     names = [each.name for each in inputs]
     if not names or len(set(names)) < len(names):
         raise ValueError("it makes no sense: it names no arrays, or one of them twice")
-    return Layout(inputs, targets), number
+    return Layout(inputs, targets, weight), number
 
 
 def read_sidecars(recs: Sequence[Path]) -> Layout:

@@ -50,6 +50,15 @@ def labels_of(path: Path, columns: Columns) -> tuple[Any, list[str] | None, tupl
     return labels[:, 0] if labels.shape[1] == 1 else labels, None, tuple(names)
 
 
+def with_weights(path: Path, name: str, column: Any, labels: Any) -> Any:
+    """Return labels with one more number each, its weight."""
+    weights = column.numbers if isinstance(column, Cells) else column
+    if isinstance(weights, (Ragged, Other, Words)) or weights.ndim > 1 or weights.dtype.kind not in "biuf":
+        raise DataError(f"{path}: {name} cannot say how much samples count: give one number a sample")
+    rows = labels.reshape(len(labels), -1)
+    return np.concatenate([rows, np.asarray(weights).astype(rows.dtype)[:, None]], axis=1)
+
+
 def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Any, list[str]]:
     names = sorted(set(words) - {""})
     for each in names:

@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, UsageError, nearest
-from mxtrain.data import array_sets, arrays, encodings, statistics, table_files, table_targets
+from mxtrain.data import (
+    array_sets,
+    arrays,
+    encodings,
+    sample_weights,
+    statistics,
+    table_files,
+    table_targets,
+)
 from mxtrain.data.array_sets import ONLY, ArrayRecords
 from mxtrain.data.arrays import Input, Layout
 from mxtrain.data.encodings import Encoding
@@ -34,7 +42,7 @@ class Table(NamedTuple):
     path: Path
     layout: Layout  # without statistics
     columns: Columns  # of the inputs, by their names
-    labels: Floats  # (n,), or (n, k) with k targets
+    labels: Floats  # (n,), or (n, k) with k targets, or one less and the weight
     class_names: list[str] | None
 
     def __len__(self) -> int:
@@ -61,7 +69,10 @@ class Table(NamedTuple):
 
     def problem(self, position: int) -> str | None:
         """Return why no net can take a sample, or learn from it; None if one can."""
-        if not np.isfinite(self.labels[position]).all():
+        is_finite = np.isfinite(self.labels[position])
+        if self.layout.weight and not is_finite[-1]:
+            return f"its weight, {self.layout.weight}, is missing, or is no finite number"
+        if not is_finite.all():
             return "what is to be predicted is missing, or is no finite number of float32"
         # As they were read: a number beyond the type of records would be infinite there.
         values = {each.name: np.asarray(self.columns[each.name][position]) for each in self.layout.inputs}
@@ -79,6 +90,7 @@ class Selection(NamedTuple):
     exclude: str = ""
     categories: str = ""
     missing: str = encodings.REFUSE
+    sample_weight: str = ""  # no sample counts more than another where it is empty
 
 
 NO_SELECTION = Selection()
@@ -92,6 +104,7 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     columns = table_files.read(path)
     target = selection.target
     targets = _names("--target", target, path, columns) if target else table_targets.found_in(path, columns)
+    weight = _weight(selection.sample_weight, path, columns, targets, is_needed=not like)
     known = next((each for each in like if each.names), None)
     if known is not None:
         others = [each.name for each in like if not each.names and each.name in columns]
@@ -100,10 +113,23 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
         found = {known.name: _column_of(path, columns, known, is_only=False), **found}
         layout_inputs = (known._replace(statistics=None), *layout_inputs)
     else:
-        chosen = _chosen(path, columns, targets, selection)
+        chosen = _chosen(path, columns, [*targets, *weight], selection)
         found, layout_inputs = _inputs(path, chosen, _encodings(path, chosen, selection))
     labels, class_names, names = table_targets.labels_of(path, {name: columns[name] for name in targets})
-    return Table(path, Layout(layout_inputs, names), found, labels, class_names)
+    if weight:
+        labels = table_targets.with_weights(path, weight[0], columns[weight[0]], labels)
+    return Table(path, Layout(layout_inputs, names, *weight), found, labels, class_names)
+
+
+def _weight(name: str, path: Path, columns: Columns, targets: Sequence[str], is_needed: bool) -> list[str]:
+    """Return the column of weights, if a flag names one; what is only evaluated on may have none."""
+    if not name or (name not in columns and not is_needed):
+        return []
+    if name in targets:
+        raise UsageError(
+            f"{sample_weights.FLAG} {name}: is to be predicted; give another column, or --target without it"
+        )
+    return _names(sample_weights.FLAG, name, path, columns)
 
 
 def _chosen(path: Path, columns: Columns, targets: Sequence[str], selection: Selection) -> Columns:
@@ -118,7 +144,10 @@ def _chosen(path: Path, columns: Columns, targets: Sequence[str], selection: Sel
         chosen = [name for name in columns if name not in (*targets, *named) and not _is_index(name)]
     of_target = next((name for name in named if name in targets), None)
     if of_target is not None:
-        raise UsageError(f"{flag} {text}: {of_target} is to be predicted; leave it out of one of them")
+        role = (
+            "says how much a sample counts" if of_target == selection.sample_weight else "is to be predicted"
+        )
+        raise UsageError(f"{flag} {text}: {of_target} {role}; leave it out of one of them")
     if not chosen:
         raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
     return {name: columns[name] for name in chosen}

@@ -38,6 +38,13 @@ def numbers_of_json(found: dict[str, Any]) -> Numbers:
     return Numbers(tuple(found["names"]), Statistics(mean, deviation), found.get("dtype", "float32"))
 
 
+def names_of(train: Dataset) -> tuple[str, ...]:
+    """Return the names of the numbers of a label: a class list of as many lines names them."""
+    labels, names = train.labels(), tuple(train.class_names or ())
+    is_named = labels.ndim == 2 and len(names) == labels.shape[1]
+    return names if is_named and any(name != str(place) for place, name in enumerate(names)) else ()
+
+
 def numbers(train: Dataset, val: Dataset | None = None, names: tuple[str, ...] = ()) -> Numbers:
     """Check the labels of both data sets, and return what they are; DataError where they are no numbers to predict.
 

@@ -8,6 +8,7 @@ are read (`data/arrays.py`).
 from __future__ import annotations
 
 import functools
+import math
 import os
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -17,12 +18,22 @@ import numpy.typing as npt
 
 from mxtrain.config import Data, Run, catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import array_sets, arrays, class_weights, labels, tables, targets, user_samples
+from mxtrain.data import (
+    array_sets,
+    arrays,
+    class_weights,
+    labels,
+    sample_weights,
+    tables,
+    targets,
+    user_samples,
+)
 from mxtrain.data.arrays import Input
 from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Arrays as NamedArrays
 from mxtrain.data.fields import BadSample, Field
 from mxtrain.data.records import Dataset, Record
+from mxtrain.data.sample_weights import WeightColumn
 from mxtrain.models.contract import Contract
 from mxtrain.tasks import heeded_flags, several_labels
 from mxtrain.tasks.classes import PredictedClasses
@@ -38,7 +49,7 @@ AUTO = catalogue.AUTO_LOSS
 class Arrays(Task):
     """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
-    flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss"}
+    flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss", "sample_weight"}
     nets = tuple(net_names.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
     looks_at = 1000
@@ -49,21 +60,11 @@ class Arrays(Task):
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         layout = array_sets.layout_of(train, val)
         _check_net(run.model.model, layout.inputs)
-        described = {"inputs": [each.as_json() for each in layout.inputs]}
-        if _has_labels(run, train):
-            names = labels.several_names(train, val, run.data.num_classes, layout.targets)
-            weights = class_weights.of_labels(run.model.class_weights, train, names)
-            found = {**described, **described_classes(names, weights), "has_several": True}
-        elif _has_classes(run, train):
-            names = labels.class_names(train, val, run.data.num_classes)
-            weights = class_weights.of_classes(run.model.class_weights, train, names)
-            found = {**described, **described_classes(names, weights)}
-        else:
-            heeded_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
-            found = {**described, "targets": targets.numbers(train, val, layout.targets).as_json()}
-        task = cls(run, found)
+        weighted = sample_weights.split(run.data, train, val, layout.label_names, layout.weight)
+        found = _described(run, weighted.train, weighted.val, weighted.names)
+        found = {"inputs": [each.as_json() for each in layout.inputs], **found, **weighted.described}
         if val is not None:
-            task.check(val)
+            cls(run, found).check(val)
         return found
 
     @functools.cached_property
@@ -99,20 +100,32 @@ class Arrays(Task):
 
     def check(self, dataset: Dataset) -> None:
         array_sets.check(dataset, self.inputs)
-        self.predicted.check(dataset)
+        self.predicted.check(sample_weights.without(dataset, self.weight_column, self._num_labels))
 
     def summary(self) -> str:
-        return f"{self.predicted.summary()} from {', '.join(map(str, self.inputs))}"
+        weighted = f", {self.weight_column}" if self.weight_column else ""
+        return f"{self.predicted.summary()} from {', '.join(map(str, self.inputs))}{weighted}"
+
+    @property
+    def weight_column(self) -> WeightColumn | None:
+        """The place of the weights of samples among their labels, if they have some."""
+        return sample_weights.column_of_json(self.description.get("sample_weight"))
+
+    @property
+    def _num_labels(self) -> int:
+        return math.prod(self.predicted.field.shape)
 
     @property
     def fields(self) -> Sequence[Field]:
-        return (*arrays.fields(self.inputs), self.predicted.field)
+        own = (*arrays.fields(self.inputs), self.predicted.field)
+        return (*own, sample_weights.FIELD) if self.weight_column else own
 
     def reader(self, is_training: bool) -> SampleReader:
         several = self._has_several
         num_classes = 0 if several else len(self.description.get("class_names", ()))
         advice = self._advice() if is_training and self.run.optim.epoch_steps else ""
-        return arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, several, advice)
+        reader = arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, several, advice)
+        return sample_weights.reader(reader, self.weight_column, self._num_labels, is_training)
 
     def _advice(self) -> str:
         """Say what to do about a sample of a stream that is not like those that were looked at."""
@@ -197,6 +210,19 @@ class Arrays(Task):
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
         return self.predicted.in_words(shown)
+
+
+def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:
+    """Return the part of the description that says what is predicted; `names` are those of the numbers of a label."""
+    if _has_labels(run, train):
+        found = labels.several_names(train, val, run.data.num_classes, names)
+        weights = class_weights.of_labels(run.model.class_weights, train, found)
+        return {**described_classes(found, weights), "has_several": True}
+    if _has_classes(run, train):
+        found = labels.class_names(train, val, run.data.num_classes)
+        return described_classes(found, class_weights.of_classes(run.model.class_weights, train, found))
+    heeded_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
+    return {"targets": targets.numbers(train, val, tuple(names)).as_json()}
 
 
 def _check_net(text: str, inputs: Sequence[Input]) -> None:

@@ -111,7 +111,8 @@ class ClassificationForward:
     """The losses of a micro-batch: of both labels where two samples were mixed, and partly a teacher's.
 
     The teacher, a trained net, sees the same pictures, mixed or not, on the same device, in inference mode. With class
-    weights a sample counts as many as its class says: its loss, with the teacher's part, times that, over their sum.
+    weights a sample counts as many as its class says: its loss, with the teacher's part, times that, over their sum. So
+    it is with the weight of a sample.
     """
 
     loss: Any
@@ -124,10 +125,10 @@ class ClassificationForward:
     def __call__(self, net: Any, arrays: Mapping[str, Any]) -> Outcome:
         from mxtrain.runtime import mx
 
-        data, label = self.inputs(arrays), arrays["label"]
+        data, label, weight = self.inputs(arrays), arrays["label"], arrays.get("sample_weight")
         # The loss is computed in float32 whatever the net runs in.
         output = net(*data).astype("float32", copy=False)
-        counts = self.counts(label)
+        counts = weighted(self.counts(label), weight)
         losses = counted(self.loss(output, self.targets(label)), counts)
         if "other_label" in arrays:
             other, share = arrays["other_label"], arrays["other_fraction"]
@@ -170,6 +171,15 @@ class ClassificationForward:
 
         with mx.autograd.pause(train_mode=False):
             return self.teacher(*data).astype("float32", copy=False)
+
+
+def weighted(counts: Any, weight: Any) -> Any:
+    """Return how much each label counts where its sample has a weight; None where neither says so."""
+    if weight is None:
+        return counts
+    if counts is None:
+        return weight
+    return counts * weight if counts.ndim == 1 else counts * weight.expand_dims(1)
 
 
 def counted(losses: Any, counts: Any) -> Any:

@@ -32,7 +32,7 @@ from mxtrain.tasks.task import Description, Metric, Score, Task
 class Classification(Task):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
-    flags = heeded_flags.ONLY_SOME_TASKS - heeded_flags.OF_TEXT - heeded_flags.OF_TABLES
+    flags = heeded_flags.OF_PICTURES | heeded_flags.OF_CLASSES | heeded_flags.OF_TEACHERS | {"model", "loss"}
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     judged_as = "classes"

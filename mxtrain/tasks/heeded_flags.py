@@ -25,7 +25,10 @@ OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_wei
 OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
 OF_TEXT = frozenset(("window",))
 OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing"))
-ONLY_SOME_TASKS = OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES | {"model", "loss"}
+OF_WEIGHTS = frozenset(("sample_weight",))
+ONLY_SOME_TASKS = (
+    OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES | OF_WEIGHTS | {"model", "loss"}
+)
 
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:

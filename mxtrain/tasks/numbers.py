@@ -101,12 +101,14 @@ class NumbersForward:
         with mx.autograd.pause():
             standardised = mx.nd.broadcast_div(mx.nd.broadcast_sub(label, mean), divisor)
             standardised = standardised.astype("float32", copy=False)
-        losses = self.loss(output, standardised)
+        losses, count = self.loss(output, standardised), len(label)
+        if "sample_weight" in arrays:
+            losses, count = arrays["sample_weight"] * losses, arrays["sample_weight"].sum()
         with mx.autograd.pause():
             output = output.astype(label.dtype, copy=False)
             output = mx.nd.broadcast_add(mx.nd.broadcast_mul(output, divisor), mean)
             apart = (output - label).abs().mean(axis=1).sum().astype("float32", copy=False)
-        return Outcome(losses, len(label), {"mae": (apart, len(label))}, output)
+        return Outcome(losses, count, {"mae": (apart, len(label))}, output)
 
     def _statistics(self, label: Any) -> Any:
         """Return means and divisors in the type of the labels and on their device, where they stay."""

@@ -11,9 +11,11 @@ from typing import Any, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run, catalogue, names
-from mxtrain.data import given_files, normalisation, pictures, targets
+from mxtrain.data import given_files, normalisation, pictures, sample_weights, targets
+from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.records import Dataset, Record
+from mxtrain.data.sample_weights import WeightColumn
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import heeded_flags, net_inputs
 from mxtrain.tasks.numbers import PredictedNumbers
@@ -23,7 +25,7 @@ from mxtrain.tasks.task import Description, Forward, Metric, Task
 class Regression(Task):
     """The task; its description is `{"targets": ...}`, names and statistics of the numbers."""
 
-    flags = (heeded_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss"}
+    flags = (heeded_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}
     nets = names.MODELS
     losses = catalogue.LOSSES_OF_NUMBERS
     looks_at = 1000
@@ -37,26 +39,34 @@ class Regression(Task):
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         pictures.refuse_arrays(train)
-        found = targets.numbers(train, val=val)
-        return {"targets": found.as_json(), **normalisation.described(run, train)}
+        weighted = sample_weights.split(run.data, train, val, targets.names_of(train))
+        found = targets.numbers(weighted.train, weighted.val, weighted.names)
+        return {"targets": found.as_json(), **weighted.described, **normalisation.described(run, train)}
 
     @property
     def predicted(self) -> PredictedNumbers:
         return PredictedNumbers(targets.numbers_of_json(self.description["targets"]), self.run.model.loss)
 
     def check(self, dataset: Dataset) -> None:
-        self.predicted.check(dataset)
+        self.predicted.check(sample_weights.without(dataset, self.weight_column, self.predicted.numbers.num))
 
     def summary(self) -> str:
-        return self.predicted.summary()
+        return self.predicted.summary() + (f", {self.weight_column}" if self.weight_column else "")
+
+    @property
+    def weight_column(self) -> WeightColumn | None:
+        """The place of the weights of samples among their labels, if they have some."""
+        return sample_weights.column_of_json(self.description.get("sample_weight"))
 
     @property
     def fields(self) -> Sequence[Field]:
         picture, _ = pictures.fields_of(self.run)
-        return picture, self.predicted.field
+        own = (picture, self.predicted.field)
+        return (*own, sample_weights.FIELD) if self.weight_column else own
 
-    def reader(self, is_training: bool) -> pictures.PictureReader:
-        return pictures.PictureReader(pictures.transform_of(self.run, self.description, is_training))
+    def reader(self, is_training: bool) -> SampleReader:
+        reader = pictures.PictureReader(pictures.transform_of(self.run, self.description, is_training))
+        return sample_weights.reader(reader, self.weight_column, self.predicted.numbers.num, is_training)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:

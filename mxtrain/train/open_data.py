@@ -51,7 +51,8 @@ def open_source(flag: str, source: str, run: Run, like: Any = None) -> Any:
 
 def _open_table(path: Path, run: Run, like: Any) -> ArrayRecords:
     data = run.data
-    selection = Selection(data.target, data.inputs, data.exclude, data.categories, data.missing)
+    chosen = (data.target, data.inputs, data.exclude, data.categories, data.missing)
+    selection = Selection(*chosen, sample_weight=data.sample_weight)
     if isinstance(like, Task):
         return tables.open_records(path, selection, getattr(like, "inputs", ()))
     return tables.open_records(path, selection, array_sets.inputs_known(like) if like is not None else ())

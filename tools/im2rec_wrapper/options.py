@@ -24,6 +24,7 @@ class Options:
     exclude: str = ""
     categories: str = ""
     missing: str = "refuse"
+    sample_weight: str = ""
     train_share: float | None = None
     num_shards: int = 1
     shuffle: bool = True
@@ -44,7 +45,8 @@ _NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "rest
 
 def selection(options: Options) -> Selection:
     """Return the columns of a table that are packed."""
-    return Selection(options.target, options.inputs, options.exclude, options.categories, options.missing)
+    columns = (options.target, options.inputs, options.exclude, options.categories, options.missing)
+    return Selection(*columns, sample_weight=options.sample_weight)
 
 
 def affecting_bytes(options: Options) -> dict[str, Any]:

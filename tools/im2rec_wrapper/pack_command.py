@@ -112,6 +112,12 @@ def _add_columns(pack: Any) -> None:
         help="of arrays: what an empty cell or NaN becomes: refuse | mean (of its column) | a number; an input beside "
         "the column says where one is missing",
     )
+    pack.add_argument(
+        "--sample-weight",
+        metavar="NAME",
+        default="",
+        help="of arrays: the column that says how much each sample counts in the loss (default: all alike)",
+    )
 
 
 def _add_division(pack: Any) -> None:
@@ -183,6 +189,7 @@ def _run(parsed: argparse.Namespace) -> None:
         exclude=parsed.exclude,
         categories=parsed.categories,
         missing=parsed.missing,
+        sample_weight=parsed.sample_weight,
         train_share=parsed.split,
         num_shards=parsed.shards,
         shuffle=not parsed.no_shuffle,

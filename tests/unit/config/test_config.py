@@ -22,6 +22,7 @@ FLAGS = [
     "--exclude",
     "--categories",
     "--missing",
+    "--sample-weight",
     "--sampling",
     "--image-size",
     "--val-resize",

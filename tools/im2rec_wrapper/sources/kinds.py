@@ -95,7 +95,7 @@ def open_source(
             _refuse("--multi-label", multi_label, path, found)
             return read_arrays(path, columns)
         for name, text in columns._asdict().items():
-            _refuse(f"--{name}", text != getattr(NO_SELECTION, name), path, found)
+            _refuse(f"--{name.replace('_', '-')}", text != getattr(NO_SELECTION, name), path, found)
         return _opened(path, found, root, multi_label)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
