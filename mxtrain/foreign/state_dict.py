@@ -37,10 +37,12 @@ OTHERS = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "
 WRAPPERS = ("module.", "_orig_mod.", "model.")  # DataParallel's, torch.compile's, Lightning's
 NUM_BATCHES = "num_batches_tracked"  # a counter of torch's that MXNet's BatchNorm has not
 
+# Behind the first line nothing is indented: Python would refuse it.
 PICKLE = """{path}: is a pickle, and loading one can run code that is in it; make a file of numbers of it, with torch:
     python -c "import torch; from safetensors.torch import save_file
-    s = torch.load('{path}', map_location='cpu', weights_only=True); s = s.get('state_dict', s)
-    save_file({{k: v.contiguous().clone() for k, v in s.items()}}, '{to}')\""""
+s = torch.load('{path}', map_location='cpu', weights_only=True)
+s = max([s, *(d for d in s.values() if isinstance(d, dict))], key=lambda d: sum(map(torch.is_tensor, d.values())))
+save_file({{k: v.contiguous().clone() for k, v in s.items() if torch.is_tensor(v)}}, '{to}')\""""
 
 
 class Stored(NamedTuple):

@@ -25,6 +25,7 @@ TOLERANCE = (
 )
 NUM_PICTURES = 2
 DEADLINE_SECONDS = 600
+LONGEST_REASON = 300  # characters; torch names every key of a net
 SCRIPT = Path(__file__).with_name("torch_outputs.py")
 
 
@@ -76,7 +77,8 @@ def _outputs_there(
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(f"--torch {python}: {error}; give a Python that has torch") from None
         if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-            raise UsageError(f"--torch {python}: {reason} (it needs torch, {there[0]} and safetensors)")
+            reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1].strip()[:LONGEST_REASON]
+            install = f"{python} -m pip install torch {there[0]} safetensors"
+            raise UsageError(f"--torch {python}: {reason} (where one of them is missing: {install})")
         found: FloatArray = np.load(told)
         return found

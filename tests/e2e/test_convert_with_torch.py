@@ -101,3 +101,49 @@ def test_other_outputs_are_refused_and_nothing_is_written(
     done = command("mxtrain.convert", tmp_path / "a.safetensors", tmp_path / "out", "--torch", "/bin/false")
     assert done.returncode == 2 and "--torch /bin/false" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+CHECKPOINT = """
+import sys
+sys.path[:0] = sys.argv[2:]
+import seeded, torch, torch_outputs
+from pathlib import Path
+from safetensors.torch import save_file
+net = torch_outputs.net_of("torchvision", "mobilenet_v3_small", 10, 3).state_dict()
+net = {key: torch.from_numpy(seeded.weight(key, tuple(array.shape))) for key, array in net.items()}
+first = next(iter(net))
+files = {
+    "wrapped": {"module." + key: array for key, array in net.items()},
+    "grey": {**net, first: net[first][:, :1].contiguous()},
+    "float16": {key: array.half() if array.is_floating_point() else array for key, array in net.items()},
+    "bfloat16": {key: array.bfloat16() if array.is_floating_point() else array for key, array in net.items()},
+}
+folder = Path(sys.argv[1])
+for name, arrays in files.items():
+    save_file(arrays, folder / f"{name}.safetensors")
+optimizer = torch.optim.SGD([torch.nn.Parameter(net[first])], lr=0.1, momentum=0.9).state_dict()
+torch.save(net, folder / "plain.pth")
+torch.save(net, folder / "legacy.pth", _use_new_zipfile_serialization=False)
+for name in ("state_dict", "model", "model_state_dict"):
+    torch.save({"epoch": 3, "optimizer": optimizer, name: files["wrapped"]}, folder / f"{name}.pth")
+"""
+
+
+@pytest.mark.timeout(900)
+def test_checkpoints_as_torch_writes_them(torch_python: Path, tmp_path: Path, command: Command) -> None:
+    script = tmp_path / "write.py"
+    script.write_text(CHECKPOINT)
+    folders = [ROOT / "benchmarks" / "converting", ROOT / "mxtrain" / "foreign"]
+    subprocess.run([torch_python, script, tmp_path, *folders], check=True, timeout=300)
+    for path in sorted(tmp_path.glob("*.pth")):
+        done = command("mxtrain.convert", path, tmp_path / "out.params")
+        assert done.returncode == 3 and "is a pickle" in done.stderr
+        advice = done.stderr[done.stderr.index("python -c") :].strip().replace("python", str(torch_python), 1)
+        subprocess.run(["bash", "-c", advice], check=True, timeout=300)
+    sources = sorted(tmp_path.glob("*.safetensors"))
+    assert len(sources) == 9
+    for path in sources:
+        flags = ["--image-size", 32, "--torch", torch_python, "--json"]
+        done = command("mxtrain.convert", path, tmp_path / f"{path.stem}.params", *flags, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert 0 < json.loads(done.stdout)["difference"] <= 1e-5, path

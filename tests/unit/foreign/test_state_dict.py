@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shlex
 import struct
 import subprocess
 import sys
@@ -172,6 +173,8 @@ def test_pickles_are_refused_and_never_loaded(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(DataError, match="is a pickle, and loading one can run code") as refused:
             state_dict.read(Path(name))
         assert "weights_only=True" in str(refused.value) and "save_file" in str(refused.value)
+        advice = shlex.split(str(refused.value).partition("torch:\n")[2])
+        assert advice[:2] == ["python", "-c"] and compile(advice[2], "advice", "exec")
     np.savez("objects.npz", a=np.array([Runs()], object))
     with pytest.raises(DataError, match="'a' holds objects, as a pickle"):
         state_dict.read(Path("objects.npz"))
