@@ -124,7 +124,7 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
         started = time.perf_counter()
         outcome = step.train_step(parts, [batch], lambda batch: None, number, 1e-4, precision.LossScale())
         seconds = time.perf_counter() - started
-        assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.world_size
+        assert outcome.applied and outcome.num_samples == net.batch_of_worker * group.world_size, outcome
         return Timed(hides, seconds, timer.computed, timer.summed, timer.finished)
 
     timed(True)

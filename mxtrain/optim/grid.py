@@ -68,7 +68,10 @@ class Grid:
             return False
         self.rule = rule
         if arrays and arrays["exponents"].shape == (self.ends[-1],):
-            self.units = Units(arrays["exponents"], arrays["levels"] if rule > 1 else None)
+            levels, peaks = (
+                arrays[name] if rule > since else None for name, since in (("levels", 1), ("peaks", 2))
+            )
+            self.units = Units(arrays["exponents"], levels, peaks)
         return True
 
     def start_step(self, loss_scale: float) -> None:
@@ -126,12 +129,17 @@ class Grid:
     def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
         """Take exponents for the next step from the sums of this one.
 
-        A step that is not applied leaves them as they were; but where a number was out of reach they are unknown again,
-        and where all sums of one that is applied are zero.
+        A step that is not applied leaves them as they were; but where a number was out of reach they are raised. They
+        are unknown again where all sums of a step that is applied are zero.
         """
         maxima = self.maxima(sums)
         is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
-        if is_out_of_reach or (is_applied and not maxima.any()):
+        if is_out_of_reach:
+            reach = np.ldexp(1.0, self.scaled + self.reach)
+            self.units = self.units and grid_units.raised(
+                self.units, maxima, reach, self.scale_exponent, self.counts
+            )
+        elif is_applied and not maxima.any():
             self.units = None
         elif is_applied:
             assert self.units is not None

@@ -10,14 +10,17 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.core.errors import UsageError
+from mxtrain.optim import grid_units, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
+from mxtrain.train.step import train_step
 from tests.support.training_steps import (
     CLASSES,
     FLAGS,
     advance,
     arrays,
     assert_equal,
+    batches,
     build_parts,
     parts_of,
     run_of,
@@ -64,23 +67,49 @@ def test_each_layer_moves_as_with_sums_in_float32(optimizer: str) -> None:
         assert exact[name] == pytest.approx(distance, rel=0.05), name
 
 
-def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path) -> None:
+def certain(num_classes: int) -> Any:
+    """A net whose answers are certain, and wrong: the gradients of a class's row are tiny until a sample has it."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(nn.Flatten(), nn.Dense(1024, weight_initializer=mx.init.Normal(0.05)))
+        net.add(nn.Dense(num_classes, weight_initializer=mx.init.Normal(0.6)))
+    return net
+
+
+def test_each_class_is_learnt_by_a_net_that_is_certain() -> None:
+    """Though the first micro-batch has no sample of it, and so no gradient that would show how large the others are."""
+    norms = []
+    for sums in ("exact", "fast"):
+        parts = parts_of(f"{FLAGS} --model {__name__}:certain --micro-batch 1 --sums {sums}")
+        steps = [
+            train_step(parts, batches(16, 1, number), lambda batch: None, number, 1e-6, precision.LossScale())
+            for number in range(6)
+        ]
+        assert all(step.applied for step in steps), sums
+        norms.append([step.gradient_norm for step in steps])
+    np.testing.assert_allclose(norms[0], norms[1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("rule", [1, 2])
+def test_a_run_goes_on_by_the_rule_that_it_began_with(tmp_path: Path, rule: int) -> None:
     """Checkpoints of versions that knew one rule do not name it; a later one's is refused."""
     run = run_of(tmp_path, "--model", NET, "--weight-decay", "0", "--optimizer", "lars")
     parts = build_parts(run, CLASSES)
-    assert parts.grid is not None and parts.grid.rule == 2
-    parts.grid.rule = 1
+    assert parts.grid is not None and parts.grid.rule == grid_units.RULE
+    parts.grid.rule = rule
     progress, _ = advance(parts, state.restore(run, parts, None), 2)
     saved = directory.newest(save(run, parts, progress).parent)
-    assert saved is not None and saved.state["units_rule"] == 1
+    assert saved is not None and saved.state["units_rule"] == rule
     advance(parts, progress, 3)
 
     again = build_parts(run, CLASSES)
-    del saved.state["units_rule"]
+    if rule == 1:
+        del saved.state["units_rule"]
     advance(again, state.restore(run, again, saved), 3)
-    assert again.grid is not None and again.grid.rule == 1
+    assert again.grid is not None and again.grid.rule == rule
     assert_equal(arrays(again), arrays(parts))
 
-    saved.state["units_rule"] = 3
-    with pytest.raises(UsageError, match=r"added by rule 3, .*--resume never"):
+    saved.state["units_rule"] = grid_units.RULE + 1
+    with pytest.raises(UsageError, match=r"added by rule 4, .*--resume never"):
         state.restore(run, again, saved)

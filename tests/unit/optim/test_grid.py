@@ -252,7 +252,10 @@ def test_a_net_without_gradients_has_none_and_learns_when_it_has() -> None:
 
 def test_units_of_other_parameters_are_not_restored_nor_those_of_rules_to_come() -> None:
     of = Grid([SIZE, 5], NUM)
-    levels = {"levels": np.zeros(4, np.int32)}
-    assert of.restore(2, {"exponents": np.zeros(3, np.int32), **levels}) and of.units is None
-    assert not of.restore(3, {"exponents": np.zeros(4, np.int32), **levels}) and of.units is None
-    assert of.restore(2, {"exponents": np.zeros(4, np.int32), **levels}) and of.units is not None
+    more = {"levels": np.zeros(4, np.int32), "peaks": np.zeros(2, np.int32)}
+    for rule in (2, 3):
+        assert of.restore(rule, {"exponents": np.zeros(3, np.int32), **more}) and of.units is None
+    assert not of.restore(4, {"exponents": np.zeros(4, np.int32), **more}) and of.units is None
+    assert of.restore(2, {"exponents": np.zeros(4, np.int32), **more}) and of.units is not None
+    assert of.units.peaks is None
+    assert of.restore(3, {"exponents": np.zeros(4, np.int32), **more}) and of.units.peaks is not None

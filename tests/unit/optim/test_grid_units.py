@@ -23,17 +23,23 @@ class Blocks:
         self.grid.rule, self.counts, self.num_addends = rule, counts, num_addends
 
     def step(self, numbers: Sequence[float]) -> Any:
-        """Return the sum of each block over `num_addends` equal gradients."""
+        """Return the sum of each block over `num_addends` equal gradients, divided by their number."""
+        return self.step_of([numbers] * self.num_addends) / self.num_addends
+
+    def step_of(self, rows: Sequence[Sequence[float]]) -> Any:
+        """Return the sum of each block over gradients that differ; not finite where a number was out of reach."""
         self.grid.start_step(1.0)
-        gradients = np.split(np.repeat(np.float32(numbers), BLOCK), np.cumsum(self.counts)[:-1] * BLOCK)
+        addends = [
+            np.split(np.repeat(np.float32(row), BLOCK), np.cumsum(self.counts)[:-1] * BLOCK) for row in rows
+        ]
         if self.grid.units is None:
-            self.grid.learn(self.grid.maxima(gradients))
-        for _ in range(self.num_addends):
+            self.grid.learn(self.grid.maxima(addends[0]))
+        for gradients in addends:
             self.grid.add(gradients)
         sums = [total.astype(np.float32) for total in self.grid.totals]
         found = np.concatenate(sums)[::BLOCK].astype(np.float64)
         self.grid.end_step(sums, is_applied=bool(np.isfinite(found).all()))
-        return found / self.num_addends
+        return found
 
 
 @pytest.mark.parametrize("bits", [20, 39, 60, 100])
@@ -86,12 +92,58 @@ def test_a_parameter_that_begins_late_is_within_reach_of_the_nets_largest() -> N
         np.testing.assert_allclose(blocks.step([1, late, late]), [1, late, late], rtol=2.0**-8)
 
 
+def test_the_second_rule_has_no_row_of_a_class_within_reach() -> None:
+    blocks = Blocks([2], rule=2)
+    assert not np.isfinite(blocks.step_of([[1, 2.0**-45], [1, 1]])).all()
+    assert blocks.grid.units is None
+
+
 def test_the_first_rule_takes_what_is_far_below_the_largest_for_zero() -> None:
     blocks = Blocks([1, 2], rule=1)
     for _ in range(30):
         found = blocks.step([1, 2.0**-30, 2.0**-41])
     assert found[1] == 2.0**-30 and found[2] == 0
     assert blocks.grid.units is not None and blocks.grid.units.levels is None
+
+
+@pytest.mark.parametrize("bits", [20, 45, 80, 140])
+def test_rows_of_classes_are_within_reach_when_a_sample_has_the_class(bits: int) -> None:
+    """Its gradient is tiny, for a net that is certain, until then: in the first step and in any later one."""
+    tiny = 2.0**-bits
+    for waited in (0, 1, 7, 100):
+        blocks, turn = Blocks([3]), [[1, tiny, tiny], [tiny, 1, tiny]]
+        for _ in range(waited):
+            blocks.step_of(turn)
+        np.testing.assert_allclose(blocks.step_of([[1, tiny, tiny], [tiny, tiny, 30]]), [1, 0, 30], atol=1e-5)
+
+
+@pytest.mark.parametrize("waited", [0, 5, 1000])
+def test_a_parameter_that_has_been_large_is_within_reach_again(waited: int) -> None:
+    """As the output for a rare class is, in a layer of its own."""
+    blocks, tiny = Blocks([1, 1]), 2.0**-70
+    blocks.step([1, 1])
+    for _ in range(waited):
+        blocks.step([1, tiny])
+    np.testing.assert_allclose(blocks.step([1, 8]), [1, 8], rtol=ENOUGH)
+
+
+@pytest.mark.parametrize("bits", [50, 75, 100])
+def test_a_parameter_that_jumps_to_the_nets_largest_costs_one_step_and_no_other(bits: int) -> None:
+    blocks, tiny = Blocks([1, 2]), 2.0**-bits
+    for _ in range(5):
+        blocks.step([1, tiny, tiny])
+    assert not np.isfinite(blocks.step([1, 1, tiny])).all()
+    for waited in (0, 1, 300):
+        for _ in range(waited):
+            assert np.isfinite(blocks.step([1, tiny, tiny])).all()
+        np.testing.assert_allclose(blocks.step([1, tiny, 2]), [1, 0, 2], atol=ENOUGH)
+
+
+def test_a_net_that_grows_out_of_reach_is_within_it_after_some_steps() -> None:
+    blocks = Blocks([1, 2])
+    blocks.step([2.0**-60] * 3)
+    found = [np.isfinite(blocks.step([2.0**40] * 3)).all() for _ in range(4)]
+    assert found == [False, False, True, True]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -118,4 +170,5 @@ def test_a_loss_scale_that_is_a_power_of_two_moves_no_unit(seed: int, shift: int
     plain = grid_units.following(grid_units.first(maxima[0], 0, counts), maxima[1], 0, counts)
     with_scale = grid_units.following(grid_units.first(scaled[0], shift, counts), scaled[1], shift, counts)
     if maxima[0].any() and maxima[1].any():
-        np.testing.assert_array_equal(np.stack(with_scale), np.stack(plain))
+        for mine, other in zip(with_scale, plain):
+            np.testing.assert_array_equal(mine, other)
