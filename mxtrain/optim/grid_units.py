@@ -74,12 +74,12 @@ def following(units: Units, maxima: Any, scale_exponent: int, counts: Any) -> Un
 def raised(units: Units, maxima: Any, reach: Any, scale_exponent: int, counts: Any) -> Units | None:
     """Return the units after a step in which the `maxima` of some blocks were beyond their `reach`, and so infinite.
 
-    Such parameters are taken for ones that may be as large as the net's largest from here on. None, unknown again, with
-    rules that have no peaks.
+    Such parameters are taken for ones that may be as large as the net's largest from here on. None, unknown again,
+    where no number of the step was within reach, and with rules that have no peaks.
     """
-    if units.peaks is None:
-        return None
     is_beyond = np.isinf(maxima)
+    if units.peaks is None or not maxima[~is_beyond].any():
+        return None
     peaks = np.where(_highest(is_beyond, counts), ANY, units.peaks).astype(np.int32)
     found = np.where(is_beyond, reach, maxima)
     levels, peaks, wanted = _next(units._replace(peaks=peaks), found, scale_exponent, counts)

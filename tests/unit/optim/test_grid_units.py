@@ -139,11 +139,19 @@ def test_a_parameter_that_jumps_to_the_nets_largest_costs_one_step_and_no_other(
         np.testing.assert_allclose(blocks.step([1, tiny, 2]), [1, 0, 2], atol=ENOUGH)
 
 
-def test_a_net_that_grows_out_of_reach_is_within_it_after_some_steps() -> None:
+@pytest.mark.parametrize("bits", [50, 100, 220])
+def test_a_net_that_grows_out_of_reach_as_a_whole_costs_one_step(bits: int) -> None:
+    blocks = Blocks([1, 2])
+    blocks.step([2.0 ** (100 - bits)] * 3)
+    found = [np.isfinite(blocks.step([2.0**100, 0, 2.0**100])).all() for _ in range(4)]
+    assert found == [False, True, True, True]
+
+
+def test_what_grows_beyond_the_nets_largest_is_within_reach_after_some_steps() -> None:
     blocks = Blocks([1, 2])
     blocks.step([2.0**-60] * 3)
-    found = [np.isfinite(blocks.step([2.0**40] * 3)).all() for _ in range(4)]
-    assert found == [False, False, True, True]
+    found = [np.isfinite(blocks.step([2.0**40, 2.0**-60, 2.0**40])).all() for _ in range(5)]
+    assert found == [False, False, True, True, True]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
