@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER
+from mxtrain.core import formats
 from mxtrain.core.durable import cannot_write_run, fsync, writing
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.params_file import Arrays, Chunk, encoded
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
 STATE, MANIFEST = "state.json", "manifest.json"
 WEIGHTS, OPTIMIZER, AVERAGES, GRID = "weights.params", "optimizer.params", "ema.params", "grid.params"
 AVERAGE, MASKS = (
@@ -64,7 +64,7 @@ def write(
     """
     final = path_of(folder, snapshot.step)
     aside = folder / (WRITING + final.name)
-    state = {"version": VERSION, "step": snapshot.step, **snapshot.state}
+    state = {"version": formats.CHECKPOINT, "step": snapshot.step, **snapshot.state}
     try:
         clean(folder)
         aside.mkdir(parents=True)
@@ -123,18 +123,25 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         if not isinstance(sums, dict) or STATE not in sums or len(sums) < 2:
             raise ValueError(f"{MANIFEST} does not list its files")
         if isinstance(sums[STATE], str):
-            raise _of_another_version(checkpoint, 1)
-        for name, expected in sums.items():
-            if _sum_of_file(checkpoint / name) != expected:
-                raise DataError(f"{checkpoint / name}: damaged, it is not what {MANIFEST} says")
+            raise _of_first_format(checkpoint)
+        _verify(checkpoint / STATE, sums.pop(STATE))
         state: dict[str, Any] = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+        # Before the other files, of which a later format may say other things.
+        formats.refuse_newer(checkpoint / STATE, state.get("version"), formats.CHECKPOINT)
+        if state["version"] < formats.CHECKPOINT:
+            raise _of_first_format(checkpoint)
+        for name, expected in sums.items():
+            _verify(checkpoint / name, expected)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         name = f"{Path(error.filename).name}: " if isinstance(error, OSError) and error.filename else ""
         raise DataError(f"{checkpoint}: not a whole checkpoint ({name}{reason})") from None
-    if state["version"] != VERSION:
-        raise _of_another_version(checkpoint, state["version"])
     return state
+
+
+def _verify(path: Path, expected: Any) -> None:
+    if _sum_of_file(path) != expected:
+        raise DataError(f"{path}: damaged, it is not what {MANIFEST} says")
 
 
 def newest(folder: Path) -> Checkpoint | None:
@@ -258,9 +265,9 @@ def _read_unverified(path: Path) -> dict[str, Any] | None:
     return state
 
 
-def _of_another_version(checkpoint: Path, version: int) -> UsageError:
+def _of_first_format(checkpoint: Path) -> UsageError:
     return UsageError(
-        f"{checkpoint}: written in format {version}, this mxtrain reads {VERSION}; resume with the mxtrain that "
+        f"{checkpoint}: written in format 1, this mxtrain reads {formats.CHECKPOINT}; resume with the mxtrain that "
         "wrote it, or give --resume never or another --out"
     )
 

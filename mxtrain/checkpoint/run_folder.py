@@ -24,7 +24,7 @@ from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import amp_table
-from mxtrain.core import distributions, durable, folder_lock, kernels, outputs, plain_text, wheels
+from mxtrain.core import distributions, durable, folder_lock, formats, kernels, outputs, plain_text, wheels
 from mxtrain.core.errors import UsageError
 from mxtrain.report import progress
 
@@ -141,6 +141,7 @@ def _set_aside(out: Path) -> Path:
 
 def _environment(run: config.Run) -> dict[str, Any]:
     return {
+        formats.KEY: formats.RUN,
         "command": [sys.executable, "-m", "mxtrain.fit", *sys.argv[1:]],
         "folder": str(Path.cwd()),
         "python": platform.python_version(),

@@ -18,7 +18,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.core import regular_files
+from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data import labels, statistics
 from mxtrain.data.encodings import Encoding, encoding_of_json
@@ -122,18 +122,23 @@ def sidecar_path(path: Path) -> Path:
 
 def format_sidecar(layout: Layout, num_records: int) -> bytes:
     """Return the content of the .arrays.json of a .rec with so many records."""
-    return json.dumps({**layout.as_json(), "num_records": num_records}, indent=1).encode() + b"\n"
+    content = {formats.KEY: formats.ARRAYS, **layout.as_json(), "num_records": num_records}
+    return json.dumps(content, indent=1).encode() + b"\n"
 
 
-def parse_sidecar(content: bytes) -> tuple[Layout, int]:
-    """Return what an .arrays.json says, and the number of records; ValueError where it makes no sense."""
+def parse_sidecar(content: bytes, path: Path = Path(".arrays.json")) -> tuple[Layout, int]:
+    """Return what the .arrays.json at `path` says, and the number of records; ValueError where it makes no sense.
+
+    UsageError where a newer mxtrain has written it.
+    """
     try:
         found = json.loads(content)
+        formats.refuse_newer(path, found.get(formats.KEY, 1), formats.ARRAYS)
         inputs = tuple(map(input_of_json, found["inputs"]))
         targets = tuple(map(str, found["targets"]))
         weight = str(found.get("weight", ""))
         number = int(found["num_records"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"it makes no sense ({error})") from None
     names = [each.name for each in inputs]
     if not names or len(set(names)) < len(names):
@@ -156,7 +161,7 @@ def read_sidecars(recs: Sequence[Path]) -> Layout:
 def _read_sidecar(rec: Path) -> Layout:
     path = sidecar_path(rec)
     try:
-        return parse_sidecar(regular_files.read(path))[0]
+        return parse_sidecar(regular_files.read(path), path)[0]
     except FileNotFoundError:
         raise DataError(
             f"{rec}: has no {path.name} beside it, so it holds no arrays that are known; pack it from a table or "

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.core import command_name, regular_files
+from mxtrain.core import command_name, formats, regular_files
 from mxtrain.core.errors import DataError
 from mxtrain.data.fields import BadSample
 from mxtrain.data.records import Dataset
@@ -109,6 +109,8 @@ def read_description(path: Path) -> dict[str, Any]:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
         found = None
+    if isinstance(found, dict):
+        formats.refuse_newer(path, found.get(formats.KEY, 1), formats.TOKENS)
     if not _makes_sense(found):
         raise DataError(f"{path}: is damaged; copy it again, or pack again")
     described: dict[str, Any] = found

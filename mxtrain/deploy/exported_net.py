@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from mxtrain.checkpoint import directory
 from mxtrain.config import Run
-from mxtrain.core import machine
+from mxtrain.core import formats, machine
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.deploy.target import DESCRIBED
 
@@ -41,6 +41,7 @@ def in_folder(folder: Path) -> Export | None:
         return None
     try:
         found = json.loads(described.read_text(encoding="utf-8"))
+        formats.refuse_newer(described, found.get(formats.KEY, 1), formats.EXPORT)
         inputs = [(str(each["name"]), each["shape"][0]) for each in found["inputs"]]
         kind, step, pictures = str(found["format"]), int(found["step"]), found.get("pictures") or {}
         takes_pixels = bool(pictures.get("normalised_inside"))

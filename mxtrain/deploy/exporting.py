@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Sequence
 import mxtrain
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
+from mxtrain.core import formats
 from mxtrain.core.errors import UsageError
 from mxtrain.data import normalisation, pictures
 from mxtrain.data.records import Records
@@ -149,7 +150,7 @@ def describe(folder: Path, told: dict[str, Any], task: Task, differences: Differ
         (folder / CLASSES).write_text("\n".join(lines) + "\n", encoding="utf-8")
         files.append(CLASSES)
     others = {name: value for name, value in task.description.items() if name != "class_names"}
-    whole = {**told, "description": others, "compared": differences._asdict()}
+    whole = {formats.KEY: formats.EXPORT, **told, "description": others, "compared": differences._asdict()}
     (folder / target.DESCRIBED).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     return [*files, target.DESCRIBED]
 

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, NamedTuple
 
 import numpy as np
 
+from mxtrain.core import formats
 from mxtrain.core.errors import UsageError
 
 Record = Dict[str, Any]
@@ -246,4 +247,9 @@ def _environment(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / "environment.json").read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError):
         found = None
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    number = found.get(formats.KEY, 1)
+    if isinstance(number, int) and number > formats.RUN:
+        raise formats.newer(folder / "environment.json", number, formats.RUN)
+    return found

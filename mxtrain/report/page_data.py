@@ -17,6 +17,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from mxtrain.core import formats
 from mxtrain.report import curves, pictures, sections
 from mxtrain.report.curves import is_number
 from mxtrain.report.diagnosis import diagnose
@@ -210,13 +211,19 @@ def differences(configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def newest_checkpoint(folder: Path) -> dict[str, Any]:
-    """Return what the state of the newest checkpoint says; {} where there is none that can be read."""
+    """Return what the state of the newest checkpoint says; {} where there is none that can be read.
+
+    UsageError where a newer mxtrain has written it.
+    """
     for path in sorted((folder / "checkpoints").glob("step-*/state.json"), reverse=True):
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
         if isinstance(found, dict):
+            number = found.get("version")
+            if isinstance(number, int) and number > formats.CHECKPOINT:
+                raise formats.newer(path, number, formats.CHECKPOINT)
             return found
     return {}
 

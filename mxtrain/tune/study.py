@@ -18,6 +18,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
+from mxtrain.core import formats
 from mxtrain.core.errors import DataError, OutOfResources, UsageError
 from mxtrain.tune import space as spaces
 from mxtrain.tune.space import Flags, Parameter, Space
@@ -41,6 +42,7 @@ def open_study(out: Path, identity: Identity, is_lower_better: bool) -> optuna.S
     identity = json.loads(json.dumps(identity))  # as SQLite gives it back
     with naming_file(path):
         study = _open(path, is_lower_better)
+        formats.refuse_newer(path, study.user_attrs.get(formats.KEY, 1), formats.SEARCH)
         found = study.user_attrs.get(IDENTITY, identity)
         if found != identity and not finished(study):
             optuna.delete_study(study_name=NAME, storage=study._storage)
@@ -51,6 +53,7 @@ def open_study(out: Path, identity: Identity, is_lower_better: bool) -> optuna.S
                 "another --out"
             )
         study.set_user_attr(IDENTITY, identity)
+        study.set_user_attr(formats.KEY, formats.SEARCH)
         return study
 
 

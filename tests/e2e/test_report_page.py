@@ -21,7 +21,7 @@ from tests.support.commands import ROOT
 
 pytestmark = pytest.mark.system
 
-RUNS_BEFORE = ROOT / "tests" / "data" / "runs_before"
+RUNS_BEFORE = ROOT / "tests" / "golden" / "runs_before"
 # In names of classes, flags' values, texts of events and folders; each would say `pwned` where it is markup or script.
 SHORT = "<b>&lt;b"  # which fits into a plot as it is
 HOSTILE = [

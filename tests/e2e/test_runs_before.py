@@ -1,4 +1,4 @@
-"""Run folders written by an older mxtrain resume, evaluate and predict as that one did (tests/data/runs_before)."""
+"""Run folders written by an older mxtrain resume, evaluate and predict as that one did (tests/golden/runs_before)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import runs, warm_start
 from tests.support.amp import needs_bf16
 from tests.support.commands import ROOT
 
-BEFORE = ROOT / "tests" / "data" / "runs_before"
+BEFORE = ROOT / "tests" / "golden" / "runs_before"
 RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")
 # Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise, by 1e-5. A run in bf16 goes
 # on with other operators narrow than MXNet's lists named.

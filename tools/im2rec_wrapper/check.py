@@ -117,7 +117,7 @@ def _samples(rec: Path, num_records: int) -> tuple[contents.Inspect, list[Findin
     """Read the .arrays.json: return how to inspect its records, and the findings about it."""
     path = sidecar_path(rec)
     try:
-        layout, counted = parse_sidecar(regular_files.read(path))
+        layout, counted = parse_sidecar(regular_files.read(path), path)
     except (OSError, ValueError) as error:
         return contents.picture, [of_file("arrays", path, f"{error}: pack again")]
     inspect = functools.partial(contents.sample, inputs=layout.inputs)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mxtrain.config import spec
 from mxtrain.config.spec import Number
-from mxtrain.core import regular_files
+from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import UsageError
 from mxtrain.data import tokenizers, words
 from mxtrain.data.tokenizers import Tokenizer
@@ -110,6 +110,7 @@ def metadata(by: Tokenizer, num_documents: int, num_bytes: int, labels: str | No
     """Return the content of the .tokens.json of a .rec whose payloads have `num_bytes` in all."""
     dtype = np.dtype(dtype_of(by))
     content = {
+        formats.KEY: formats.TOKENS,
         "tokenizer": by.name,
         "vocab_size": by.vocab_size,
         "end_token": by.end_token,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.fresh_process import ROOT, write
 
-BEFORE = ROOT / "tests" / "data" / "runs_before"  # runs, their data and their net
+BEFORE = ROOT / "tests" / "golden" / "runs_before"  # runs, their data and their net
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
 COMMANDS = {
     "fit": "mxtrain.fit --train {0}/a.rec --out {0}/run --model small_cnn",

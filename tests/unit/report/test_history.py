@@ -13,7 +13,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.report import history
 from mxtrain.report.json_lines import JsonLines
 
-RUNS_BEFORE = Path(__file__).resolve().parents[2] / "data" / "runs_before"
+RUNS_BEFORE = Path(__file__).resolve().parents[2] / "golden" / "runs_before"
 
 
 def train(step: int, **numbers: Any) -> dict[str, Any]:

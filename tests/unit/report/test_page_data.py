@@ -13,7 +13,7 @@ import pytest
 from mxtrain.report import history, page, page_data
 from tests.support import recorded_run
 
-RUNS_BEFORE = Path(__file__).resolve().parents[2] / "data" / "runs_before"
+RUNS_BEFORE = Path(__file__).resolve().parents[2] / "golden" / "runs_before"
 
 
 def data_of(*folders: Path) -> dict[str, Any]:
