@@ -188,6 +188,8 @@ def has_trained_after_a_restart(out: Path) -> bool:
     return bool(restarts) and records(out, "train")[-1]["step"] > restarts[0]
 
 
+# A cut that heals: tests/faults/test_network.py; what the coordinator does without a host: its own tests.
+@pytest.mark.slow
 def test_a_host_whose_cable_is_cut_is_left_out_until_it_is_back(
     lan: Lan, one_host: Path, tmp_path: Path
 ) -> None:

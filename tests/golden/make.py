@@ -126,7 +126,7 @@ class Maker:
             "prediction": self._prediction(case, killed),
             "arrays": packs.digests_of_checkpoints(killed),
         }
-        target = self.folder / "runs" / case.name
+        target = self.folder / "killed" / case.name
         target.mkdir(parents=True)
         for name in KEPT_OF_A_RUN:
             (shutil.copytree if (killed / name).is_dir() else shutil.copy)(killed / name, target / name)
@@ -169,7 +169,7 @@ class Maker:
 
     def make_export(self) -> None:
         """Export the run `plain` for MXNet, into its folder."""
-        run = shutil.copytree(self.folder / "runs" / "plain", self.work / "exported")
+        run = shutil.copytree(self.folder / "killed" / "plain", self.work / "exported")
         self.run("mxtrain.export", run, "--to", "symbol", "--val", self.work / "data" / "pictures_val.rec")
         shutil.copytree(run / "export", self.folder / "export")
 
@@ -224,7 +224,7 @@ def make(version: Version, number: int, names: list[str]) -> None:
                 begun = maker.folder / "ended" / "plain" / "weights.params"
                 if "{plain}" in case.flags:
                     shutil.copy(begun, maker.work / "plain.params")
-                if not (maker.folder / "runs" / case.name).is_dir() and (not names or case.name in names):
+                if not (maker.folder / "killed" / case.name).is_dir() and (not names or case.name in names):
                     print(version.name, case.name, flush=True)
                     maker.make(case)
             if version.name in SEARCHES and not (maker.folder / "searches").is_dir():

@@ -56,7 +56,7 @@ def parameters(in_ci: Sequence[str] | None = None) -> list[Any]:
 
 
 def folder_of(version: Version, case: Case) -> Path:
-    return FOLDER / version.name / "runs" / case.name
+    return FOLDER / version.name / "killed" / case.name
 
 
 def expected_of(version: Version, case: Case) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def moved(tmp_path: Path, version: Version, case: Case) -> Path:
 def test_what_there_is_is_what_was_made() -> None:
     for version in VERSIONS:
         names = {case.name for case in cases_of(version)}
-        for part in ("runs", "ended"):
+        for part in ("killed", "ended"):
             assert {path.name for path in (FOLDER / version.name / part).iterdir()} == names, version
     assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < MOST_BYTES
 

@@ -32,7 +32,7 @@ STATE = Path("checkpoints", "step-00000005", "state.json")
 def folder(tmp_path: Path) -> Path:
     """A copy of the newest version's data, and of its run `plain`."""
     shutil.copytree(NEWEST / "data", tmp_path / "data")
-    run = shutil.copytree(NEWEST / "runs" / "plain", tmp_path / "plain")
+    run = shutil.copytree(NEWEST / "killed" / "plain", tmp_path / "plain")
     shutil.copytree(NEWEST / "export", run / "export")
     return tmp_path
 
