@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -46,7 +47,7 @@ class ProcessGroup:
     def __exit__(self, *_: object) -> None:
         self._kill()
         for child in self.children:
-            with child:  # closes its pipes
+            with contextlib.suppress(BrokenPipeError), child:  # closes its pipes
                 pass
 
     def turn(self) -> list[str]:
@@ -55,8 +56,7 @@ class ProcessGroup:
         late.start()
         try:
             for worker in self.workers:
-                _pipe(worker.stdin).write("\n")
-                _pipe(worker.stdin).flush()
+                _write_line(worker)
             return [_answer(worker) for worker in self.workers]
         finally:
             late.cancel()
@@ -123,6 +123,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _write_line(worker: subprocess.Popen[str]) -> None:
+    try:
+        _pipe(worker.stdin).write("\n")
+        _pipe(worker.stdin).flush()
+    except BrokenPipeError:
+        raise RuntimeError(f"{worker.args!r} has ended:\n{_pipe(worker.stdout).read()}") from None
 
 
 def _answer(worker: subprocess.Popen[str]) -> str:
