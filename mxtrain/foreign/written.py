@@ -14,7 +14,7 @@ from typing import Any, Mapping, Sequence
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import CONVERTED, WEIGHTS, Snapshot
-from mxtrain.config import Run, pixel_numbers
+from mxtrain.config import Run, batch_plan, pixel_numbers
 from mxtrain.core import durable, params_file
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.params_file import Arrays
@@ -55,6 +55,7 @@ def run_folder(
     state = {
         "config": config.to_flat(run),
         "description": description,
+        "micro_batch": batch_plan.of_run(run).micro_batch,
         "score": None,
         CONVERTED: dict(origin),
     }

@@ -91,6 +91,9 @@ def test_there_and_back_on_digits(resnet: Path, digits: Path, tmp_path: Path, co
     checkpoints = [directory.newest(tmp_path / run / "checkpoints") for run in ("one", "two")]
     one, two = ((each.path / "weights.params").read_bytes() for each in checkpoints if each)
     assert one == two
+    assert all(
+        each and each.state["micro_batch"] == 16 for each in checkpoints
+    )  # as a run of 64 samples a step has
     scores = json.loads(
         command("mxtrain.evaluate", tmp_path / "one", "--val", digits / "val.rec", "--json").stdout
     )
