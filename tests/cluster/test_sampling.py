@@ -47,12 +47,28 @@ def test_the_parts_of_a_step_add_up(sampled: Path) -> None:
 
 
 @pytest.mark.alone
-def test_steps_evaluations_and_checkpoints_add_up_to_wall_time(sampled: Path) -> None:
-    found = records(sampled, "train", "eval", "event")
+def test_steps_evaluations_and_checkpoints_add_up_to_wall_time(
+    sampled: Path, digits: Path, tmp_path: Path, command: Command
+) -> None:
+    """A hole in the records is in every run; 10 ms that the machine gave to somebody else are in one."""
+    if adds_up(sampled):
+        return
+    for again in ("second", "third"):
+        out = tmp_path / again
+        done = command("mxtrain.fit", *flags(digits, out, *SHORT, *CLUSTER, "--sample-steps", "1"))
+        assert done.returncode == 0, done.stderr
+        if adds_up(out):
+            return
+    pytest.fail("in three runs, steps, evaluations and checkpoints have not added up to the time that passed")
+
+
+def adds_up(out: Path) -> bool:
+    """Tell whether the times in a run's records are all the time that passed from its second step to its end."""
+    found = records(out, "train", "eval", "event")
     second = next(place for place, each in enumerate(found) if each["step"] == 2)  # the first makes all files
     passed = found[-1]["time"] - found[second]["time"]
     assert found[-1]["event"] == "end"
-    assert sum(map(seconds_of, found[second + 1 :])) == pytest.approx(passed, rel=0.03, abs=0.005)
+    return bool(sum(map(seconds_of, found[second + 1 :])) == pytest.approx(passed, rel=0.03, abs=0.005))
 
 
 def test_each_worker_tells_its_times(sampled: Path) -> None:
