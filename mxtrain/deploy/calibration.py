@@ -6,7 +6,7 @@ and one that entropy finds, which clips a few numbers so that the others are tol
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, NamedTuple, Sequence, Tuple
+from typing import Any, Container, Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def calibrate(
     An array that is never negative has a range from 0. DataError for one that is not finite.
     """
     extremes = dict.fromkeys(names, (0.0, 0.0))
-    for arrays in _computed(symbol, graph, names, batches):
+    for arrays in computed(symbol, graph, names, batches):
         for name, array in arrays.items():
             least, most = float(array.min()), float(array.max())
             if not np.isfinite(least + most):
@@ -45,7 +45,7 @@ def calibrate(
             extremes[name] = min(extremes[name][0], least), max(extremes[name][1], most)
     ranges = {name: _even(*of_one) for name, of_one in extremes.items()}
     counts = {name: np.zeros(NUM_BINS) for name in names}
-    for arrays in _computed(symbol, graph, names, batches):
+    for arrays in computed(symbol, graph, names, batches):
         for name, array in arrays.items():
             counts[name] += _histogram(array, ranges[name][1])
     return Calibration(ranges, {name: _by_entropy(counts[name], *ranges[name]) for name in names})
@@ -78,7 +78,13 @@ def _by_entropy(counts: Array, least: float, most: float) -> tuple[float, float]
     return _even(-limit.asscalar() if least < 0 else 0.0, limit.asscalar())
 
 
-def _computed(
+def array_name(node: Mapping[str, Any], output: int, arrays: Container[str]) -> str:
+    """Return the name, among `arrays`, of a node's output: of a variable, of an only output, or of one of several."""
+    name = node["name"]
+    return next(each for each in (name, f"{name}_output", f"{name}_output{output}") if each in arrays)
+
+
+def computed(
     symbol: Any, graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]
 ) -> Iterator[dict[str, Array]]:
     """Yield, for each batch, the arrays called `names`: inputs of the net, or outputs of its operators."""

