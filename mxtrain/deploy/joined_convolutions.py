@@ -1,8 +1,9 @@
 """Convolutions joined to the norms, sums and ReLUs after them, by MXNet's own pass, for int8.
 
-Owns which sums are not joined, as MXNet would compute them wrong. A joined convolution adds into the memory of the
-sum's other operand. Without a ReLU after the sum its numbers are int8, and an operand that is never negative is
-uint8: of that all above half of its range is cut off. And a sum of a convolution and itself has no other operand.
+Owns what is not joined, as MXNet would compute it wrong. It joins what follows a convolution though something else
+takes the convolution's output too, and gives that what it has joined. A joined convolution adds into the memory of a
+sum's other operand: without a ReLU after the sum its numbers are int8, and an operand that is never negative is uint8,
+of which all above half of its range is cut off. And a sum of a convolution and itself has no other operand.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from mxtrain.models import graph_rewrites
 from mxtrain.runtime import mx
 
 BACKEND = "MKLDNN_QUANTIZE"
-CONVOLUTIONS = ("Convolution", "BatchNorm")  # what ends one that can be joined to a sum
-APART = "__kept_apart"  # ends the names of the copies that keep a sum out of MXNet's pattern
+JOINABLE = (
+    "Convolution",
+    "BatchNorm",
+    "elemwise_add",
+    "FullyConnected",
+)  # in what MXNet joins, but for its end
+CONVOLUTIONS = ("Convolution", "BatchNorm")  # what may be joined to a sum
+BARRIER = "__end_of_joined"  # ends the names of nodes that fit no pattern of MXNet's
 
 Graph = Mapping[str, Any]
 
@@ -29,34 +36,40 @@ def joined(graph: InferenceGraph, batches: Sequence[Batch]) -> Any:
     for node in whole["nodes"]:
         if node["op"] == "relu":  # MXNet joins one that is called Activation
             node.update(op="Activation", attrs={"act_type": "relu"})
-    apart = list(_unjoinable_sums(whole, graph, batches))
-    symbol = mx.sym.load_json(json.dumps(_with_copies(whole, apart))).get_backend_symbol(BACKEND)
-    return _without_copies(symbol) if apart else symbol
+    ends = {*_forks(whole), *_before_unjoinable_sums(whole, graph, batches)}
+    apart = graph_rewrites.with_replaced(whole, dict.fromkeys(ends, _add_with_barrier))
+    return _without_barriers(mx.sym.load_json(json.dumps(apart)).get_backend_symbol(BACKEND))
 
 
-def _unjoinable_sums(whole: Graph, graph: InferenceGraph, batches: Sequence[Batch]) -> Iterator[int]:
-    """Yield the positions of the sums that must not be joined to a convolution."""
+def _forks(whole: Graph) -> Iterator[int]:
+    """Yield the positions of the nodes that could be joined to what follows, but that several nodes take."""
+    for place, users in graph_rewrites.users_of(whole).items():
+        if whole["nodes"][place]["op"] in JOINABLE and len(users) > 1:
+            yield place
+
+
+def _before_unjoinable_sums(whole: Graph, graph: InferenceGraph, batches: Sequence[Batch]) -> Iterator[int]:
+    """Yield the positions of the convolutions and norms before sums that they must not be joined to."""
     nodes, users = whole["nodes"], graph_rewrites.users_of(whole)
     arrays = set(graph.symbol.get_internals().list_outputs())
     operands: dict[int, list[str]] = {}  # of the sums that no ReLU follows
     for place, node in enumerate(nodes):
-        sources = [source for source, *_ in node["inputs"]]
-        if node["op"] != "elemwise_add" or not any(nodes[each]["op"] in CONVOLUTIONS for each in sources):
-            continue
-        if node["inputs"][0] == node["inputs"][1]:
-            yield place
-        elif not _is_relu_next(nodes, users.get(place, [])):
-            operands[place] = [
-                array_name(nodes[source], output, arrays) for source, output, *_ in node["inputs"]
-            ]
-    names = sorted({name for both in operands.values() for name in both})
-    never_negative = _never_negative(graph, names, batches)
-    yield from (place for place, both in operands.items() if not never_negative.isdisjoint(both))
+        if node["op"] == "elemwise_add" and not _is_relu_next(nodes, users.get(place, [])):
+            inputs = [(nodes[source], output) for source, output, *_ in node["inputs"]]
+            if any(source["op"] in CONVOLUTIONS for source, _ in inputs):
+                operands[place] = [array_name(source, output, arrays) for source, output in inputs]
+    never_negative = _never_negative(
+        graph, sorted({name for both in operands.values() for name in both}), batches
+    )
+    for place, both in operands.items():
+        if not never_negative.isdisjoint(both):
+            yield from (
+                source for source, *_ in nodes[place]["inputs"] if nodes[source]["op"] in CONVOLUTIONS
+            )
 
 
 def _is_relu_next(nodes: Sequence[Mapping[str, Any]], users: Sequence[int]) -> bool:
-    activations = [nodes[user].get("attrs", {}).get("act_type") for user in users]
-    return activations == ["relu"]
+    return [nodes[user].get("attrs", {}).get("act_type") for user in users] == ["relu"]
 
 
 def _never_negative(graph: InferenceGraph, names: Sequence[str], batches: Sequence[Batch]) -> set[str]:
@@ -67,31 +80,16 @@ def _never_negative(graph: InferenceGraph, names: Sequence[str], batches: Sequen
     return found
 
 
-def _with_copies(whole: Graph, sums: Sequence[int]) -> Graph:
-    """Return the graph with copies between convolutions and these sums, which are not joined then."""
-    kinds = [node["op"] for node in whole["nodes"]]
-
-    def add_copies(place: int) -> graph_rewrites.Replacement:
-        are_convolutions = [kinds[source] in CONVOLUTIONS for source, *_ in whole["nodes"][place]["inputs"]]
-
-        def add_to(node: Mapping[str, Any], inputs: list[list[int]], add: graph_rewrites.AddNode) -> int:
-            name = f"{node['name']}{{}}{APART}"
-            copied = [
-                [add({"op": "BlockGrad", "name": name.format(number), "inputs": [entry]}), 0, 0]
-                if is_one
-                else entry
-                for number, (entry, is_one) in enumerate(zip(inputs, are_convolutions))
-            ]
-            return add({**node, "inputs": copied})
-
-        return add_to
-
-    return graph_rewrites.with_replaced(whole, {place: add_copies(place) for place in sums})
+def _add_with_barrier(node: Mapping[str, Any], inputs: list[list[int]], add: graph_rewrites.AddNode) -> int:
+    """Add a node and one behind it that computes nothing. An identity is none: MXNet takes it out before it joins."""
+    entry = [add({**node, "inputs": inputs}), 0, 0]
+    return add({"op": "BlockGrad", "name": f"{node['name']}{BARRIER}", "inputs": [entry]})
 
 
-def _without_copies(symbol: Any) -> Any:
+def _without_barriers(symbol: Any) -> Any:
     whole = json.loads(symbol.tojson())
-    copies = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(APART)]
-    # A convolution, joined or not, has one output.
-    left_out = graph_rewrites.with_replaced(whole, dict.fromkeys(copies, lambda _, inputs, __: inputs[0][0]))
+    barriers = [place for place, node in enumerate(whole["nodes"]) if node["name"].endswith(BARRIER)]
+    left_out = graph_rewrites.with_replaced(
+        whole, dict.fromkeys(barriers, lambda _, inputs, __: inputs[0][0])
+    )
     return mx.sym.load_json(json.dumps(left_out))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core import kernels
-from mxtrain.deploy import int8
+from mxtrain.deploy import int8, joined_convolutions
 from mxtrain.deploy.inference_graph import InferenceGraph
 from mxtrain.runtime import mx
 from tests.support import fresh_python, random_nets
@@ -23,11 +23,10 @@ NUM_NETS = 60
 @pytest.mark.parametrize(
     "blocks",
     [
-        ["gated_residual", "gated_residual"],
-        ["sum_of_both", "sum_of_both"],
-        ["linear_residual"],
-        ["fork_of_a_sum"],
+        ["sum_of_both", "gated_residual"],
+        ["linear_residual", "fork_of_a_sum"],
         ["doubled", "pooled_sum"],
+        ["fork_of_a_convolution", "fork_of_a_norm"],
         ["sum_of_three", "depthwise_residual"],
     ],
     ids="-".join,
@@ -66,12 +65,16 @@ def _errors(rng: random.Random) -> Iterator[tuple[float, str]]:
 def error_of(blocks: list[str], channels: int, size: int, seed: int) -> float:
     """Return the largest error of a net in int8, as a share of its answers' deviation.
 
-    Each batch is computed twice, with and without static memory.
+    Each batch is computed twice, with and without static memory. Joined, and still in float32, the net answers as it
+    is.
     """
     graph = random_nets.build(blocks, channels, size, seed)
     rng = np.random.default_rng(seed)
     batches = [{"data": rng.normal(size=(8, 3, size, size)).astype(np.float32)} for _ in range(2)]
     right = [_answers(graph, batch["data"], is_static=False)[0] for batch in batches]
+    joined = graph._replace(symbol=joined_convolutions.joined(graph, batches))
+    for batch, expected in zip(batches, right):
+        np.testing.assert_allclose(_answers(joined, batch["data"], is_static=False)[1], expected, 1e-3, 1e-3)
     made = int8.quantised(graph, right, batches)
     return max(
         float(np.sqrt(np.square(answer - expected).mean() / expected.var()))

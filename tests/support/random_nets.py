@@ -32,8 +32,11 @@ class Builder:
 
     def normed(self, x: Any, kernel: int = 3, groups: int = 1) -> Any:
         """Return a convolution and its norm."""
-        convolution = self.convolution(x, kernel, groups)
-        return mx.sym.BatchNorm(convolution, fix_gamma=False, name=self.name("norm"))
+        return self.norm(self.convolution(x, kernel, groups))
+
+    def norm(self, x: Any) -> Any:
+        """Return a norm by statistics of training."""
+        return mx.sym.BatchNorm(x, fix_gamma=False, name=self.name("norm"))
 
     def relu(self, x: Any) -> Any:
         """Return a ReLU."""
@@ -101,6 +104,21 @@ def _sum_of_three(net: Builder, x: Any) -> Any:
     return net.relu(net.sum(net.sum(net.normed(x), net.gated(net.normed(x, 1))), x))
 
 
+def _normed_before(net: Builder, x: Any) -> Any:
+    inner = net.convolution(net.relu(net.norm(x)))
+    return net.sum(net.convolution(net.relu(net.norm(inner))), x)
+
+
+def _fork_of_a_convolution(net: Builder, x: Any) -> Any:
+    branch = net.convolution(x)
+    return net.sum(net.convolution(net.relu(net.norm(branch))), branch)
+
+
+def _fork_of_a_norm(net: Builder, x: Any) -> Any:
+    branch = net.normed(x)
+    return net.relu(net.sum(net.normed(net.relu(branch)), branch))
+
+
 def _concat(net: Builder, x: Any) -> Any:
     parts = mx.sym.concat(net.relu(net.normed(x)), net.gated(x), dim=1, name=net.name("concat"))
     return net.relu(net.normed(parts, 1))
@@ -122,7 +140,8 @@ BLOCKS: dict[str, Block] = {
     function.__name__[1:]: function
     for function in (
         *(_gated_residual, _residual, _linear_residual, _sum_of_both, _gated_sum_of_both, _doubled, _fork),
-        *(_fork_of_a_sum, _gated_sum, _sum_of_three, _concat, _pooled_sum, _depthwise_residual),
+        *(_fork_of_a_convolution, _fork_of_a_norm, _fork_of_a_sum, _normed_before, _gated_sum, _sum_of_three),
+        *(_concat, _pooled_sum, _depthwise_residual),
     )
 }
 
