@@ -19,6 +19,7 @@ _SMALLEST_UNIT = (
     1126  # float64's numbers are multiples of 2**-1074; their digits are taken 52 below their exponent
 )
 _MOST_ROWS = 1 << 20  # at a time, so that sums of digits stay exact
+_ROWS_AT_ONCE = 4096  # as float64
 
 
 class Statistics(NamedTuple):
@@ -104,3 +105,13 @@ def refused(values: Any) -> str | None:
     if array.size and math.fabs(float(np.abs(array).max())) > LARGEST:
         return f"holds a number above {LARGEST:g}"
     return None
+
+
+def rows_refused(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows `refused` has something against; of millions, to ask it about each takes a minute."""
+    is_refused = np.zeros(len(values), bool)
+    inner = tuple(range(1, values.ndim))
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        chunk = np.abs(values[start : start + _ROWS_AT_ONCE].astype(np.float64))
+        is_refused[start : start + _ROWS_AT_ONCE] = ~(chunk <= LARGEST).all(axis=inner)
+    return is_refused

@@ -81,6 +81,15 @@ class Table(NamedTuple):
             return problem.replace(statistics.NOT_FINITE, _UNFILLED)
         return problem
 
+    def bad(self) -> list[int]:
+        """Return the samples that have a `problem`; only those are looked at that may have one."""
+        columns = [self.columns[each.name] for each in self.layout.inputs]
+        if all(map(_is_whole, self.layout.inputs, columns)):
+            may_be_bad = np.any(list(map(statistics.rows_refused, (self.labels, *columns))), axis=0)
+        else:
+            may_be_bad = np.ones(len(self), bool)
+        return [position for position in np.flatnonzero(may_be_bad).tolist() if self.problem(position)]
+
 
 class Selection(NamedTuple):
     """The flags that choose columns of a table, by their names joined by commas, and say what becomes of them."""
@@ -189,7 +198,7 @@ def _refuse_words(path: Path, columns: Columns, of_categories: Sequence[str]) ->
 def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
     """Return the samples of a file in memory; DataError names the first that no net can take."""
     table = read(path, selection, like)
-    bad = [position for position in range(len(table)) if table.problem(position)]
+    bad = table.bad()
     if bad:
         problem = table.problem(bad[0]) or ""
         fill = "fill them by --missing mean, " if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
@@ -213,13 +222,12 @@ def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
     table = Table(
         path, Layout(tuple(inputs)), found, np.zeros(len(next(iter(columns.values()))), np.float32), None
     )
-    rows = []
-    for position in range(len(table)):
-        problem = table.problem(position)
-        if problem:
-            raise DataError(f"{path}: {table.row(position)}: {problem}")
-        rows.append((f"{path}:{table.row_number(position)}", {name: found[name][position] for name in found}))
-    return rows
+    for position in table.bad():
+        raise DataError(f"{path}: {table.row(position)}: {table.problem(position)}")
+    return [
+        (f"{path}:{table.row_number(position)}", {name: found[name][position] for name in found})
+        for position in range(len(table))
+    ]
 
 
 def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Any:
@@ -290,6 +298,12 @@ def _inputs(
             )
         )
     return found, tuple(described)
+
+
+def _is_whole(wanted: Input, column: Any) -> bool:
+    """Return whether a column is one array of numbers, with what a net takes in each row."""
+    is_numbers = isinstance(column, np.ndarray) and column.dtype.kind in "biuf"
+    return is_numbers and not wanted.varies and column.shape[1:] == wanted.shape
 
 
 def _dtype(column: Any) -> str:

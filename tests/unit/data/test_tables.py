@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import array_sets, arrays, tables
+from mxtrain.data import array_sets, arrays, statistics, tables
 from mxtrain.data.tables import Selection
 
 VECTORS = np.arange(12.0).reshape(4, 3)
@@ -212,6 +212,32 @@ def test_bad_arrays_are_refused(tmp_path: Path, columns: dict[str, Any], words: 
     with pytest.raises(DataError) as refused:
         tables.open_records(npz(tmp_path, **columns))
     assert words in str(refused.value) and "a.npz" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "num_refused"), [("float16", 3), ("float32", 3), ("float64", 4), ("int64", 0), ("bool", 0)]
+)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
+def test_rows_that_are_refused_are_those_that_are_refused_one_by_one(
+    dtype: str, num_refused: int, shape: tuple[int, ...]
+) -> None:
+    values = np.ones((9000, *shape), dtype)
+    if num_refused:
+        for row, number in zip([0, 4095, 4096, 8999], [np.nan, np.inf, -np.inf, 1e39]):
+            values[row] = number if number != 1e39 or dtype == "float64" else 6e4
+    found = statistics.rows_refused(values)
+    np.testing.assert_array_equal(found, [statistics.refused(row) is not None for row in values])
+    assert found.sum() == num_refused * (0 not in shape)
+
+
+def test_of_many_rows_those_that_are_bad_are_looked_at(tmp_path: Path) -> None:
+    x, y = np.ones((10_000, 3)), np.ones(10_000)
+    x[5000, 1], y[7000] = 1e39, np.nan
+    path = npz(tmp_path, x=x, y=y)
+    table = tables.read(path)
+    assert table.bad() == [5000, 7000] == [each for each in range(10_000) if table.problem(each)]
+    with pytest.raises(DataError, match=r"sample 5000: its x holds a number above 3.40282e\+38; 2 such"):
+        tables.open_records(path)
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
