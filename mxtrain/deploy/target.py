@@ -26,10 +26,9 @@ def made(folder: Path, flag: str = "--out") -> Iterator[Path]:
 
     An error or a signal in the block leaves nothing of it; what a kill has left goes with the next export there.
     """
-    _refuse_other_content(folder, flag)
-    place = Path(
-        os.path.realpath(folder)
-    )  # ".." has no name to put another beside, a link is not what is replaced
+    # ".." has no name to put another beside, a link is not what is replaced, and x/.. is there also without x.
+    place = Path(os.path.realpath(folder))
+    _refuse_other_content(place, folder, flag)
     aside = place.with_name(MAKING + place.name)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -48,18 +47,18 @@ def made(folder: Path, flag: str = "--out") -> Iterator[Path]:
         raise cannot_write(_shown(error, aside, folder), error) from None
 
 
-def _refuse_other_content(folder: Path, flag: str) -> None:
-    """Refuse to replace what is no export."""
-    if folder.is_dir() and not (folder / DESCRIBED).is_file() and any(folder.iterdir()):
+def _refuse_other_content(place: Path, folder: Path, flag: str) -> None:
+    """Refuse to replace what is no export, and what the command is called in; `folder` is the user's word for it."""
+    if place.is_dir() and not (place / DESCRIBED).is_file() and any(place.iterdir()):
         raise UsageError(
             f"{flag} {folder}: holds other files than an export, which would be replaced; give a new folder"
         )
-    if folder.exists() and not folder.is_dir():
+    if place.exists() and not place.is_dir():
         raise UsageError(f"{flag} {folder}: is a file; give a folder")
-    if folder.exists() and os.path.samefile(folder, os.curdir):
+    if place.exists() and any(os.path.samefile(place, each) for each in (Path.cwd(), *Path.cwd().parents)):
         raise UsageError(
             f"{flag} {folder}: is the folder that this command is called in, which would be replaced; give a folder "
-            f"in it, such as {folder / 'export'}"
+            f"in it, such as {place / 'export'}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -56,12 +57,25 @@ def test_the_folder_that_a_command_is_called_in_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in (".", str(tmp_path)):
+    for name in (".", str(tmp_path), "new/.."):
         with pytest.raises(UsageError, match=f"--out {name}: is the folder that this command is called in"):
             write(Path(name), "new")
     with pytest.raises(UsageError, match="--out /: holds other files"):
         write(Path("/"), "new")
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_above_the_folder_that_a_command_is_called_in_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "x", "old")
+    monkeypatch.chdir(tmp_path / "x" / "deep")
+    for name in ("..", "new/../.."):
+        with pytest.raises(UsageError, match=f"--out {re.escape(name)}: is the folder that this command"):
+            write(Path(name), "new")
+    with pytest.raises(UsageError, match=r"--out new/\.\.: holds other files"):
+        write(Path("new/.."), "new")
+    assert content(tmp_path) == whole("old")
 
 
 def test_a_failed_export_leaves_the_one_before_and_nothing_else(tmp_path: Path) -> None:
