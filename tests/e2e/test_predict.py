@@ -34,8 +34,8 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def judged(trained_digits: Path) -> tuple[list[dict[str, Any]], int]:
-    """The worst samples of the run's best checkpoint, as its evaluation told them, and how many were wrong."""
-    best = max(records(trained_digits, "eval"), key=lambda each: each["val_accuracy"])
+    """The worst samples of the best checkpoint, of equals the newest, as evaluation told them; how many were wrong."""
+    best = max(records(trained_digits, "eval"), key=lambda each: (each["val_accuracy"], each["step"]))
     (worst,) = [each for each in records(trained_digits, "worst") if each["step"] == best["step"]]
     return worst["samples"], round((1 - best["val_accuracy"]) * best["num_samples"])
 
