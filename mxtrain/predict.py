@@ -234,6 +234,8 @@ def _check_outputs(options: argparse.Namespace) -> None:
     out, folder = options.out, options.mistakes_out
     for word in options.inputs:
         outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
+    if given_files.LISTED in (*map(str, options.inputs), *options.text):
+        outputs.refuse_input("--out", out, given_files.stdin())
     if folder and folder.exists() and not folder.is_dir():
         raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
     if folder and folder.exists() and any(folder.iterdir()):

@@ -20,8 +20,8 @@ RUN_PARTS = (
 CHECKPOINT_PARTS = ("*.params", "state.json", "manifest.json")  # of one that was copied alone
 
 
-def refuse_input(flag: str, out: Path | None, path: str | os.PathLike[str]) -> None:
-    """Refuse a file to write that is also one to read, with a UsageError."""
+def refuse_input(flag: str, out: Path | None, path: str | os.PathLike[str] | int) -> None:
+    """Refuse a file to write that is also one to read, by its path or descriptor, with a UsageError."""
     if out is not None and _is_same(out, path):
         raise UsageError(f"{flag} {out}: is an input, and would be replaced; give another name")
 
@@ -41,7 +41,7 @@ def _parts(folder: Path) -> Iterator[Path]:
             yield from part.rglob("*") if part.is_dir() else [part]
 
 
-def _is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+def _is_same(one: str | os.PathLike[str], other: str | os.PathLike[str] | int) -> bool:
     try:
         return os.path.samefile(one, other)
     except OSError:  # one of them is not there

@@ -344,6 +344,18 @@ def test_no_input_is_replaced_by_answers_however_it_is_named(
     assert out.read_bytes() == before and not [path for path in tmp_path.iterdir() if ".tmp" in path.name]
 
 
+@pytest.mark.parametrize("words", [["-"], ["--text", "-"]])
+def test_what_stdin_reads_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    listed = tmp_path / "list.csv"
+    listed.write_text("a.png\n")
+    with listed.open() as stdin, monkeypatch.context() as changed:
+        changed.setattr("sys.stdin", stdin)
+        with pytest.raises(UsageError, match=r"--out .*list.csv: is an input"):
+            command_of_predict(["--run", "none", *words, "--out", str(listed)])
+
+
 @pytest.mark.slow  # tests/engine/test_answers.py holds it by what is read ahead
 def test_memory_does_not_grow_with_the_number_of_pictures(
     trained_digits: Path, digits: Path, tmp_path: Path
