@@ -136,6 +136,18 @@ def test_tars_with_class_names_and_several_labels(tmp_path):
 def test_the_picture_of_a_sample_is_that_of_the_plainest_name(tmp_path):
     members = [("1.depth.png", PNGS[1]), ("1.cls", b"0"), ("1.png", PNGS[0]), ("1.seg.png", PNGS[1])]
     assert payloads(open_source(write_tar(tmp_path / "a.tar", members))) == [PNGS[0]]
+    for names in (["1.left.png", "1.right.png"], ["1.png", "1.jpg"]):
+        members = [("1.cls", b"0"), *((name, PNGS[0]) for name in names)]
+        with pytest.raises(
+            DataError, match=r"sample .1. has several images, .* the plainest name, as in 7\.png"
+        ):
+            open_source(write_tar(tmp_path / "b.tar", members))
+
+
+def test_a_label_of_its_own_file_comes_before_one_in_json(tmp_path):
+    about = json.dumps({"label": "a bee on a leaf"}).encode()
+    members = [("1.json", about), ("1.png", PNGS[0]), ("1.cls", b"7")]
+    assert labels(open_source(write_tar(tmp_path / "a.tar", members))) == [7]
 
 
 def test_bad_tars_are_named(tmp_path):

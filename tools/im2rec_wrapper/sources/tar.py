@@ -34,11 +34,7 @@ def read_tars(source: Path, multi_label: bool) -> Source:
     raw_labels: list[RawLabels] = []
     for number, path in enumerate(paths):
         for sample, members in _samples(path):
-            images = [member for member in members if "." + _last(member) in IMAGE_SUFFIXES]
-            # One of a plain name, as 7.png, before others of a sample's, such as 7.depth.png.
-            image = min(images, key=lambda member: member.suffix.count("."), default=None)
-            if image is None:
-                raise DataError(f"{path}: sample {sample!r} has no image, only {[m.suffix for m in members]}")
+            image = _image(path, sample, members)
             names.append(f"{path.name}/{sample}")
             places.append((number, image.offset, image.num_bytes))
             raw_labels.append(_label(path, sample, members))
@@ -85,8 +81,23 @@ def _last(member: _Member) -> str:
     return member.suffix.rpartition(".")[2]
 
 
+def _image(path: Path, sample: str, members: list[_Member]) -> _Member:
+    """Return the only image of the plainest name, as 7.png before 7.depth.png."""
+    images = [member for member in members if "." + _last(member) in IMAGE_SUFFIXES]
+    if not images:
+        raise DataError(f"{path}: sample {sample!r} has no image, only {[m.suffix for m in members]}")
+    fewest = min(member.suffix.count(".") for member in images)
+    plainest = [member for member in images if member.suffix.count(".") == fewest]
+    if len(plainest) > 1:
+        raise DataError(
+            f"{path}: sample {sample!r} has several images, {[m.suffix for m in plainest]}: give one of them the "
+            "plainest name, as in 7.png beside 7.depth.png"
+        )
+    return plainest[0]
+
+
 def _label(path: Path, sample: str, members: list[_Member]) -> RawLabels:
-    for member in members:
+    for member in sorted(members, key=lambda each: each.suffix):  # .cls before .json
         if member.suffix in ("cls", "json"):
             data = read_at(path, member.offset, member.num_bytes)
             try:
