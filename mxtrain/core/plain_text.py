@@ -26,6 +26,11 @@ def parse_whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
+def number(value: float, digits: int) -> str:
+    """Return a number in so many digits, and never fewer than stand before its point: times in seconds differ there."""
+    return f"{value:.0f}" if 10**digits <= abs(value) < 10**_MOST_DIGITS else f"{value:.{digits}g}"
+
+
 def split_lines(text: str) -> list[str]:
     """Return the lines of a text, each ended by \\n or \\r\\n; an end after the last one begins no further line."""
     found = [line[:-1] if line.endswith("\r") else line for line in text.split("\n")]

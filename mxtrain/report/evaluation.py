@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from mxtrain.core import plain_text
+
 Record = Mapping[str, Any]
 
 COLUMNS = ("support", "precision", "recall", "f1")  # by which classes can be sorted
@@ -176,7 +178,9 @@ def _told(sample: Record, names: Sequence[str]) -> str:
         has = ", ".join(names[label] for label in sample["labels"]) or "none of the classes"
         return f"{has}; wrong: {', '.join(wrong)}" if wrong else has
     if "predicted" in sample:
-        label, answer = (", ".join(f"{value:.6g}" for value in sample[key]) for key in ("label", "predicted"))
+        label, answer = (
+            ", ".join(plain_text.number(value, 6) for value in sample[key]) for key in ("label", "predicted")
+        )
         return f"{label}, predicted {answer}"
     if "words" in sample:
         wrong = [f"word {place} is {true}, taken for {answer}" for place, true, answer in sample["wrong"][:3]]

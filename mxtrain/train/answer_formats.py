@@ -140,7 +140,7 @@ def _title(column: str) -> str:
 
 def _short(column: str, value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.3f}" if column.startswith("probability") else f"{value:.5g}"
+        return f"{value:.3f}" if column.startswith("probability") else plain_text.number(value, 5)
     return plain_text.printable(str(value))
 
 

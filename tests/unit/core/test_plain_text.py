@@ -24,6 +24,14 @@ def test_what_is_a_number(text: str, number: float) -> None:
     assert plain_text.parse_number(text) == number
 
 
+def test_a_number_keeps_all_digits_before_its_point() -> None:
+    told = [
+        plain_text.number(each, 5) for each in (1700000001.25, -1234567.0, 99999.6, 0.1234567, 1e300, 0.0)
+    ]
+    assert told == ["1700000001", "-1234567", "1e+05", "0.12346", "1e+300", "0"]
+    assert [plain_text.number(each, 5) for each in (math.nan, -math.inf)] == ["nan", "-inf"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "1_2", "١٢", "²", "0x10", "1e", ".", "e5", "1,5", "--1", "nano", "1 2", "1e1_0"]
 )

@@ -107,6 +107,7 @@ def test_calibration_says_which_way_it_is_wrong() -> None:
         ({"labels": [0], "wrong": [[1, 0.75]]}, "a; wrong: b 0.750"),
         ({"labels": [], "wrong": []}, "none of the classes"),
         ({"label": [1.5, 2.0], "predicted": [1.25, 9.0]}, "1.5, 2, predicted 1.25, 9"),
+        ({"label": [1.7e9], "predicted": [1.7e9 + 4.25]}, "1700000000, predicted 1700000004"),
         ({"words": 7, "wrong": [[3, "O", "B-PER"]]}, "7 words; word 3 is O, taken for B-PER"),
         ({"words": 7, "wrong": []}, "7 words"),
         ({"tokens": 128, "perplexity": 21.25}, "tokens 128, perplexity 21.25"),

@@ -73,6 +73,16 @@ def test_columns_of_a_table_stand_below_each_other() -> None:
     ]
 
 
+def test_times_in_seconds_are_told_apart_in_a_table() -> None:
+    times = [
+        ("a.csv:2", {"t": 1700000001.25}),
+        ("a.csv:3", {"t": 1700000004.0}),
+        ("a.csv:4", {"t": 0.123456}),
+    ]
+    lines = rows("table", *times, told=Told("input", str)).splitlines()
+    assert [line.split()[0] for line in lines] == ["t", "1700000001", "1700000004", "0.12346"]
+
+
 def test_a_table_of_too_many_columns_is_told_in_words() -> None:
     shown = {"present": ["b"], "probabilities": {str(number): 0.5 for number in range(20)}}
     told = Told("image", lambda shown: f"{shown['present'][0]} and more")
