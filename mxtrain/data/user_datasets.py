@@ -70,9 +70,9 @@ class UserDataset:
 
     def _read_labels(self) -> Floats:
         """Take the labels from where Gluon's own datasets keep them, or else read every sample once."""
-        # A user's own may call something else `_label`.
+        # A user's own may call something else by these names, and one that inherits may give other labels.
         is_gluons = getattr(type(self._dataset).__getitem__, "__module__", "").startswith(GLUONS)
-        if hasattr(self._dataset, "items") and hasattr(self._dataset, "synsets"):
+        if is_gluons and hasattr(self._dataset, "items") and hasattr(self._dataset, "synsets"):
             found: Any = [label for _, label in self._dataset.items]
         elif is_gluons and getattr(self._dataset, "_label", None) is not None:
             found = self._dataset._label

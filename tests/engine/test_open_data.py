@@ -70,6 +70,28 @@ def test_gluons_image_folder_brings_its_names_and_its_labels_unread(tmp_path: Pa
     assert (records.read(3).payload == 200).all()
 
 
+class Insects(mx.gluon.data.vision.ImageFolderDataset):
+    """Gluon's folder of classes with labels of its own."""
+
+    synsets: tuple[str, ...] = ()
+
+    def __init__(self, root: str):
+        super().__init__(root)
+        self.synsets = "other", "insect"
+
+    def __getitem__(self, position: int) -> tuple[Any, int]:
+        picture, label = super().__getitem__(position)
+        return picture, int(label == 2)
+
+
+def test_what_inherits_from_gluons_image_folder_gives_its_own_labels(tmp_path: Path) -> None:
+    for name in ("ape", "bat", "bee"):
+        (tmp_path / name).mkdir()
+        cv2.imwrite(str(tmp_path / name / "0.png"), np.zeros((5, 6, 3), np.uint8))
+    records = UserDataset("folder", Insects(str(tmp_path)))
+    assert records.labels().tolist() == [records.read(row).label for row in range(3)] == [0, 0, 1]
+
+
 def test_a_data_loader_is_cut_into_micro_batches_and_begun_anew_each_epoch() -> None:
     given = opened("batches", "--num-classes", "2")
     with loader(given, requests(6)) as made:
