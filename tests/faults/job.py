@@ -140,6 +140,6 @@ def result(out: Path) -> tuple[Any, ...]:
     """
     checkpoint = newest(out)
     values = json.loads((checkpoint / "state.json").read_text())
-    for name in ("config", "job"):  # they name the folder and the cluster
+    for name in ("config", "job", "modules"):  # they name folders, the cluster and what code a user gave
         del values[name]
     return curve(out), values, {path.name: path.read_bytes() for path in checkpoint.glob("*.params")}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import threading
 import time
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
 from tests.faults.case import DONE_SECONDS
-from tests.faults.job import CLUSTER, FaultJob, result, started, wait_for
-from tests.support import ps_lite_messages
+from tests.faults.job import CLUSTER, FLAGS, FaultJob, result, started, wait_for
+from tests.support import late_net, ps_lite_messages
 from tests.support.ps_lite_messages import Address
 
 pytestmark = [
@@ -36,20 +33,6 @@ def place_of(job: FaultJob, role: str) -> Address:
 
     assert wait_for(look, DONE_SECONDS), job.output()
     return found[0]
-
-
-@contextlib.contextmanager
-def frozen(job: FaultJob, role: str) -> Iterator[None]:
-    """Freeze a process of the job as soon as there is one, for the block."""
-    assert wait_for(lambda: job.pid(role), DONE_SECONDS), job.output()
-    pid = job.pid(role)
-    assert pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # the job was quick to restart
-            os.kill(pid, signal.SIGCONT)
 
 
 def test_who_sends_messages_again_and_again_ends_the_job_after_its_restarts(
@@ -84,9 +67,11 @@ def test_who_sends_messages_again_and_again_ends_the_job_after_its_restarts(
 def test_who_takes_the_place_of_a_process_delays_the_start_and_nobody_is_blamed(
     data: list[str], undisturbed: tuple[object, ...], tmp_path: Path
 ) -> None:
-    with started(tmp_path, *data, *CLUSTER, DMLC_LOCAL="0") as job:
-        with frozen(job, "server-0"):  # the stranger comes first, however fast the others are
-            ps_lite_messages.send_add_node(place_of(job, "scheduler"))
+    flags = [*FLAGS, "--model", "tests.support.late_net:with_both", *CLUSTER, *data]
+    go = tmp_path / "go"
+    with started(tmp_path, *flags, DMLC_LOCAL="0", **{late_net.GO: str(go)}) as job:
+        ps_lite_messages.send_add_node(place_of(job, "scheduler"))  # before worker-1, which waits
+        go.touch()
         assert wait_for(job.has_ended, DONE_SECONDS), job.output()
         assert job.process.returncode == 0, job.output()
     (said,) = [line for line in job.output().splitlines() if "restart 1 of 3" in line]
