@@ -81,12 +81,15 @@ def job_exit_code(exits: list[ProcessExit], stop_code: int | None) -> int | None
 
 
 def root_cause(exits: list[ProcessExit]) -> ProcessExit:
-    """The exit that ended the attempt: the others leave for it, with "restart me" or its words, or are terminated."""
+    """The exit that ended the attempt: the others leave for it, with "restart me" or its words, or are terminated.
+
+    Where all were terminated it is the first: a process that was held by SIGSTOP, for which they waited.
+    """
 
     def order(exited: ProcessExit) -> tuple[int, bool]:
         own = exited.last_lines and exited.last_lines[-1].startswith(f"mxtrain.fit: {exited.process.name}: ")
         if exited.was_terminated:
-            return 3, not own
+            return 3, False
         return 0 if exited.code in FINAL_CODES else {RESTART_ME: 2, DONE: 4}.get(exited.code, 1), not own
 
     return min(exits, key=order)

@@ -35,6 +35,13 @@ def test_the_root_cause_is_the_process_that_failed_and_not_the_first_to_say_so()
     assert exit_message(other) == "server-0 ended with exit code 1: worker-1: KeyError: 'a'"
 
 
+def test_where_all_were_terminated_the_first_is_the_cause_though_another_misses_somebody() -> None:
+    held = exited("server-0", -9, was_terminated=True)
+    said = "mxtrain.fit: worker-0: the scheduler at 127.0.0.1:9000 has gone"
+    left = exited("worker-0", 75, was_terminated=True, last=said)
+    assert root_cause([held, exited("scheduler", -15, was_terminated=True), left]) is held
+
+
 def test_seconds_add_up_over_the_attempts() -> None:
     attempts = [
         [exited("worker-0", -9), exited("scheduler", 75)],
