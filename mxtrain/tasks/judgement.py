@@ -47,8 +47,8 @@ def metrics_of(task: Task) -> list[Metric]:
     found = _own(task)
     has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
     for name, numbers in catalogue.metrics(task.run.output.metric):
-        if name in catalogue.METRICS and name in has and tasks.is_built_in(task):
-            continue  # the task has it anyway; a user's may call something else so
+        if _is_had_anyway(task, name, has):
+            continue
         asked = _asked(task, name, numbers)
         names = names_of(asked) or ()
         if isinstance(asked, Named) and has.issuperset(names):
@@ -62,11 +62,14 @@ def metrics_of(task: Task) -> list[Metric]:
 
 def names_beside(task: Task) -> frozenset[str]:
     """Return the names of numbers that evaluations have anyway, and that neither --metric nor the task's score is."""
-    named = [_asked(task, name, numbers) for name, numbers in catalogue.metrics(task.run.output.metric)]
-    wanted = {name for metric in named for name in names_of(metric) or ()}
     report = report_of(task)
     own = [*_own(task), *([report] if report else [])]
-    return frozenset(name for metric in own for name in names_of(metric) or ()) - wanted
+    has = frozenset(name for metric in own for name in names_of(metric) or ())
+    asked: set[str] = set()
+    for name, numbers in catalogue.metrics(task.run.output.metric):
+        is_had = _is_had_anyway(task, name, has)
+        asked.update({name} if is_had else names_of(_asked(task, name, numbers)) or ())
+    return has - asked
 
 
 def report_of(task: Task) -> ClassReport | None:
@@ -104,6 +107,11 @@ def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
             f"--score {score.name}: {NO_NUMBER} over the samples of --val, as where they lack a class; give another"
         )
     return value
+
+
+def _is_had_anyway(task: Task, name: str, has: Collection[str]) -> bool:
+    """Return whether a task has a metric of --metric already; a user's task may call something else so."""
+    return name in catalogue.METRICS and name in has and tasks.is_built_in(task)
 
 
 def _own(task: Task) -> list[Metric]:

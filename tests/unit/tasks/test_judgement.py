@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError, user_message
 from mxtrain.tasks import find, judgement
 from mxtrain.tasks.judgement import Judgement
-from mxtrain.tasks.task import Score
+from mxtrain.tasks.task import Score, Task
 
 OWN = "tests.support.user_metrics"
 DESCRIPTIONS = {
@@ -22,9 +22,13 @@ DESCRIPTIONS = {
 }
 
 
-def chosen(flags: str, task: str = "classification") -> Judgement:
+def task_of(flags: str, task: str) -> Task:
     run = config.parse(["--train", "t.rec", "--val", "v.rec", "--task", task, *flags.split()])
-    return judgement.of_task(find.of_description(run, DESCRIPTIONS[task]))
+    return find.of_description(run, DESCRIPTIONS[task])
+
+
+def chosen(flags: str, task: str = "classification") -> Judgement:
+    return judgement.of_task(task_of(flags, task))
 
 
 class Output:
@@ -108,6 +112,20 @@ def test_perplexity_of_a_language_model_is_there_once() -> None:
     found = chosen("--metric perplexity --score perplexity", "lm")
     assert [judgement.names_of(each) for each in found.metrics] == [("perplexity", "bits_per_byte")]
     assert found.score == ("perplexity", True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "task", "names"),
+    [
+        ("", "lm", {"perplexity", "bits_per_byte"}),
+        ("--metric perplexity", "lm", {"bits_per_byte"}),
+        ("--metric perplexity,perplexity", "lm", {"bits_per_byte"}),
+        ("--metric auc,topk:k=2", "classification", {"accuracy", "top5_accuracy", "ece"}),
+        ("--metric macro_f1,accuracy", "classification", {"top5_accuracy", "ece"}),
+    ],
+)
+def test_the_console_leaves_out_what_nobody_asked_for(flags: str, task: str, names: set[str]) -> None:
+    assert judgement.names_beside(task_of(flags, task)) == names
 
 
 def test_a_number_asked_for_twice_is_there_once() -> None:
