@@ -29,12 +29,23 @@ def class_names(train: Dataset, val: Dataset | None, num_classes: int, of_text: 
             f"{train.path}: has {len(names)} classes, but --num-classes is {count}; leave it out or raise it"
         )
     if count < 2:
-        raise DataError(f"{train.path}: holds {count} class; a classifier needs at least two")
+        raise DataError(
+            f"{train.path}: holds {count} class; a classifier needs at least two{_instead_of_one(labels)}"
+        )
     outputs = [names[i] if names and i < len(names) else str(i) for i in range(count)]
     _refuse_out_of_range(train, labels, count, "give --num-classes or pack again")
     if val is not None:
         check(val, outputs, of_text)
     return outputs
+
+
+def _instead_of_one(labels: Any) -> str:
+    """Return what labels are that no class list of one name could number: it names a number or a label of each."""
+    if not labels.any():
+        return ""
+    if are_yes_or_no(labels):
+        return "; --task multilabel learns a yes or no"
+    return f"; its labels are numbers: {_AS_NUMBERS}"
 
 
 def check(dataset: Dataset, class_names: list[str], of_text: bool = False) -> None:

@@ -146,6 +146,14 @@ def test_user_data_that_cannot_work_is_refused(source: str, flags: list[str], me
         opened(source, *flags)
 
 
+@pytest.mark.parametrize("flag", ["--train", "--val"])
+def test_a_program_in_the_place_of_data_is_told_to_name_its_function(flag: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"{flag} my/digits\.py: is a Python program; give .* as digits:data"
+    ):
+        open_source(flag, "my/digits.py", config.parse(["--train", "a.rec"]))
+
+
 def test_flags_that_concern_val_are_taken() -> None:
     opened("batches", "--num-classes", "2", "--skip-bad", "3", "--verify", "never", "--val", "val.rec")
 

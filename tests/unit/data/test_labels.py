@@ -77,6 +77,22 @@ def test_several_labels_are_refused_with_their_number(tmp_path: Path) -> None:
         labels.class_names(found, None, 0)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([20, 3, 41], "its labels are numbers: --task regression learns numbers of pictures"),
+        ([1, 0, 1], "--task multilabel learns a yes or no"),
+        ([0, 0, 0], "a classifier needs at least two$"),
+    ],
+)
+def test_one_name_says_what_its_labels_are(tmp_path: Path, given: list[int], words: str) -> None:
+    """Write records as pack --multi-label makes them of a header `path,age`: it names the number of each."""
+    (tmp_path / "a.classes.tsv").write_text("age\n")
+    found = write(tmp_path / "a.rec", [np.array([number], np.float32) for number in given])
+    with pytest.raises(DataError, match=f"holds 1 class; .*{words}"):
+        labels.class_names(found, None, 0)
+
+
 def test_fit_ends_in_one_line(tmp_path: Path) -> None:
     write(tmp_path / "a.rec", [0.0, 2.0**31])
     flags = ["--train", str(tmp_path / "a.rec"), "--out", str(tmp_path / "run")]
