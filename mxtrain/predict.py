@@ -41,6 +41,7 @@ def predict(
     threshold: float = 0.5,
     embed: bool = False,
     mistakes: int | None = None,
+    target: str | None = None,
     checkpoint: str | None = None,
     devices: str = "cpu",
     net: Any = None,
@@ -62,6 +63,7 @@ def predict(
         mistakes: how many of the worst mistakes to return in the place of answers, the largest loss first. Inputs are
             then samples with labels: a folder with a folder for each class, or what `evaluate` takes as `val`; the
             run's own when left out.
+        target: the columns of a table of such samples that are to be predicted; the run's own when left out.
         checkpoint: "best" (when left out), "latest", a step, or the path of one.
         devices: "cpu" or "gpu:0"; the first of them computes.
         net: in the place of the run's, which a folder does not hold if it was an object. It gets the checkpoint's
@@ -73,11 +75,11 @@ def predict(
     """
     from mxtrain.train import guest
 
-    _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts)
+    _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts, target)
     is_single = isinstance(inputs, (str, os.PathLike))
     if isinstance(inputs, bytes) or not (is_single or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
-    instead = {"model": net, "task": task}
+    instead = {"model": net, "task": task, "target": target}
     if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
         instead["val"] = inputs
     with guest.as_guest():
@@ -123,13 +125,16 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     options = parser().parse_args(argv)
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
-    _check_asked(options.top, options.threshold, options.mistakes, options.embed, options.prompt)
+    _check_asked(
+        options.top, options.threshold, options.mistakes, options.embed, options.prompt, options.target
+    )
     _check_inputs(options)
     _check_outputs(options)
     # or mxnet's logging would put its marks before our lines
     run_folder.start_log("error" if options.quiet else "warning")
     is_judged = options.mistakes is not None
-    opened = asked.opened(options.run, options.checkpoint, options.devices, {}, is_judged)
+    instead = {"target": options.target}
+    opened = asked.opened(options.run, options.checkpoint, options.devices, instead, is_judged)
     trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
         continuations.language_model(opened.task, options.run)
@@ -191,9 +196,12 @@ def parser() -> Parser:
     )
     flags.add_argument("--embed", action="store_true", help="give features, what the last layer takes")
     of_labels = (
-        "the worst mistakes among labelled samples: a .rec, a folder of class folders, or the run's own --val"
+        "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "
+        "the run's own --val"
     )
     flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
+    of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
+    flags.add_argument("--target", help=of_table)
     flags.add_argument(
         "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
     )
@@ -215,13 +223,17 @@ def parser() -> Parser:
     return flags
 
 
-def _check_asked(top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any) -> None:
+def _check_asked(
+    top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any, target: str | None
+) -> None:
     if top < 1:
         raise UsageError(f"--top {top}: give 1 or more")
     if not 0 <= threshold <= 1:
         raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
     if mistakes is not None and mistakes < 1:
         raise UsageError(f"--mistakes {mistakes}: give 1 or more")
+    if target is not None and mistakes is None:
+        raise UsageError(f"--target {target}: goes with --mistakes N; answers need none")
     continuations.check_prompts(prompts or ())
     given = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
     both = [flag for flag, value in given.items() if value]

@@ -69,6 +69,6 @@ class Other:
 
 
 def listed(columns: Columns) -> str:
-    """Return the names of columns for messages."""
-    names = list(columns)
+    """Return the names of columns for messages; an index that pandas wrote may have none."""
+    names = list(filter(None, columns))
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

@@ -1,4 +1,4 @@
-"""Several labels for each row of a table: learnt, unknown ones left out, and answered each for itself."""
+"""Labels of rows of a table: several are learnt and answered each for itself; mistakes about those of any column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.fit import fit
-from mxtrain.predict import predict
+from mxtrain.predict import command, predict
+from tests.support.pack_command import in_this_process
 
 FLAGS: dict[str, Any] = {
     "task": "arrays",
@@ -86,3 +87,35 @@ def test_a_later_sample_of_a_stream_with_another_label_ends_the_run(tmp_path: Pa
         DataError, match=r"sample 70 of the stream: its label \d is 2; of several labels each is 1"
     ):
         fit(Run.of(**{**FLAGS, "epoch_steps": 2, "epochs": 2, "out": str(tmp_path)}), train=stream)
+
+
+def test_mistakes_in_a_table_of_a_run_on_records(tmp_path: Path) -> None:
+    data, right = rows(64)
+    (tmp_path / "a.csv").write_text(
+        "a,b,kind\n" + "".join(f"{x[0]},{x[1]},{'yes' if y[0] else 'no'}\n" for x, y in zip(data, right))
+    )
+    assert in_this_process("pack", tmp_path / "a.csv", tmp_path / "a.rec", "--target", "kind").returncode == 0
+    ended = fit(
+        Run.of(
+            task="arrays",
+            train=str(tmp_path / "a.rec"),
+            max_steps=1,
+            threads=1,
+            log="none",
+            out=str(tmp_path / "run"),
+        )
+    )
+    run, table_given = str(tmp_path / "run"), str(tmp_path / "a.csv")
+    found = predict(ended, table_given, mistakes=64, target="kind")
+    answers = predict(ended, table_given, top=1)
+    wrong = [
+        (each["input"], "yes" if right[number, 0] else "no")
+        for number, each in enumerate(answers)
+        if each["classes"][0]["class"] != ("yes" if right[number, 0] else "no")
+    ]
+    assert wrong and len(found) == len(wrong)
+    assert {each["label"] for each in found} <= {"yes", "no"}
+    with pytest.raises(UsageError, match=r"what is to be predicted\? give --target .*\(a, b, kind\)"):
+        command([run, table_given, "--mistakes", "3"])
+    with pytest.raises(UsageError, match="--target kind: goes with --mistakes N"):
+        command([run, table_given, "--target", "kind"])
