@@ -118,13 +118,18 @@ def _line(name: str, steps: Any, values: Any, most: int) -> dict[str, Any]:
     if points.each > 1:
         line.update(low=numbers(points.low), high=numbers(points.high), each=points.each)
     if len(points.x):
-        at = [np.argmin(points.low), np.argmax(points.high)]
+        at = [_newest(np.argmin, points.low), _newest(np.argmax, points.high)]
         line["summary"] = {
             "last": numbers([points.mean[-1]])[0],
             "lowest": [numbers([points.low[at[0]]])[0], int(points.x[at[0]])],
             "highest": [numbers([points.high[at[1]]])[0], int(points.x[at[1]])],
         }
     return line
+
+
+def _newest(extreme: Any, values: Any) -> int:
+    """Return the place of the extreme, of equals the last one, as the best score is the newest of equals."""
+    return len(values) - 1 - int(extreme(values[::-1]))
 
 
 def _is_constant(lines: list[dict[str, Any]]) -> bool:

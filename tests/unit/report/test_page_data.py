@@ -25,6 +25,19 @@ def run_of(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_of_equals_the_newest_is_the_best_and_the_highest(tmp_path: Path) -> None:
+    """Accuracies are 1 from the second evaluation on: the page names the step that the run's last line names."""
+    evaluations = [
+        {"kind": "eval", "step": step, "epoch": number, "val_loss": 0.5 / number, "val_accuracy": accuracy}
+        for number, (step, accuracy) in enumerate([(4, 0.5), (8, 1.0), (12, 1.0)], 1)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in evaluations))
+    run = run_of(tmp_path)
+    assert ["best accuracy", "1", "validation, step 12"] in run["facts"]
+    (line,) = next(each["lines"] for each in run["curves"] if each["name"] == "accuracy")
+    assert line["summary"] == {"last": 1.0, "lowest": [0.5, 4], "highest": [1.0, 12]}
+
+
 def test_a_run_with_all_records_has_every_section(tmp_path: Path) -> None:
     run = run_of(recorded_run.write(tmp_path / "a"))
     assert run["name"] == "a" and run["state"]["word"] == "ended"
