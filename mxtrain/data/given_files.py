@@ -16,7 +16,7 @@ from typing import Counter, Iterator, Sequence
 
 from mxtrain.core.errors import DataError, UsageError
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".avif")
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".avif", ".ico")
 LISTED = "-"  # the name of what stdin lists
 _AT_ONCE = 1 << 16
 _ENOUGH = 12  # bytes to see what it is

@@ -102,6 +102,13 @@ def test_tables_with_and_without_header(tmp_path, name, text):
     assert named(found) == [("x/1.jpg", 1), ("x/2.jpg", 0)]
 
 
+@pytest.mark.parametrize("first", ["x/1.ico", "x/1.gif", "x/scan 1"])
+def test_a_first_line_that_names_a_picture_is_no_header(tmp_path, first):
+    touch(tmp_path / "x" / "scan 1")
+    found = open_source(write(tmp_path / "a.csv", f"{first},dog\nx/2.jpg,cat\n"))
+    assert named(found) == [(first, 1), ("x/2.jpg", 0)]
+
+
 ODD = "\x0b \x0c \x1c \x1d \x1e \x85 \u2028 \u2029"  # Python takes each for a line break
 
 

@@ -8,6 +8,7 @@ Paths are relative to --root, by default the list's own folder.
 
 from __future__ import annotations
 
+import os
 import csv
 import io
 from pathlib import Path
@@ -42,6 +43,11 @@ def read_lst(path: Path, root: Path | None, multi_label: bool) -> Source:
     return _source(path, rows, root, multi_label, None)
 
 
+def _names_image(cell: str, root: Path) -> bool:
+    """Return whether a cell names a picture, by its suffix or because such a file is there."""
+    return cell.lower().endswith(IMAGE_SUFFIXES) or os.path.isfile(root / cell)
+
+
 def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     """Read a CSV or TSV; DataError names the first malformed row."""
     text = _text(path)
@@ -49,7 +55,7 @@ def read_table(path: Path, root: Path | None, multi_label: bool) -> Source:
     separator = max("\t,;", key=first_line.count)
     lines = [[name.strip(" \t"), *map(str.strip, labels)] for name, *labels in _rows(path, text, separator)]
     lines = [cells for cells in lines if any(cells)]
-    header = lines.pop(0) if lines and not lines[0][0].lower().endswith(IMAGE_SUFFIXES) else None
+    header = lines.pop(0) if lines and not _names_image(lines[0][0], root or path.parent) else None
     if header and lines and plain_text.parse_number(lines[0][0]) is not None:
         raise UsageError(
             f"{path}: its first column has numbers, not names of images: say what is to be predicted with --target, "
