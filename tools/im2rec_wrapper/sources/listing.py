@@ -8,9 +8,9 @@ Paths are relative to --root, by default the list's own folder.
 
 from __future__ import annotations
 
-import os
 import csv
 import io
+import os
 from pathlib import Path
 from typing import List, Tuple
 
