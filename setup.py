@@ -7,9 +7,9 @@ from setuptools import Extension, setup
 
 # Never needed: without a compiler, or on another machine, the build goes on without it and loading is slower.
 native = Extension(
-    "mxtrain.data.native._built",
-    sources=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.c")),
-    depends=sorted(str(path) for path in Path("mxtrain/data/native").glob("*.h")),
+    "mxtrain.native._built",
+    sources=sorted(str(path) for path in Path("mxtrain/native").glob("*.c")),
+    depends=sorted(str(path) for path in Path("mxtrain/native").glob("*.h")),
     extra_compile_args=[
         "-O3",
         "-mavx2",

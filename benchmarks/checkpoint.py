@@ -59,7 +59,7 @@ class Training:
         runtime.load()
         from mxtrain.tasks.classification import Classification
         from mxtrain.train import state
-        from mxtrain.train.parts import build_parts
+        from mxtrain.train.context import build_parts
 
         flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
         self.run = config.parse([*flags.split(), "--optimizer", optimizer])
@@ -133,7 +133,7 @@ def random_batch() -> Any:
     """Return a batch like those of the loader."""
     import numpy as np
 
-    from mxtrain.data.loader import Batch, Request
+    from mxtrain.data.loading.loader import Batch, Request
 
     rng = np.random.default_rng(0)
     arrays = {

@@ -108,7 +108,8 @@ def measured(name: str) -> dict[str, Any]:
     import numpy as np
 
     from mxtrain.core.errors import UsageError
-    from mxtrain.deploy import comparison, exporting, inference_graph, onnx_export, symbol_export
+    from mxtrain.export import comparison, exporting, inference_graph, symbol_export
+    from mxtrain.export.onnx import onnx_export
     from mxtrain.runtime import mx
 
     size = 32 if name.startswith("cifar") else SIZES.get(name, USUAL_SIZE)
@@ -144,7 +145,7 @@ def build(name: str, size: int) -> tuple[Any, Any]:
     import numpy as np
 
     from mxtrain import config
-    from mxtrain.models import initializers
+    from mxtrain.models.parameters import initializers
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
 

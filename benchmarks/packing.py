@@ -23,7 +23,7 @@ from typing import Dict, List, NamedTuple, Union
 
 from benchmarks import commands
 from benchmarks.loader import images, process
-from mxtrain.data.record_file import open_records
+from mxtrain.data.records.record_file import open_records
 
 NUM_PICTURES = 2000
 THREADS = len(os.sched_getaffinity(0))

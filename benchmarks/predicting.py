@@ -45,7 +45,7 @@ def main() -> int:
 
 def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
     """Return the wall and CPU seconds of an image by each side, medians of some rounds after a first one."""
-    from mxtrain.train import asked
+    from mxtrain.inference import predictor
 
     with tempfile.TemporaryDirectory() as folder:
         flags = (
@@ -61,8 +61,8 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
             images.NUM_CLASSES,
         )
         run = commands.fit(Path(folder), *flags)
-        opened = asked.opened(run, "latest", "cpu", {}, is_judged=False)
-        with asked.net_of(opened, "cpu") as of_run:
+        opened = predictor.opened(run, "latest", "cpu", {}, is_judged=False)
+        with predictor.net_of(opened, "cpu") as of_run:
             sides = _sides(opened, of_run, rec)
             times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
             for number in range(-1, rounds):
@@ -79,19 +79,22 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
 
 def _sides(opened: Any, of_run: Any, rec: Path) -> dict[str, Callable[[], int]]:
     """Return for each side the function that does its work and returns the number of images."""
-    from mxtrain.data.record_sets import open_set
-    from mxtrain.train import answer_formats, asked, evaluate
-    from mxtrain.train.inputs import Inputs
+    from mxtrain.data.records.record_sets import open_set
+    from mxtrain.inference import predictor, row_formats
+    from mxtrain.inference.input_samples import Inputs
+    from mxtrain.train import evaluation
 
     task, net, context = of_run
-    row = answer_formats.row_of("jsonl", answer_formats.Told("image", task.in_words))
+    row = row_formats.row_of("jsonl", row_formats.Told("image", task.in_words))
 
     def predicted(*given: Path) -> int:
-        answers = asked.answers(of_run, Inputs(task, given), 3, 0.5, embed=False)
+        answers = predictor.answers(of_run, Inputs(task, given), 3, 0.5, embed=False)
         return sum(len(row(each.name, shown)) > 0 for each, shown in answers)
 
     def evaluated() -> int:
-        found = evaluate.evaluate(opened.run, task, task.plain_forward(), net, open_set(str(rec)), [context])
+        found = evaluation.evaluate(
+            opened.run, task, task.plain_forward(), net, open_set(str(rec)), [context]
+        )
         assert found is not None
         return int(found.numbers["num_samples"])
 

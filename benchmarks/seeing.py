@@ -52,7 +52,7 @@ def main() -> int:
 def measure(net: Net, out: Path, rounds: int) -> dict[str, float]:
     """Return the seconds of a plain step and of what is done besides, and the share of all of it."""
     from mxtrain.config import Output
-    from mxtrain.train import host_samples
+    from mxtrain.train.telemetry import system_metrics
 
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     with made_steps(net, out) as step:
@@ -69,9 +69,9 @@ def measure(net: Net, out: Path, rounds: int) -> dict[str, float]:
     )
     began = time.thread_time()
     for _ in range(NUM_LOOKS):
-        host_samples._counters(), host_samples._memory()
+        system_metrics._counters(), system_metrics._memory()
     look = (time.thread_time() - began) / NUM_LOOKS
-    of_looks, of_sample = look / host_samples.EVERY_SECONDS, layers + max(0.0, barriers)
+    of_looks, of_sample = look / system_metrics.EVERY_SECONDS, layers + max(0.0, barriers)
     return {
         **{"step": seconds, "records": records, "layers": layers, "barriers": barriers, "look": look},
         "share": (records + of_sample / Output.sample_steps) / seconds + of_looks,
@@ -85,15 +85,15 @@ def made_steps(net: Net, out: Path) -> Iterator[Callable[[str], dict[str, float]
     from mxtrain import config, runtime
 
     runtime.load()
-    from mxtrain.report.writers import Logged, open_sinks
+    from mxtrain.report.sinks.writers import Logged, open_sinks
     from mxtrain.tasks.classification import Classification
     from mxtrain.train import state
+    from mxtrain.train.context import build_parts
     from mxtrain.train.input_pipeline import InputPipeline
     from mxtrain.train.next_action import RunLength
-    from mxtrain.train.observation import observed
-    from mxtrain.train.parts import build_parts
     from mxtrain.train.step import train_step
-    from mxtrain.train.step_records import StepRecords
+    from mxtrain.train.telemetry.epoch_metrics import observed
+    from mxtrain.train.telemetry.step_records import StepRecords
 
     flags = f"--train none --out {out} --model {net.name} --image-size {net.image_size} --log none"
     run = config.parse([*flags.split(), "--batch-size", str(net.batch_size)])
@@ -129,7 +129,7 @@ def random_batches(net: Net) -> list[Any]:
     """Return the micro-batches of a step, like those of the loader."""
     import numpy as np
 
-    from mxtrain.data.loader import Batch, Request
+    from mxtrain.data.loading.loader import Batch, Request
 
     rng = np.random.default_rng(0)
     size = min(net.batch_size, 32)

@@ -87,8 +87,8 @@ def node(num_rows: int, width: int, num_ids: int) -> None:
     from mxtrain import fit, runtime
     from mxtrain.cluster import environment
     from mxtrain.config import Layout, Output, Run
-    from mxtrain.core import wheels
-    from mxtrain.train import join
+    from mxtrain.core.system import wheels
+    from mxtrain.train.cluster import join
 
     def work() -> None:
         run = Run(layout=Layout(kvstore="dist_sync", start_timeout=100), output=Output(out=os.environ["OUT"]))

@@ -126,7 +126,8 @@ def of_mxtrain(net: str, started: float, folder: Path) -> None:
     marks.add("Python, numpy, the command's modules")
 
     def of_training() -> None:
-        from mxtrain.models import initializers, zoo
+        from mxtrain.models.nets import zoo
+        from mxtrain.models.parameters import initializers
         from mxtrain.train import loop
 
         marks.add("modules of the training")

@@ -125,7 +125,7 @@ def images_per_second(side: str, steps: int) -> float:
 def load_mxnet(side: str):
     if side != "plain":
         from mxtrain import runtime
-        from mxtrain.core import machine
+        from mxtrain.core.system import machine
 
         return runtime.load(threads=machine.usable_cores() // 2 if side == "half" else None)
     import numpy

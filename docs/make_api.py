@@ -23,21 +23,21 @@ def render() -> str:
     from mxtrain.convert import convert
     from mxtrain.core import errors
     from mxtrain.data.fields import BadSample, Field
-    from mxtrain.deploy.comparison import Differences
-    from mxtrain.deploy.exporting import Export
     from mxtrain.evaluate import evaluate
     from mxtrain.export import export
+    from mxtrain.export.comparison import Differences
+    from mxtrain.export.exporting import Export
     from mxtrain.predict import predict
     from mxtrain.tasks.task import Metric, Outcome, Score, Task
-    from mxtrain.train.from_python import fit
-    from mxtrain.train.result import Result
+    from mxtrain.train.library.from_python import fit
+    from mxtrain.train.library.result import Result
     from mxtrain.tune import Search, tune
 
     sections: dict[str, dict[Any, str]] = {
         "Training": {Run.of: "config", fit: "fit", Result: "fit", errors.StopTraining: "fit"},
         "Using what was trained": {
             **{evaluate: "evaluate", predict: "predict", export: "export", convert: "convert"},
-            **{Export: "deploy.exporting", Differences: "deploy.comparison"},
+            **{Export: "export.exporting", Differences: "export.comparison"},
         },
         "Searching": {tune: "tune", Search: "tune"},
         "Tasks of your own": {

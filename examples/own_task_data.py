@@ -5,7 +5,7 @@ Anything with a length and an index will do, whose items are pairs (x, y); so wi
 
 import numpy as np
 
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 
 def train():

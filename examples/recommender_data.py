@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from examples.recommender import NUM_ROWS
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 
 def write(folder, num_train=60_000, num_val=6_000):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 
 def write(folder, num_train=2000, num_val=300):

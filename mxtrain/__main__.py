@@ -41,7 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
-SHELLS = ("bash", "zsh", "fish")  # config/completion.py's, which takes longer to import than --help may
+SHELLS = ("bash", "zsh", "fish")  # config/flags/completion.py's, which takes longer to import than --help may
 
 
 def main() -> int:
@@ -91,8 +91,11 @@ def help_text() -> str:
 
 def completion(shell: str) -> str:
     """Return the script by which a shell completes the commands, their flags and what these take."""
-    from mxtrain import convert, doctor, evaluate, export, predict
-    from mxtrain.config import completion
+    from mxtrain import evaluate, predict
+    from mxtrain.config.flags import completion
+    from mxtrain.convert import __main__ as convert
+    from mxtrain.doctor import __main__ as doctor
+    from mxtrain.export import __main__ as export
     from mxtrain.launch import __main__ as launch
     from mxtrain.launch import k8s, slurm, ssh
     from mxtrain.report import __main__ as report

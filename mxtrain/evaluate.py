@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 from mxtrain.checkpoint import selection
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import DataError, UsageError, one_line
-from mxtrain.deploy import exported_net
-from mxtrain.deploy.exported_net import Export
-from mxtrain.report import evaluation, json_lines
+from mxtrain.export import exported_net
+from mxtrain.export.exported_net import Export
+from mxtrain.inference import trained_run
+from mxtrain.report import evaluation
 from mxtrain.report.evaluation import Choice
-from mxtrain.train import trained_run
+from mxtrain.report.sinks import json_lines
 
 if TYPE_CHECKING:
-    from mxtrain.data.records import Records
+    from mxtrain.data.interfaces import Records
     from mxtrain.tasks.task import Task
-    from mxtrain.train.evaluate import Evaluation
+    from mxtrain.train.evaluation import Evaluation
 
 logger = logging.getLogger(__name__)
 
@@ -75,9 +76,9 @@ def evaluate(
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
     """
-    from mxtrain.train import guest
+    from mxtrain.train.library import process_isolation
 
-    with guest.as_guest():
+    with process_isolation.as_guest():
         exported = exported_net.named(trained, checkpoint, devices, ensemble)
         trained, checkpoint = (exported.run, str(exported.step)) if exported else (trained, checkpoint)
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
@@ -161,7 +162,7 @@ def parser() -> Parser:
 
 def _graph(named: Sequence[Path], options: argparse.Namespace) -> None:
     """Print what a net consists of."""
-    from mxtrain.deploy import net_graph
+    from mxtrain.export.drawing import net_graph
 
     if len(named) > 1:
         raise UsageError(f"--graph {named[0]} {named[1]}: give one run or model")
@@ -189,12 +190,12 @@ def _evaluated(
 
     `is_own`: the data set is the checkpoint's own. `shows` has stderr show how far it is.
     """
-    from mxtrain.train import mean_answers
+    from mxtrain.inference import ensemble
 
     task = trained_run.task_of(found, run)
-    mean_answers.check(tta, task)
-    kinds = mean_answers.kinds_of(tta)
-    read_run = mean_answers.reading(run, kinds)
+    ensemble.check(tta, task)
+    kinds = ensemble.kinds_of(tta)
+    read_run = ensemble.reading(run, kinds)
     records = _opened(read_run, task, is_own)
     task.check(records)
     answering = (
@@ -203,13 +204,13 @@ def _evaluated(
         else exported_net.answering(exported, run, task, kinds)
     )
     with answering as (net, contexts):
-        from mxtrain.tasks import find as tasks
-        from mxtrain.train import evaluate
+        from mxtrain.tasks import registry as tasks
+        from mxtrain.train import evaluation
 
         plain_forward = tasks.function_of(task, task.plain_forward)
         reading_task = trained_run.task_of(found, read_run)
         with _shown_progress(len(records), shows) as on_samples:
-            evaluated = evaluate.evaluate(
+            evaluated = evaluation.evaluate(
                 *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
             )
     assert evaluated is not None, "nobody asks this evaluation to stop"
@@ -247,17 +248,17 @@ def _answering(
     found: Checkpoint, run: Run, task: Task, devices: str, kinds: Sequence[str], is_ensemble: bool
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
-    from mxtrain.train import mean_answers
+    from mxtrain.inference import ensemble
 
     members = selection.members(found) if is_ensemble else [found]
     if is_ensemble:
-        mean_answers.check_ensemble(members, task)
+        ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:
         nets = [opened.enter_context(trained_run.net_of(each, run, devices)) for each in members]
         net, contexts = nets[0]
         if kinds or is_ensemble:
-            views = mean_answers.views(run, kinds)
-            net = mean_answers.MeanAnswer([net for net, _ in nets], views, task.judged_as)
+            views = ensemble.views(run, kinds)
+            net = ensemble.MeanAnswer([net for net, _ in nets], views, task.judged_as)
         yield net, contexts
 
 
@@ -281,7 +282,7 @@ def _details(evaluated: Evaluation, task: Task, records: Records) -> dict[str, A
 @contextlib.contextmanager
 def _shown_progress(num_samples: int, shows: bool) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that shows on stderr how many samples are done; one that does nothing unless `shows`."""
-    from mxtrain.report.progress import ProgressDisplay
+    from mxtrain.report.sinks.progress import ProgressDisplay
 
     display = ProgressDisplay(sys.stderr if shows else None, num_samples, 0, "{} samples", "evaluating")
     try:

@@ -27,10 +27,13 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, Sequence
 from mxtrain import config
 from mxtrain.cluster import environment
 from mxtrain.cluster.environment import NodeSpec
-from mxtrain.config import bounds, names, program
-from mxtrain.core import command_name, interrupts, machine
+from mxtrain.config.checks import bounds
+from mxtrain.config.components import names
+from mxtrain.config.flags import program
+from mxtrain.core import command_name, interrupts
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
+from mxtrain.core.system import machine
 from mxtrain.train import signals
 
 __all__ = ["DataError", "Diverged", "Result", "Stop", "StopTraining", "UsageError", "fit", "main"]
@@ -40,14 +43,14 @@ logger = logging.getLogger("mxtrain.fit")
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.tasks.task import Score
-    from mxtrain.train.from_python import fit
-    from mxtrain.train.result import Result
+    from mxtrain.train.library.from_python import fit
+    from mxtrain.train.library.result import Result
 
 
 def __getattr__(name: str) -> Any:
     """Import what Python programs use when they do: the command answers --help without it."""
     if name in ("fit", "Result"):
-        from mxtrain.train import from_python
+        from mxtrain.train.library import from_python
 
         return getattr(from_python, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -84,7 +87,7 @@ def command(argv: Sequence[str] | None) -> None:
     if node is None or node.role == "worker":
         train(run, node)
     else:
-        from mxtrain.train import serving
+        from mxtrain.train.cluster import serving
 
         serving.serve(run, node)
 
@@ -128,12 +131,12 @@ def _code_of(end: SystemExit) -> int:
 
 def plot_schedule(run: config.Run) -> None:
     """Draw the learning rate of every step; without data, --max-steps are taken for all --epochs."""
-    from mxtrain.config import checks
+    from mxtrain.config.checks import run_checks
     from mxtrain.optim import schedules
-    from mxtrain.report import plots
+    from mxtrain.report.page import plots
     from mxtrain.train.open_data import open_source
 
-    checks.check_description(run)
+    run_checks.check_description(run)
     steps_per_epoch, num_steps = run.optim.max_steps / run.optim.epochs, run.optim.max_steps
     if run.data.train:
         samples = open_source("--train", run.data.train, run)
@@ -203,7 +206,7 @@ def nothing_done_line(checkpoint: Checkpoint | None, score: Score) -> str:
 
 def score_text(evaluations: Sequence[dict[str, Any]], score: Score) -> str:
     """Return the scores of the last evaluation and of the best one; of equals the newest is best, as in evaluate."""
-    from mxtrain.train.result import best_of
+    from mxtrain.train.library.result import best_of
 
     key = f"val_{score.name}"
     last, best = evaluations[-1], best_of(evaluations, score)
@@ -233,7 +236,8 @@ def dry_run(run: config.Run) -> None:
 
     run_folder.start_log(run.output.terminal_level)
     runtime.load(threads=run.layout.threads or None)
-    from mxtrain.train import dry_run, state
+    from mxtrain.train import state
+    from mxtrain.train.net import dry_run
 
     table = dry_run.parameter_table(
         run, inputs.task, resume_point and state.widths_of(resume_point.checkpoint)

@@ -1,7 +1,7 @@
 """`python -m mxtrain.predict [RUN] INPUT...`: what a trained net says of pictures and more; as a function, `predict`.
 
 With `--embed` it gives features, with `--mistakes` the worst mistakes among samples that have labels, and with
-`--prompt TEXT` a language model writes on (`train/continuations.py`).
+`--prompt TEXT` a language model writes on (`inference/text_generation.py`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn, Sequence
 
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import outputs, plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
-from mxtrain.data import given_files
-from mxtrain.train import asked, continuations, told, trained_run
-from mxtrain.train.asked import Asked
-from mxtrain.train.continuations import Wish
+from mxtrain.data import input_files
+from mxtrain.inference import predictor, printing, text_generation, trained_run
+from mxtrain.inference.predictor import Asked
+from mxtrain.inference.text_generation import Wish
 
 __all__ = ["Wish", "main", "predict"]
 PROGRAM = "mxtrain.predict"
@@ -73,7 +73,7 @@ def predict(
     Raises:
         UsageError, DataError: as the command says them; DataError for the first input that is none.
     """
-    from mxtrain.train import guest
+    from mxtrain.train.library import process_isolation
 
     _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts, target)
     is_single = isinstance(inputs, (str, os.PathLike))
@@ -82,16 +82,16 @@ def predict(
     instead = {"model": net, "task": task, "target": target}
     if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
         instead["val"] = inputs
-    with guest.as_guest():
-        opened = asked.opened(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
+    with process_isolation.as_guest():
+        opened = predictor.opened(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
         if prompts is not None:
-            writer, wish = continuations.language_model(opened.task, trained), wish or Wish()
+            writer, wish = text_generation.language_model(opened.task, trained), wish or Wish()
             wish.check()
-            with asked.net_of(opened, devices) as of_run:
-                return list(continuations.write(writer, of_run.net, of_run.context, prompts, wish))
-        with asked.net_of(opened, devices) as of_run:
+            with predictor.net_of(opened, devices) as of_run:
+                return list(text_generation.write(writer, of_run.net, of_run.context, prompts, wish))
+        with predictor.net_of(opened, devices) as of_run:
             if mistakes:
-                found = asked.mistakes(of_run, os.fspath(inputs) if is_single else None, mistakes, _raise)
+                found = predictor.mistakes(of_run, os.fspath(inputs) if is_single else None, mistakes, _raise)
                 return [{of_run.noun: each.input.name, **each.shown} for each in found.worst]
             return _answers(of_run, [inputs] if is_single else inputs, top, threshold, embed)
 
@@ -100,10 +100,10 @@ def _answers(
     of_run: Asked, given: Any, top: int | None, threshold: float, embed: bool
 ) -> list[dict[str, Any]]:
     """Return the answers to inputs; DataError for the first that is none."""
-    from mxtrain.train.inputs import Inputs
+    from mxtrain.inference.input_samples import Inputs
 
     found = []
-    for each, shown in asked.answers(of_run, Inputs(of_run.task, given), top, threshold, embed):
+    for each, shown in predictor.answers(of_run, Inputs(of_run.task, given), top, threshold, embed):
         if isinstance(shown, DataError):
             raise shown
         found.append({**({of_run.noun: each.name} if each.is_part else {}), **shown})
@@ -134,31 +134,31 @@ def command(argv: Sequence[str] | None = None) -> None:
     run_folder.start_log("error" if options.quiet else "warning")
     is_judged = options.mistakes is not None
     instead = {"target": options.target}
-    opened = asked.opened(options.run, options.checkpoint, options.devices, instead, is_judged)
+    opened = predictor.opened(options.run, options.checkpoint, options.devices, instead, is_judged)
     trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
-        continuations.language_model(opened.task, options.run)
+        text_generation.language_model(opened.task, options.run)
     options.inputs += _texts(options, opened.task)
-    tell = _write_on if options.prompt else told.mistakes if is_judged else told.answers
-    with asked.net_of(opened, options.devices) as of_run, interrupts.stopped_by_signal(PROGRAM):
+    tell = _write_on if options.prompt else printing.mistakes if is_judged else printing.answers
+    with predictor.net_of(opened, options.devices) as of_run, interrupts.stopped_by_signal(PROGRAM):
         tell(options, of_run)
 
 
 def _write_on(options: argparse.Namespace, of_run: Asked) -> None:
     """Print what the language model writes after each prompt, as it is written."""
     wish = _wish(options)
-    task = continuations.language_model(of_run.task, options.run)
+    task = text_generation.language_model(of_run.task, options.run)
 
     def show(number: int, piece: str) -> None:
         print(piece, end="", flush=True)
 
     for number, prompt in enumerate(options.prompt):
         if options.json:
-            (told,) = continuations.write(task, of_run.net, of_run.context, [prompt], wish, first=number)
+            (told,) = text_generation.write(task, of_run.net, of_run.context, [prompt], wish, first=number)
             print(json.dumps(told), flush=True)
             continue
         show(number, ("\n" if number else "") + prompt)
-        list(continuations.write(task, of_run.net, of_run.context, [prompt], wish, show, first=number))
+        list(text_generation.write(task, of_run.net, of_run.context, [prompt], wish, show, first=number))
         print(flush=True)
 
 
@@ -234,7 +234,7 @@ def _check_asked(
         raise UsageError(f"--mistakes {mistakes}: give 1 or more")
     if target is not None and mistakes is None:
         raise UsageError(f"--target {target}: goes with --mistakes N; answers need none")
-    continuations.check_prompts(prompts or ())
+    text_generation.check_prompts(prompts or ())
     given = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
     both = [flag for flag, value in given.items() if value]
     if len(both) > 1:
@@ -246,8 +246,8 @@ def _check_outputs(options: argparse.Namespace) -> None:
     out, folder = options.out, options.mistakes_out
     for word in options.inputs:
         outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
-    if given_files.LISTED in (*map(str, options.inputs), *options.text):
-        outputs.refuse_input("--out", out, given_files.stdin())
+    if input_files.LISTED in (*map(str, options.inputs), *options.text):
+        outputs.refuse_input("--out", out, input_files.stdin())
     if folder and folder.exists() and not folder.is_dir():
         raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
     if folder and folder.exists() and any(folder.iterdir()):
@@ -300,7 +300,7 @@ def _texts(options: argparse.Namespace, task: Any) -> list[str]:
 
 def _stdin() -> str:
     """Return what stdin holds; bytes that are no UTF-8 are told with the text that they lie in."""
-    with open(given_files.stdin(), "rb", closefd=False) as file:
+    with open(input_files.stdin(), "rb", closefd=False) as file:
         return file.read().decode(errors="surrogateescape")
 
 

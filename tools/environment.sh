@@ -113,7 +113,7 @@ elif [ -n "$locked" ] && [ -e "$venv/made_by_make" ] && ! is_locked; then
 elif ! is_supported "$present"; then
     refuse "$venv has Python $present, and 3.$oldest to 3.$newest will do; name another environment with VENV="
 elif [ -e "$venv/ready" ] && { [ -z "$locked" ] || is_locked; } &&
-    [ -z "$(find pyproject.toml setup.py mxtrain/data/native/*.[ch] -newer "$venv/ready")" ]; then
+    [ -z "$(find pyproject.toml setup.py mxtrain/native/*.[ch] -newer "$venv/ready")" ]; then
     exit 0
 fi
 rm -f "$venv/ready" "$venv/locked_by.txt"

@@ -17,8 +17,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from mxtrain.core import wheels
-from mxtrain.probe.install import IMPORTED
+from mxtrain.core.system import wheels
+from mxtrain.doctor.machine.install import IMPORTED
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOCKS = CHECKOUT / "locks"

@@ -14,9 +14,9 @@ from mxtrain.cluster.worker_group import SingleWorker
 
 mx = runtime.load()
 from mxtrain.kvstore import local_trainer  # noqa: E402
-from mxtrain.optim.exact_gradients import ExactAccumulator  # noqa: E402
-from mxtrain.optim.gradients import GradientAccumulator  # noqa: E402
-from mxtrain.optim.grid import Grid  # noqa: E402
+from mxtrain.optim.sums.exact_gradients import ExactAccumulator  # noqa: E402
+from mxtrain.optim.sums.gradients import GradientAccumulator  # noqa: E402
+from mxtrain.optim.sums.grid import Grid  # noqa: E402
 
 THRESHOLD = 0.5
 

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import commands
 from benchmarks.converting import nets
 from benchmarks.loader import environments
-from mxtrain.foreign import torch_check
+from mxtrain.convert.torch import torch_check
 
 PAGE = commands.ROOT / "docs" / "converting.md"
 FROM_HERE, TO_HERE = "<!-- python -m benchmarks.converting --write: from here -->\n", "<!-- to here -->\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.convert import convert
-from mxtrain.foreign import torch_names
+from mxtrain.convert.torch import torch_names
 
 ENVIRONMENT = "converting"
 FAMILIES = {

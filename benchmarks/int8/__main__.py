@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import commands, exporting
 from benchmarks.int8 import tables
-from mxtrain.core import kernels
+from mxtrain.core.system import kernels
 
 SEEDS, BATCHES = ("0", "1", "2"), ("1", "32")
 NETS = ("digits", "resnet18", "resnet50_v1b")

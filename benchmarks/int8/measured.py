@@ -58,7 +58,8 @@ def family(folder: Path, name: str) -> dict[str, Any]:
     """Return what becomes int8 of a net of a family with random weights, and how far it is from float32 then."""
     from benchmarks import exporting
     from mxtrain.core.errors import UsageError
-    from mxtrain.deploy import comparison, inference_graph, int8, symbol_export
+    from mxtrain.export import comparison, inference_graph, symbol_export
+    from mxtrain.export.int8 import int8_graph
 
     size = 32 if name.startswith("cifar") else exporting.SIZES.get(name, exporting.USUAL_SIZE)
     task, net = exporting.build(name, size)
@@ -69,7 +70,7 @@ def family(folder: Path, name: str) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     batches = [{"data": rng.normal(0, 1, (4, 3, size, size)).astype(np.float32)} for _ in range(4)]
     answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]
-    made = int8.quantised(graph, answers, batches)
+    made = int8_graph.quantised(graph, answers, batches)
     with tempfile.TemporaryDirectory() as made_in:
         symbol_export.write(made.graph, Path(made_in))
         apart = comparison.compare(net, graph, symbol_export.answers(graph, Path(made_in)), batches)

@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.int8.tables import SIDES
-from mxtrain.core import kernels
-from mxtrain.deploy import comparison, inference_graph, int8, onnx_export, real_samples
-from mxtrain.deploy.inference_graph import InferenceGraph
-from mxtrain.deploy.real_samples import Batch
+from mxtrain.core.system import kernels
+from mxtrain.export import comparison, inference_graph, real_samples
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.export.int8 import int8_graph
+from mxtrain.export.onnx import onnx_export
+from mxtrain.export.real_samples import Batch
+from mxtrain.inference import trained_run
 from mxtrain.runtime import mx
-from mxtrain.train import trained_run
 from mxtrain.train.open_data import open_source
 
 Array = npt.NDArray[Any]
@@ -50,7 +52,7 @@ def of_run(folder: Path, num_calibrating: int) -> Iterator[tuple[dict[str, Side]
 def _of_mxnet(graph: InferenceGraph, net: Any, batches: list[Batch]) -> dict[str, Side]:
     answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]
     joined = graph._replace(symbol=graph.symbol.get_backend_symbol("MKLDNN"))
-    graphs = {FLOAT32: graph, JOINED: joined, INT8: int8.quantised(graph, answers, batches).graph}
+    graphs = {FLOAT32: graph, JOINED: joined, INT8: int8_graph.quantised(graph, answers, batches).graph}
     return {name: _block(each) for name, each in graphs.items()}
 
 

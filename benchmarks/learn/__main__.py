@@ -26,7 +26,7 @@ from benchmarks.learn import folds, judge, linear, shapes
 from benchmarks.learn.judge import Results
 from benchmarks.learn.sides import BF16, OURS, TORCH, Task, train
 from benchmarks.loader import environments
-from mxtrain.config.arguments import png_path
+from mxtrain.config.flags.arguments import png_path
 
 ENVIRONMENT = "learn"
 TASKS = ("digits", "shapes")

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data.images import decode
-from mxtrain.data.record_sets import open_set
+from mxtrain.data.decode.decoding import decode
+from mxtrain.data.records.record_sets import open_set
 
 Array = npt.NDArray[Any]
 SIDE = 24  # more pixels than that only help it to learn the training pictures by heart

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import commands, curves
 from benchmarks.curves import Panel
 from benchmarks.loader import environments
-from mxtrain.config.arguments import png_path
+from mxtrain.config.flags.arguments import png_path
 
 OURS, TORCH = "mxtrain", "torch"
 TOKENIZER = "bpe:vocabulary=2048"

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 
 from mxtrain import config
-from mxtrain.models import weights
+from mxtrain.models.parameters import weights
 from mxtrain.tasks.classification import Classification
-from mxtrain.train import build_net
+from mxtrain.train.net import build_net
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import description_of
-from mxtrain.models import weights
-from mxtrain.tasks import find as tasks
-from mxtrain.train import build_net
+from mxtrain.models.parameters import weights
+from mxtrain.tasks import registry as tasks
+from mxtrain.train.net import build_net
 
 
 def main() -> None:

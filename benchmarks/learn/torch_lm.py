@@ -21,16 +21,17 @@ from benchmarks import curves
 from benchmarks.learn.torch_side import OPTIMIZERS, load
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.config import catalogue
-from mxtrain.data import sample_requests, tokenizers
-from mxtrain.data.assembly import SampleAssembly
-from mxtrain.data.loader import Loader, loader_options
-from mxtrain.data.record_sets import open_set
+from mxtrain.config.components import catalogue
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Loader, loader_options
+from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.text import tokenizers
 from mxtrain.tasks.lm import NOT_COUNTED, LanguageModel
 
 
 class Gpt(nn.Module):
-    """`mxtrain/models/gpt.py`'s net, layer for layer, so that weights load by their order."""
+    """`mxtrain/models/nets/gpt.py`'s net, layer for layer, so that weights load by their order."""
 
     def __init__(self, vocabulary: int, length: int, end_token: int, layers: int, heads: int, width: int):
         super().__init__()

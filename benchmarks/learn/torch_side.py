@@ -20,12 +20,12 @@ from benchmarks import curves
 from benchmarks.learn.torch_nets import NETS
 from mxtrain import config
 from mxtrain.checkpoint import directory
-from mxtrain.data import sample_requests
-from mxtrain.data.assembly import SampleAssembly
-from mxtrain.data.augment import eval_transform, train_transform
-from mxtrain.data.loader import Batch, Loader, Request, loader_options
-from mxtrain.data.pictures import picture_assembly
-from mxtrain.data.record_sets import open_set
+from mxtrain.data.augment.transforms import eval_transform, train_transform
+from mxtrain.data.image_fields import picture_assembly
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Batch, Loader, Request, loader_options
+from mxtrain.data.records.record_sets import open_set
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 from tools.im2rec_wrapper.images import ImageOptions, prepare
 from tools.im2rec_wrapper.restart_intervals import choose_way
 

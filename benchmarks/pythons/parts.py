@@ -78,11 +78,11 @@ def load_with_ours() -> None:
     import numpy as np
 
     from mxtrain.core.opencv import cv2
-    from mxtrain.data import order
-    from mxtrain.data.augment import train_transform
-    from mxtrain.data.loader import Loader, LoaderOptions, Request
-    from mxtrain.data.pictures import picture_assembly
-    from mxtrain.data.record_file import open_records
+    from mxtrain.data.augment.transforms import train_transform
+    from mxtrain.data.image_fields import picture_assembly
+    from mxtrain.data.loading import order
+    from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
+    from mxtrain.data.records.record_file import open_records
 
     images = Path("images")
     for number in range(24):

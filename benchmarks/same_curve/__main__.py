@@ -19,8 +19,8 @@ from typing import Mapping, NamedTuple
 
 from benchmarks import commands, curves
 from benchmarks.curves import Curve, Panel
-from mxtrain.config.arguments import png_path
-from mxtrain.core import kernels
+from mxtrain.config.flags.arguments import png_path
+from mxtrain.core.system import kernels
 
 ROUNDING = 1e-5  # the bar of runs that add in another order, or other numbers
 NUM_STEPS = 60  # two epochs of 1,797 digits, each with a short step at its end, and a little

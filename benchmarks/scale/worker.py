@@ -82,8 +82,8 @@ def main(name: str, core: int) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     from mxtrain import config, runtime
     from mxtrain.cluster import environment
-    from mxtrain.core import wheels
-    from mxtrain.train import join
+    from mxtrain.core.system import wheels
+    from mxtrain.train.cluster import join
 
     net = NETS[name]
     runtime.load(threads=1)
@@ -104,11 +104,11 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     """Answer each line of stdin with a list of timed steps; the very first step is left out."""
     import numpy as np
 
-    from mxtrain.data.loader import Batch, Request
+    from mxtrain.data.loading.loader import Batch, Request
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
     from mxtrain.train import step
-    from mxtrain.train.parts import build_parts
+    from mxtrain.train.context import build_parts
 
     parts = build_parts(run, Classification.numbered(run, CLASSES), group)
     rng = np.random.default_rng(group.rank)

@@ -167,10 +167,12 @@ def _large_nets() -> str:
     from mxtrain import config, runtime
 
     runtime.load()
-    from mxtrain.models import flops, pruning, zoo
+    from mxtrain.models import pruning
+    from mxtrain.models.analysis import flops
+    from mxtrain.models.nets import zoo
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train import build_net
+    from mxtrain.train.net import build_net
 
     lines = ["| net | parameters | GFLOPs | ms an image, batch 1 | batch 32 |", "|---|---:|---:|---:|---:|"]
     for name in LARGE:

@@ -25,21 +25,22 @@ class Size(NamedTuple):
 def net_of(run: Path) -> tuple[Any, tuple[int, ...]]:
     """Return the net of a run's newest checkpoint, and the shape of what it takes."""
     from mxtrain.checkpoint import directory
-    from mxtrain.train import trained_run
+    from mxtrain.inference import trained_run
 
     found = directory.newest(run / "checkpoints")
     assert found is not None, run
     described = trained_run.run_of(found, run, {})
     task = trained_run.task_of(found, described)
     from mxtrain.runtime import mx
-    from mxtrain.train import build_net
+    from mxtrain.train.net import build_net
 
     return build_net.load_trained(found, [mx.cpu()], run=described), task.contract().inputs[0]
 
 
 def size_of(net: Any, shape: Sequence[int], file: Path) -> Size:
     """Return the size of a net whose weights are in `file`."""
-    from mxtrain.models import flops, running_statistics
+    from mxtrain.models.analysis import flops
+    from mxtrain.models.parameters import running_statistics
 
     moving = {parameter.name for parameter in running_statistics.parameters(net)}
     arrays = [each.data().asnumpy() for each in net.collect_params().values() if each.name not in moving]

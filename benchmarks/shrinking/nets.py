@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxtrain.models.small import Residual
+from mxtrain.models.nets.small import Residual
 from mxtrain.runtime import mx
 
 nn = mx.gluon.nn

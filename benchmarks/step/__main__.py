@@ -26,7 +26,7 @@ from benchmarks.step.nets import NETS
 from benchmarks.step.results import Found, Measured
 from benchmarks.step.sides import Side
 from benchmarks.threads import cpu_seconds
-from mxtrain.core import kernels, machine
+from mxtrain.core.system import kernels, machine
 
 ENVIRONMENT = "torch"
 MARGIN = 1.15  # a form that takes this many times as long as the best in its first round leaves

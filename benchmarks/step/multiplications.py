@@ -15,7 +15,7 @@ FLOPS_OF_A_STEP = 3 * 2  # for each multiplication of a forward pass; an additio
 
 def of_net(net: Any, data: Any) -> int:
     """Return the number for a batch of a HybridBlock that has been called."""
-    from mxtrain.models.graph_rewrites import shape_of
+    from mxtrain.models.rewrites.graph_rewrites import shape_of
     from mxtrain.runtime import mx
 
     output = net(mx.sym.var("data"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.step.nets import Gpt, Lstm, Net
-from mxtrain.models import weights
+from mxtrain.models.parameters import weights
 from mxtrain.runtime import gluoncv, mx
 
 nn = mx.gluon.nn

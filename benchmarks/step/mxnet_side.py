@@ -23,7 +23,7 @@ def main() -> None:
         return
     net = {**NETS, **FOR_TESTS}[name]
     parts = parts_of(net, amp)
-    from mxtrain.models import weights
+    from mxtrain.models.parameters import weights
 
     trained = [p for p in weights.named_parameters(parts.net).values() if p.grad_req != "null"]
     np.savez(path[0], **weights.copy_of(parts.net))
@@ -35,7 +35,7 @@ def main() -> None:
 def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.parts import build_parts
+    from mxtrain.train.context import build_parts
 
     if net.vocabulary:
         return _parts_of_tokens(net, amp, amp_table)
@@ -53,12 +53,13 @@ def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> l
 def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     """Return the parts of a run on pictures with a net of tokens, compiled as that run's was, in the net's place."""
     from mxtrain.kvstore.trainer import open_trainer
-    from mxtrain.models import weights, zoo
+    from mxtrain.models.nets import zoo
+    from mxtrain.models.parameters import weights
     from mxtrain.optim import optimizers, precision
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.parts import build_parts
+    from mxtrain.train.context import build_parts
 
     run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
     parts = build_parts(run, Classification.numbered(run, 10))
@@ -84,7 +85,7 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
 
 def steps_of(net: Net, parts: Any) -> Callable[[], float]:
     """Return a function that makes one more step and returns its loss."""
-    from mxtrain.data.loader import Batch, Request
+    from mxtrain.data.loading.loader import Batch, Request
     from mxtrain.optim import precision
     from mxtrain.train import step
 

@@ -25,7 +25,7 @@ def main() -> None:
     runtime.load()
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.parts import build_parts
+    from mxtrain.train.context import build_parts
 
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
@@ -43,7 +43,8 @@ def main() -> None:
 
 
 def pieces(parts: Any) -> dict[str, Callable[[], Any]]:
-    from mxtrain.optim import gradients, precision
+    from mxtrain.optim import precision
+    from mxtrain.optim.sums import gradients
     from mxtrain.train import step
 
     of_step = gradients.GradientAccumulator(parts.trainer.parameters, parts.contexts)

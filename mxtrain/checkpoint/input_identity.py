@@ -10,9 +10,9 @@ import dataclasses
 from typing import Any, Mapping
 
 from mxtrain.checkpoint import initial_weights
-from mxtrain.config import Run, amp_table
+from mxtrain.config import Run, autocast_costs
 from mxtrain.data import fingerprint
-from mxtrain.data.records import Dataset
+from mxtrain.data.interfaces import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class InputIdentity:
             pretrained=initial_weights.pretrained_checksum(run),
             teacher=initial_weights.teacher_checksum(run, description),
             scored_by=scored_by,
-            amp_table=amp_table.digest_of_run(run.model.amp, run.model.amp_table),
+            amp_table=autocast_costs.digest_of_run(run.model.amp, run.model.amp_table),
         )
 
     @classmethod

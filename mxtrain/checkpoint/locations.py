@@ -18,7 +18,8 @@ import sysconfig
 from pathlib import Path
 
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.config import Run, import_path
+from mxtrain.config import Run
+from mxtrain.config.components import import_path
 from mxtrain.core.errors import UsageError
 
 logger = logging.getLogger(__name__)

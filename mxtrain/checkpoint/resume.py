@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mxtrain import config
-from mxtrain.checkpoint import directory, last_bits, locations
+from mxtrain.checkpoint import directory, locations, numeric_environment
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config import batch_plan, catalogue, exact_sums, names, store_checks
-from mxtrain.config.names import is_async
+from mxtrain.config import batch_plan, exact_sums
+from mxtrain.config.checks import store_checks
+from mxtrain.config.components import catalogue, names
+from mxtrain.config.components.names import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
 from mxtrain.optim import early_stop, schedules
@@ -71,7 +73,7 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     _refuse_another_curve(run, identity, found)
     before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
     _warn_of_unknown_training_set(found, saved, identity)
-    for difference in last_bits.differences(found.state, run, local_workers):
+    for difference in numeric_environment.differences(found.state, run, local_workers):
         logger.warning("%s: %s", found.path, difference)
     _warn_of_another_table(run.model.amp, found, saved, identity)
     point = ResumePoint(found, _has_ended(run, identity, found))

@@ -23,10 +23,11 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, locations
 from mxtrain.checkpoint.resume import ResumePoint
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
-from mxtrain.config import amp_table
-from mxtrain.core import distributions, durable, folder_lock, formats, kernels, outputs, plain_text, wheels
+from mxtrain.config import autocast_costs
+from mxtrain.core import durable, folder_lock, formats, outputs, plain_text
 from mxtrain.core.errors import UsageError
-from mxtrain.report import progress
+from mxtrain.core.system import distributions, kernels, wheels
+from mxtrain.report.sinks import progress
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ def _environment(run: config.Run) -> dict[str, Any]:
         "distributions": distributions.installed(),
         "lock": distributions.lock(),
         "kernels": kernels.used(),
-        "amp_table": amp_table.digest_of_run(run.model.amp, run.model.amp_table),
+        "amp_table": autocast_costs.digest_of_run(run.model.amp, run.model.amp_table),
         "host": platform.node(),
         "git": _git_state(),
     }

@@ -1,7 +1,7 @@
 """The checkpoint that a command on a trained net means: one of a run folder, by its path, or several, to be averaged.
 
 Owns the words of `--checkpoint`, and refusing to average what is not the same net. How weights are averaged is
-`models/weights.py`'s. Needs no mxnet.
+`models/parameters/weights.py`'s. Needs no mxnet.
 """
 
 from __future__ import annotations

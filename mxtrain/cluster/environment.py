@@ -1,7 +1,8 @@
 """This process's place in its cluster, read from the DMLC_* and MXTRAIN_* variables and checked before mxnet loads.
 
 Owns the variables' allowed values and the addresses that names in them resolve to; MXNet itself answers a wrong value
-with a silent hang. Does not own the variables that ps-lite reads (`ps_lite.py`) nor the flags (`config/checks.py`).
+with a silent hang. Does not own the variables that ps-lite reads (`ps_lite.py`) nor the flags
+(`config/checks/run_checks.py`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any, Iterable, Sequence
 
 from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
 from mxtrain.cluster.verdicts import Verdict
-from mxtrain.core import kernels, machine
 from mxtrain.core.errors import RESTART_ME, USAGE
+from mxtrain.core.system import kernels, machine
 
 CURES = {
     "versions": "install the same everywhere",

@@ -2,7 +2,7 @@
 
 Owns the rule of docs/distributed.md: all workers resume from one step, the newest that every disk holds; with
 --min-workers a restarted job may leave out disks that its newest checkpoints have not reached. Does not own reading the
-disks (`train/node_info.py`).
+disks (`train/cluster/node_info.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxtrain.config.parsing import file_of, parse, read
+from mxtrain.config.flags.parsing import file_of, parse, read
 from mxtrain.config.schema import (
     SECTIONS,
     SYNONYMS,

@@ -1,13 +1,14 @@
 """Exactness of the sums of gradients: the same bits whoever computes them, or a reason against it (docs/adr/0020).
 
-The one place that decides it, and says why where they are not. Does not own the sums (`optim/grid.py`).
+The one place that decides it, and says why where they are not. Does not own the sums (`optim/sums/grid.py`).
 """
 
 from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from mxtrain.config import Run, batch_plan, names
+from mxtrain.config import Run, batch_plan
+from mxtrain.config.components import names
 
 
 def reason_against(

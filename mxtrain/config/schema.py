@@ -1,7 +1,8 @@
 """The description of a run: frozen dataclasses, whose fields are flags, and the run as flat values and as YAML.
 
 Owns the names and defaults of every flag of `mxtrain.fit`. A field `batch_size` is the flag `--batch-size` and the YAML
-key `batch_size`. Parsing is `parsing.py`'s; values are checked by `bounds.py` and `checks.py`.
+key `batch_size`. Parsing is `config/flags/parsing.py`'s; values are checked by `config/checks/bounds.py` and
+`config/checks/run_checks.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional, Union
 
-from mxtrain.config import names, sizes
+from mxtrain.config.components import names
+from mxtrain.config.values import sizes
 
 
 def flag(default: Any, help: str) -> Any:
@@ -327,7 +329,7 @@ class Run:
 
         UsageError for an unknown flag, with the nearest, and for a value of another type or out of its range.
         """
-        from mxtrain.config import from_python
+        from mxtrain.config.flags import from_python
 
         return from_python.run_of(flags)
 

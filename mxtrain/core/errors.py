@@ -16,7 +16,7 @@ import sys
 import traceback
 from typing import Any, Callable, Iterable, Iterator
 
-from mxtrain.core import out_of_memory
+from mxtrain.core.system import out_of_memory
 
 DONE, BUG, USAGE, DATA, DIVERGED, RESTART_ME = 0, 1, 2, 3, 4, 75
 SIGHUP, SIGINT, SIGTERM = 129, 130, 143

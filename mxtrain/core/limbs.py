@@ -1,7 +1,7 @@
 """Numbers in limbs: parts that are multiples of units which everybody knows, few enough of them to be added exactly.
 
 Owns cutting float64 numbers into limbs and carrying from one limb to the next. Does not own which units do
-(`models/running_statistics.py`, `kvstore/limbs.py`) or how limbs are summed.
+(`models/parameters/running_statistics.py`, `kvstore/limbs.py`) or how limbs are summed.
 """
 
 from __future__ import annotations

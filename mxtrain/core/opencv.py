@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxtrain.core import libraries, wheels
 from mxtrain.core.errors import UsageError
+from mxtrain.core.system import libraries, wheels
 
 
 def why_not(error: ImportError) -> str:

@@ -12,11 +12,11 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from mxtrain.data.record_file import RecordFile
-from mxtrain.data.record_sets import RecordSet
-from mxtrain.data.records import Dataset
-from mxtrain.data.streams import Stream
-from mxtrain.data.windows import Windows
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.records.record_file import RecordFile
+from mxtrain.data.records.record_sets import RecordSet
+from mxtrain.data.text.windows import Windows
+from mxtrain.data.user.streams import Stream
 
 SAMPLED = 1024
 # From each property's name in a fingerprint to a message's words for a difference in it.
@@ -31,7 +31,7 @@ PROPERTIES = {
 def of(dataset: Dataset) -> dict[str, str]:
     """Return a digest of each property that is known: all of .rec files, the labels of other data sets.
 
-    Of a stream it is its beginning; what another one means is `streams.py`'s to say.
+    Of a stream it is its beginning; what another one means is `data/user/streams.py`'s to say.
     """
     if isinstance(dataset, Stream):
         return {"beginning": dataset.beginning}

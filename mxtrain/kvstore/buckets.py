@@ -4,7 +4,7 @@ Owns the layout of float32 arrays in buckets and how buckets are sent. Does not 
 compression (`compression.py`). With a key for each array, resnet50 would be 193 messages from 256 bytes to 9
 megabytes; buckets of similar size keep worker, network and servers busy at the same time (benchmarks/comm). A server
 adds in order of arrival, so with three workers or more the last bits of a sum are reproducible only where nothing is
-rounded, as on a grid (`optim/grid.py`, `limbs.py`).
+rounded, as on a grid (`optim/sums/grid.py`, `limbs.py`).
 
 Nothing here waits. MXNet's engine sends a bucket once everything computed into it is there, and a reader of a sum waits
 for it; so buckets travel while a backward pass still runs. Arrays that are computed in a bucket's memory, in its

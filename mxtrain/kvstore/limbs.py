@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from mxtrain.core.limbs import cut
-from mxtrain.optim.grid import BLOCK, Grid, exact_bits, num_blocks
+from mxtrain.optim.sums.grid import BLOCK, Grid, exact_bits, num_blocks
 from mxtrain.runtime import mx
 
 NUM_PARTS = 3  # of 24 bits less those of the number of workers: enough for the 53 of a total and 64 workers

@@ -14,11 +14,11 @@ from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.buckets import Buckets
 from mxtrain.kvstore.limbs import WideBlocks
 from mxtrain.kvstore.store import open_store
-from mxtrain.models import weights
-from mxtrain.models.running_statistics import num_elements
+from mxtrain.models.parameters import weights
+from mxtrain.models.parameters.running_statistics import num_elements
 from mxtrain.optim import optimizer_state, precision
-from mxtrain.optim.exact_gradients import memory
-from mxtrain.optim.grid import Grid
+from mxtrain.optim.sums.exact_gradients import memory
+from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
 
 

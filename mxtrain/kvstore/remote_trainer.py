@@ -11,11 +11,11 @@ import math
 from typing import Any, Sequence
 
 from mxtrain.cluster.worker_group import WorkerGroup, step_group, sum_arrays
-from mxtrain.config.names import is_async
+from mxtrain.config.components.names import is_async
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.server_client import ServerClient
 from mxtrain.optim import precision
-from mxtrain.optim.grid import Grid
+from mxtrain.optim.sums.grid import Grid
 from mxtrain.runtime import mx
 
 

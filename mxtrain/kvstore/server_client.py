@@ -16,13 +16,13 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxtrain.cluster.worker_group import WorkerGroup
-from mxtrain.config.names import is_async
+from mxtrain.config.components.names import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.kvstore.commands import ApplyUpdates, Assign, Command, SetLearningRate, text
 from mxtrain.kvstore.server_updater import CLOCK
 from mxtrain.kvstore.store import open_store
-from mxtrain.models import sparse_rows
+from mxtrain.models.nets import sparse_rows
 from mxtrain.optim.optimizer_state import state_arrays
 from mxtrain.runtime import mx
 

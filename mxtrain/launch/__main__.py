@@ -17,7 +17,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NoReturn, Sequence
 
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import UsageError, one_line
 from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any, Iterator
 
-from mxtrain.core import out_of_memory
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import DONE, RESTART_ME, SIGHUP, SIGINT, SIGTERM
 from mxtrain.core.interrupts import is_ignored, is_second
+from mxtrain.core.system import out_of_memory
 from mxtrain.launch import logs
 from mxtrain.launch.exits import ProcessExit, ends_the_job, workers_or_all
 from mxtrain.launch.plan import ProcessSpec

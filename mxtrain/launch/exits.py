@@ -11,7 +11,6 @@ import re
 import signal
 
 from mxtrain.cluster import ps_lite
-from mxtrain.core import out_of_memory
 from mxtrain.core.errors import (
     DATA,
     DIVERGED,
@@ -24,6 +23,7 @@ from mxtrain.core.errors import (
     SIGTERM,
     USAGE,
 )
+from mxtrain.core.system import out_of_memory
 from mxtrain.launch.plan import SCHEDULER, WORKER, ProcessSpec
 
 FROM_C = 127  # what glibc ends with where a thread has no room for its variables

@@ -10,9 +10,11 @@ import dataclasses
 from typing import Sequence
 
 from mxtrain import config
-from mxtrain.config import Run, bounds, checks, names
-from mxtrain.config import program as python_program
-from mxtrain.config.arguments import Parser
+from mxtrain.config import Run
+from mxtrain.config.checks import bounds, run_checks
+from mxtrain.config.components import names
+from mxtrain.config.flags import program as python_program
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError
 
@@ -43,7 +45,7 @@ def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str,
 def check(run: Run, flags: Sequence[str]) -> None:
     """Refuse what cannot work by its description; what a program trains is checked when it calls `fit(...)`."""
     if not python_program.split(flags)[1]:
-        checks.check_description(run)
+        run_checks.check_description(run)
 
 
 def add_count_arguments(parser: Parser) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from mxtrain import config
-from mxtrain.config import program
+from mxtrain.config.flags import program
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import RESTART_ME, UsageError
 from mxtrain.launch import hosts, logs

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Sequence
 
 from mxtrain import config
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.launch import logs
 from mxtrain.launch.exits import FINAL_CODES
 from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts

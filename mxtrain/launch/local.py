@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config import Run, checks, program
+from mxtrain.config import Run
+from mxtrain.config.checks import run_checks
+from mxtrain.config.flags import program
 from mxtrain.core import folder_lock
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import plan
@@ -27,7 +29,7 @@ def launch(run: Run, argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     if not program.split(words)[1]:  # what a program trains is checked when it calls `fit(...)`
-        checks.check(run)
+        run_checks.check(run)
     folder_lock.refuse_where_locked(Path(run.output.out))
     command = plan.fit_command(words)
     logs, token = Path(run.output.out) / "logs", secrets.token_hex(16)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import RESTART_ME, USAGE, UsageError
 from mxtrain.launch import hosts, logs
 from mxtrain.launch.fit_flags import add_count_arguments, check, parse_fit_flags, program, with_counts

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import hosts, logs, plan
 from mxtrain.launch.fit_flags import add_count_arguments, check, parse_fit_flags, program, with_counts

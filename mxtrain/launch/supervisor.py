@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from mxtrain.cluster import unix_sockets
-from mxtrain.config import Run, program
+from mxtrain.config import Run
+from mxtrain.config.flags import program
 from mxtrain.core import durable, folder_lock
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.launch import logs

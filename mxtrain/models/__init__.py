@@ -7,7 +7,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     if name == "SparseEmbedding":
-        from mxtrain.models.sparse import SparseEmbedding
+        from mxtrain.models.nets.sparse import SparseEmbedding
 
         return SparseEmbedding
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

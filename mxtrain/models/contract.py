@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Tuple
 
-from mxtrain.config import sizes
-from mxtrain.config.sizes import ImageSize
+from mxtrain.config.values import sizes
+from mxtrain.config.values.sizes import ImageSize
 
 Shape = Tuple[int, ...]
 

@@ -11,7 +11,7 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from mxtrain.config import catalogue, import_path
+from mxtrain.config.components import catalogue, import_path
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
 

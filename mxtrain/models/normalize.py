@@ -1,4 +1,4 @@
-"""Normalisation of pictures on a device, before the net, with the numbers that the host uses (`data/pixels.py`).
+"""Normalisation of pictures on a device, before the net, with the numbers that the host uses (`data/augment/crops.py`).
 
 Pictures that come as float32 are what the net takes. Those that come as uint8 are a quarter of the bytes to copy.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.data.normalisation import OF_COLOURS, Normalisation
+from mxtrain.data.augment.normalization import OF_COLOURS, Normalisation
 from mxtrain.runtime import mx
 
 

@@ -1,7 +1,8 @@
 """A net with fewer channels: `--prune SHARE --prune-by channel`.
 
 Owns how many channels each group keeps, which, and making the net's layers so narrow before they get values; what a
-group is, is `channels.py`'s. What remains is a plain net of fewer numbers, whose widths a checkpoint keeps.
+group is, is `models/analysis/channels.py`'s. What remains is a plain net of fewer numbers, whose widths a checkpoint
+keeps.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.models import channels, graph, prelu, shapes, weights
-from mxtrain.models.channels import Channels, Line, Shape
-from mxtrain.models.running_statistics import NAME_ENDINGS
+from mxtrain.models.analysis import channels, graph, shapes
+from mxtrain.models.analysis.channels import Channels, Line, Shape
+from mxtrain.models.parameters import weights
+from mxtrain.models.parameters.running_statistics import NAME_ENDINGS
+from mxtrain.models.rewrites import prelu
 from mxtrain.runtime import mx
 
 Widths = Dict[

@@ -15,9 +15,10 @@ import warnings
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
-from mxtrain.models import graph_rewrites, segments
-from mxtrain.models.graph_rewrites import Graph
-from mxtrain.models.running_statistics import parameters as running_statistics
+from mxtrain.models import segments
+from mxtrain.models.parameters.running_statistics import parameters as running_statistics
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.runtime import mx
 
 LARGEST_SEED = 2**31 - 1

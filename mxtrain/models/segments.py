@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 from typing import Sequence
 
-from mxtrain.models.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
-from mxtrain.models.operator_times import num_elements
+from mxtrain.models.autocast.operator_times import num_elements
+from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, in_bfloat16, shape_of
 
 HANDED_ON = "handed on"  # the name of a segment's input
 WITHOUT_MEMORY = ("null", "Reshape", "Flatten", "expand_dims", "_copy", "squeeze")  # they show another one's

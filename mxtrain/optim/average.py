@@ -14,7 +14,7 @@ from typing import Any, Mapping
 import numpy as np
 
 from mxtrain.core.params_file import Arrays
-from mxtrain.models import running_statistics, weights
+from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.runtime import mx
 

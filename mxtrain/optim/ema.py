@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
-from mxtrain.models import running_statistics, weights
+from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.runtime import mx
 
 

@@ -11,7 +11,7 @@ import fnmatch
 from typing import Any, Sequence
 
 from mxtrain.core.errors import UsageError, nearest
-from mxtrain.models import weights
+from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 
 

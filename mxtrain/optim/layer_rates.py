@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
-from mxtrain.config import Optim, rate_scales
+from mxtrain.config import Optim
+from mxtrain.config.values import rate_scales
 from mxtrain.core.errors import UsageError
-from mxtrain.models import weights
+from mxtrain.models.parameters import weights
 from mxtrain.models.remat import unwrapped
 from mxtrain.optim.freeze import matching_names
 from mxtrain.runtime import mx

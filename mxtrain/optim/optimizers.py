@@ -1,7 +1,7 @@
 """MXNet optimizers for `--optimizer`.
 
-Owns building them. Names and numbers are `config/catalogue.py`'s, optimizers that MXNet lacks `extra_optimizers.py`'s;
-the learning rate of each step comes from `schedules.py` through the trainer.
+Owns building them. Names and numbers are `config/components/catalogue.py`'s, optimizers that MXNet lacks
+`extra_optimizers.py`'s; the learning rate of each step comes from `schedules.py` through the trainer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import copy
 import inspect
 from typing import Any
 
-from mxtrain.config import Optim, catalogue, given, import_path
+from mxtrain.config import Optim, python_objects
+from mxtrain.config.components import catalogue, import_path
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
@@ -36,8 +37,10 @@ FACTORIES = {
 def build(optim: Optim) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
     name, numbers = catalogue.optimizer(optim)
-    if given.is_object(name) and isinstance(given.require("--optimizer", name), mx.optimizer.Optimizer):
-        return _copy_of(given.require("--optimizer", name))
+    if python_objects.is_object(name) and isinstance(
+        python_objects.require("--optimizer", name), mx.optimizer.Optimizer
+    ):
+        return _copy_of(python_objects.require("--optimizer", name))
     if name in FACTORIES:
         factory = FACTORIES[name]
     else:

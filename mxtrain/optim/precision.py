@@ -1,8 +1,9 @@
 """Mixed precision: operators in float16 or bfloat16, and the loss scale that float16 needs.
 
 Owns `--amp` and `--loss-scale`, and the norm that detects overflow; which operators run in bfloat16 on a CPU is
-`models/narrow.py`'s. The loss scale is a value that each step replaces;
-MXNet's own scaler lags a step, has no lower limit and is not saved. Checks of the hardware are `core/kernels.py`'s.
+`models/autocast/autocast.py`'s. The loss scale is a value that each step replaces;
+MXNet's own scaler lags a step, has no lower limit and is not saved. Checks of the hardware are
+`core/system/kernels.py`'s.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import math
 import sys
 from typing import Any, Sequence
 
-from mxtrain.config import Model, amp_table, names
-from mxtrain.core import kernels
-from mxtrain.models import sparse_rows
-from mxtrain.models.narrow import Narrowing
+from mxtrain.config import Model, autocast_costs
+from mxtrain.config.components import names
+from mxtrain.core.system import kernels
+from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.nets import sparse_rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
 
@@ -63,7 +65,7 @@ def narrowing(model: Model, kind: str) -> Narrowing | None:
     """Return what chooses the operators that run in bfloat16 on a device of this kind; None where none does."""
     if kind != "cpu" or usable_amp(model.amp, kind) == "off":
         return None
-    times = amp_table.of_run(model.amp, model.amp_table)
+    times = autocast_costs.of_run(model.amp, model.amp_table)
     return times and Narrowing(times, LEAST_GAIN)
 
 

@@ -2,7 +2,7 @@
 
 Owns the rate of each step, as a pure function of the step: a schedule maps a point of the run to a factor of the peak
 rate, without state, so a resumed run needs only its step. Some schedules are spread over the run, others count epochs
-and do not depend on its length. The names and their numbers are `config/catalogue.py`'s.
+and do not depend on its length. The names and their numbers are `config/components/catalogue.py`'s.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import math
 import numbers
 from typing import Any, Callable, NamedTuple
 
-from mxtrain.config import Optim, catalogue, given, import_path
-from mxtrain.config.bounds import FAR, SMALLEST
+from mxtrain.config import Optim, python_objects
+from mxtrain.config.checks.bounds import FAR, SMALLEST
+from mxtrain.config.components import catalogue, import_path
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
-from mxtrain.data import order
+from mxtrain.data.loading import order
 from mxtrain.optim.average_plan import settling_steps
 
 MAX_PLOTTED_PARTS = 1000  # of the warm-up, and of the rest, from which the rate is plotted
@@ -114,7 +115,7 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
         rate_of = rate_function(moving, steps_per_epoch, num_moving)
         return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
-        return functools.partial(_rate_of_scheduler, given.require("--schedule", optim.schedule))
+        return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
     name, numbers_given = catalogue.schedule(optim)
     factor: Callable[[SchedulePoint], float]
     if name in FUNCTIONS:
@@ -147,7 +148,7 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
 def has_own_rates(optim: Optim) -> bool:
     """Return whether a Python program gave one of MXNet's LRSchedulers, whose rates are no factors of a peak."""
     text = optim.schedule
-    return given.is_object(text) and hasattr(given.require("--schedule", text), "base_lr")
+    return python_objects.is_object(text) and hasattr(python_objects.require("--schedule", text), "base_lr")
 
 
 def _rate_of_scheduler(scheduler: Any, step: int) -> float:

@@ -15,7 +15,8 @@ import numpy as np
 from mxtrain.config import Model
 from mxtrain.core.errors import UsageError
 from mxtrain.core.params_file import Arrays
-from mxtrain.models import sparse_rows, weights
+from mxtrain.models.nets import sparse_rows
+from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 
 

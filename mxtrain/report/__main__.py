@@ -10,7 +10,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config.arguments import Parser
+from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import command_name, durable, interrupts
 from mxtrain.core.errors import UsageError, one_line
 
@@ -37,11 +37,12 @@ def command(argv: Sequence[str] | None = None) -> None:
         print(_diagnoses(folders), flush=True)
         return
 
-    from mxtrain.report import history, inputs, page, page_data, pngs, serve
+    from mxtrain.report import history
+    from mxtrain.report.page import html_page, page_data, page_inputs, pngs, serve
 
     histories = [history.read(folder) for folder in folders]
     if options.serve is not None:
-        page.plotly_script()  # or refuse here
+        html_page.plotly_script()  # or refuse here
         with interrupts.stopped_by_signal(PROGRAM), serve.server(histories, options.serve) as server:
             say(f"http://{serve.ADDRESS}:{server.server_port}/ shows {_names(folders)}; Ctrl-C ends it")
             server.serve_forever()
@@ -50,8 +51,8 @@ def command(argv: Sequence[str] | None = None) -> None:
             say(f"wrote {path}")
     else:
         path = Path(options.out or folders[0] / "report.html")
-        inputs.refuse(path, histories)
-        text = page.page(page_data.page_data(histories))
+        page_inputs.refuse(path, histories)
+        text = html_page.page(page_data.page_data(histories))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

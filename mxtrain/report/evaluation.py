@@ -1,7 +1,7 @@
 """The findings of an evaluation as text for a terminal: classes, what was confused, calibration, the worst samples.
 
-Owns the text alone. The records are made in `tasks/class_report.py` and `train/worst_samples.py`; docs/records.md tells
-what is in them.
+Owns the text alone. The records are made in `tasks/metrics/class_report.py` and `train/telemetry/worst_samples.py`;
+docs/records.md tells what is in them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ MOVES_MEMORY = ("BatchNorm", "Activation", "relu", "elemwise_add", "Pooling", "C
 ADVICE = {
     "clip": "--model with plain relu, as mobilenet1.0 in the place of mobilenetv2_1.0: clipping takes longer than relu",
     "LayerNorm": "--micro-batch larger: LayerNorm's backward pass runs row by row, and pays off in fewer, larger calls",
-    "Embedding": "mxtrain.models.sparse.SparseEmbedding in your net: its gradient has only the rows of the batch, "
+    "Embedding": "mxtrain.models.nets.sparse.SparseEmbedding in your net: its gradient has only the rows of the batch, "
     "an Embedding's has all of the table",
     "RNN": "--window shorter: an LSTM's steps follow each other, so its time grows with their number",
     "log_softmax": "fewer outputs (--num-classes, a smaller vocabulary): the loss takes as long as its rows are wide",

@@ -1,6 +1,6 @@
 """The trace of a few steps: MXNet's operators and our stages on one clock, for Chrome's trace viewer and Perfetto.
 
-Owns the file's form and the sums over it; measures nothing (`train/profile.py` does). Pure.
+Owns the file's form and the sums over it; measures nothing (`train/telemetry/profile.py` does). Pure.
 """
 
 from __future__ import annotations

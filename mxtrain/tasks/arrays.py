@@ -2,7 +2,7 @@
 
 Owns which of these is learnt: words are classes; several targets are numbers, or labels where --loss says so; and whole
 numbers from 0 of which none is left out are classes unless --loss compares numbers. Inputs are standardised as they
-are read (`data/arrays.py`).
+are read (`data/arrays/array_fields.py`).
 """
 
 from __future__ import annotations
@@ -16,30 +16,24 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config import Data, Run, catalogue, net_names
+from mxtrain.config import Data, Run
+from mxtrain.config.components import catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import (
-    array_sets,
-    arrays,
-    class_weights,
-    labels,
-    sample_weights,
-    tables,
-    targets,
-    user_samples,
-)
-from mxtrain.data.arrays import Input
-from mxtrain.data.assembly import SampleReader
+from mxtrain.data.arrays import array_fields, array_sets, tables
+from mxtrain.data.arrays.array_fields import Input
 from mxtrain.data.fields import Arrays as NamedArrays
 from mxtrain.data.fields import BadSample, Field
-from mxtrain.data.records import Dataset, Record
-from mxtrain.data.sample_weights import WeightColumn
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.labels import class_weights, label_checks, sample_weights, targets
+from mxtrain.data.labels.sample_weights import WeightColumn
+from mxtrain.data.loading.assembly import SampleReader
+from mxtrain.data.user import user_samples
 from mxtrain.models.contract import Contract
-from mxtrain.tasks import heeded_flags, several_labels
+from mxtrain.tasks import several_labels, task_flags
 from mxtrain.tasks.classes import PredictedClasses
 from mxtrain.tasks.classes import described as described_classes
 from mxtrain.tasks.net_inputs import Named
-from mxtrain.tasks.numbers import PredictedNumbers
+from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
 
@@ -49,7 +43,7 @@ AUTO = catalogue.AUTO_LOSS
 class Arrays(Task):
     """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
-    flags = heeded_flags.OF_CLASSES | heeded_flags.OF_TABLES | {"model", "loss", "sample_weight"}
+    flags = task_flags.OF_CLASSES | task_flags.OF_TABLES | {"model", "loss", "sample_weight"}
     nets = tuple(net_names.ARRAY_NETS)
     losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
     looks_at = 1000
@@ -69,7 +63,7 @@ class Arrays(Task):
 
     @functools.cached_property
     def inputs(self) -> tuple[Input, ...]:
-        return tuple(map(arrays.input_of_json, self.description["inputs"]))
+        return tuple(map(array_fields.input_of_json, self.description["inputs"]))
 
     @functools.cached_property
     def predicted(self) -> PredictedClasses | PredictedLabels | PredictedNumbers:
@@ -117,14 +111,16 @@ class Arrays(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        own = (*arrays.fields(self.inputs), self.predicted.field)
+        own = (*array_fields.fields(self.inputs), self.predicted.field)
         return (*own, sample_weights.FIELD) if self.weight_column else own
 
     def reader(self, is_training: bool) -> SampleReader:
         several = self._has_several
         num_classes = 0 if several else len(self.description.get("class_names", ()))
         advice = self._advice() if is_training and self.run.optim.epoch_steps else ""
-        reader = arrays.ArrayReader(self.inputs, self.predicted.field.shape, num_classes, several, advice)
+        reader = array_fields.ArrayReader(
+            self.inputs, self.predicted.field.shape, num_classes, several, advice
+        )
         return sample_weights.reader(reader, self.weight_column, self._num_labels, is_training)
 
     def _advice(self) -> str:
@@ -147,7 +143,7 @@ class Arrays(Task):
         return record._replace(payload=values)
 
     def contract(self) -> Contract:
-        taken = arrays.fields(self.inputs)
+        taken = array_fields.fields(self.inputs)
         return Contract(
             inputs=tuple(field.shape for field in taken),
             answer=(self.predicted.num_outputs,),
@@ -157,17 +153,17 @@ class Arrays(Task):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models import array_nets, zoo
+        from mxtrain.models.nets import array_nets, zoo
 
         name, outputs = self.run.model.model, self.predicted.num_outputs
-        taken = {field.name: field.shape for field in arrays.fields(self.inputs)}
+        taken = {field.name: field.shape for field in array_fields.fields(self.inputs)}
         if catalogue.model(name).name in net_names.ARRAY_NETS:
             return array_nets.build(name, taken, outputs)
         return zoo.user_net(name, inputs=taken, outputs=outputs)
 
     @property
     def _taken(self) -> Named:
-        return Named(tuple(field.name for field in arrays.fields(self.inputs)))
+        return Named(tuple(field.name for field in array_fields.fields(self.inputs)))
 
     def training_forward(self, teacher: Any) -> Forward:
         return self.predicted.forward(self._taken, is_training=True)
@@ -198,7 +194,7 @@ class Arrays(Task):
             values = {self.inputs[0].name: source}
         try:
             named = {name: user_samples.to_numpy(each) for name, each in values.items()}
-            return arrays.ArrayReader(self.inputs, ()).standardised(named)
+            return array_fields.ArrayReader(self.inputs, ()).standardised(named)
         except (BadSample, ValueError) as bad:
             raise DataError(f"no sample that the net takes: {bad}") from None
 
@@ -215,13 +211,13 @@ class Arrays(Task):
 def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[str]) -> Description:
     """Return the part of the description that says what is predicted; `names` are those of the numbers of a label."""
     if _has_labels(run, train):
-        found = labels.several_names(train, val, run.data.num_classes, names)
+        found = label_checks.several_names(train, val, run.data.num_classes, names)
         weights = class_weights.of_labels(run.model.class_weights, train, found)
         return {**described_classes(found, weights), "has_several": True}
     if _has_classes(run, train):
-        found = labels.class_names(train, val, run.data.num_classes)
+        found = label_checks.class_names(train, val, run.data.num_classes)
         return described_classes(found, class_weights.of_classes(run.model.class_weights, train, found))
-    heeded_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
+    task_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
     return {"targets": targets.numbers(train, val, tuple(names)).as_json()}
 
 

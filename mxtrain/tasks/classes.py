@@ -10,10 +10,10 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.data import labels
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset
-from mxtrain.tasks.metrics import Accuracy
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import label_checks
+from mxtrain.tasks.metrics.metrics import Accuracy
 from mxtrain.tasks.net_inputs import OF_COLOURED_PICTURES, NetInputs
 from mxtrain.tasks.task import Description, Metric, Outcome, Score
 
@@ -43,7 +43,7 @@ class PredictedClasses:
         return f"there are {num} classes; it has to give one array of shape (samples, {num})"
 
     def check(self, dataset: Dataset) -> None:
-        labels.check(dataset, self.names)
+        label_checks.check(dataset, self.names)
 
     def summary(self) -> str:
         return f"{len(self.names)} classes"

@@ -10,13 +10,16 @@ from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 import numpy.typing as npt
 
-from mxtrain.config import Run, catalogue, names
-from mxtrain.data import class_weights, given_files, labels, mix, normalisation, pictures
+from mxtrain.config import Run
+from mxtrain.config.components import catalogue, names
+from mxtrain.data import image_fields, input_files
+from mxtrain.data.augment import mixup, normalization
+from mxtrain.data.augment.mixup import MixedIn
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.mix import MixedIn
-from mxtrain.data.records import Dataset, Record
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.labels import class_weights, label_checks
 from mxtrain.models.contract import Contract, of_pictures
-from mxtrain.tasks import heeded_flags
+from mxtrain.tasks import task_flags
 from mxtrain.tasks.classes import (
     ClassificationForward,
     answered,
@@ -24,7 +27,7 @@ from mxtrain.tasks.classes import (
     described,
     likeliest_first,
 )
-from mxtrain.tasks.metrics import Accuracy
+from mxtrain.tasks.metrics.metrics import Accuracy
 from mxtrain.tasks.net_inputs import NetInputs, Pictures
 from mxtrain.tasks.task import Description, Metric, Score, Task
 
@@ -32,11 +35,11 @@ from mxtrain.tasks.task import Description, Metric, Score, Task
 class Classification(Task):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
-    flags = heeded_flags.OF_PICTURES | heeded_flags.OF_CLASSES | heeded_flags.OF_TEACHERS | {"model", "loss"}
+    flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
     judged_as = "classes"
-    suffixes = given_files.PICTURES
+    suffixes = input_files.PICTURES
     takes_names = True
     unit = "images"
     step_means = ("accuracy",)
@@ -44,10 +47,10 @@ class Classification(Task):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        pictures.refuse_arrays(train)
-        names = labels.class_names(train, val, run.data.num_classes)
+        image_fields.refuse_arrays(train)
+        names = label_checks.class_names(train, val, run.data.num_classes)
         weights = class_weights.of_classes(run.model.class_weights, train, names)
-        return {**described(names, weights), **normalisation.described(run, train)}
+        return {**described(names, weights), **normalization.described(run, train)}
 
     @classmethod
     def numbered(cls, run: Run, num_classes: int) -> Classification:
@@ -61,32 +64,32 @@ class Classification(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        return pictures.fields_of(self.run)
+        return image_fields.fields_of(self.run)
 
     def check(self, dataset: Dataset) -> None:
-        labels.check(dataset, self.class_names)
+        label_checks.check(dataset, self.class_names)
 
     def summary(self) -> str:
         return f"{len(self.class_names)} classes"
 
-    def reader(self, is_training: bool) -> pictures.PictureReader:
+    def reader(self, is_training: bool) -> image_fields.PictureReader:
         is_stream = is_training and self.run.optim.epoch_steps  # `describe` has seen no labels
         num_classes = len(self.class_names) if is_stream else 0
-        transform = pictures.transform_of(self.run, self.description, is_training)
-        return pictures.PictureReader(transform, num_classes)
+        transform = image_fields.transform_of(self.run, self.description, is_training)
+        return image_fields.PictureReader(transform, num_classes)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
-        return pictures.record_of(key, item, user)
+        return image_fields.record_of(key, item, user)
 
     def of_batch(self, batch: Any, user: str) -> Arrays:
         sizes = self.run.optim.batch_size, self.run.data.image_size, len(self.class_names)
-        return pictures.of_batch(batch, user, *sizes, channels=self.run.data.channels)
+        return image_fields.of_batch(batch, user, *sizes, channels=self.run.data.channels)
 
     def mix(self, data: Any, label: Any, step: int, position: int) -> MixedIn | None:
-        """Mix the pictures of a micro-batch as --mixup and --cutmix say; see `data/mix.py`."""
+        """Mix the pictures of a micro-batch as --mixup and --cutmix say; see `data/augment/mixup.py`."""
         alphas = {"mixup": self.run.data.mixup, "cutmix": self.run.data.cutmix}
-        return mix.mix(data, label, step, position, seed=self.run.optim.seed, **alphas)
+        return mixup.mix(data, label, step, position, seed=self.run.optim.seed, **alphas)
 
     def prepare(self, arrays: Arrays, step: int, position: int) -> Arrays:
         mixed_in = self.mix(arrays["data"], arrays["label"], step, position)
@@ -95,7 +98,7 @@ class Classification(Task):
         return {**arrays, "other_label": mixed_in.label, "other_fraction": mixed_in.fraction}
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        numbers = normalisation.of_description(self.run.data, self.description)
+        numbers = normalization.of_description(self.run.data, self.description)
         captions = [self._caption(label) for label in arrays["label"]]
         if "other_label" in arrays:
             shares = arrays["other_fraction"].ravel()
@@ -103,7 +106,7 @@ class Classification(Task):
                 f"{1 - share:.0%} {caption}, {share:.0%} {self._caption(other)}"
                 for caption, other, share in zip(captions, arrays["other_label"], shares)
             ]
-        return list(zip(captions, pictures.restored(arrays["data"], numbers)))
+        return list(zip(captions, image_fields.restored(arrays["data"], numbers)))
 
     def _caption(self, label: Any) -> str:
         """Return the name of a label."""
@@ -114,7 +117,7 @@ class Classification(Task):
         return of_pictures(data.image_size, len(self.class_names), data.channels)
 
     def build_net(self) -> Any:
-        from mxtrain.models import zoo
+        from mxtrain.models.nets import zoo
 
         name, num_classes = self.run.model.model, len(self.class_names)
         net = zoo.build(name, num_classes, self.run.data.channels)
@@ -138,7 +141,7 @@ class Classification(Task):
     @property
     def net_inputs(self) -> NetInputs:
         """The function from the arrays of a micro-batch to what the net takes."""
-        return Pictures(normalisation.of_description(self.run.data, self.description))
+        return Pictures(normalization.of_description(self.run.data, self.description))
 
     def metrics(self) -> Sequence[Metric]:
         return (Accuracy(),)
@@ -147,7 +150,7 @@ class Classification(Task):
         return answered(output, arrays["label"])
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
-        return {"data": pictures.input_of(source, self.run, self.description)}
+        return {"data": image_fields.input_of(source, self.run, self.description)}
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         """Return the probability of each class."""

@@ -1,7 +1,7 @@
 """Language models: the next token, for each token of a window (docs/lm.md, docs/adr/0024).
 
 Owns what windows of tokens mean to training: their loss, its weight, perplexity and bits per byte. Windows are
-`data/windows.py`'s, the net is `models/gpt.py`'s or the user's.
+`data/text/windows.py`'s, the net is `models/nets/gpt.py`'s or the user's.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Any, Mapping, Sequence, cast
 import numpy as np
 
 from mxtrain.cluster.worker_group import in_order
-from mxtrain.config import Run, batch_plan, catalogue, net_names
-from mxtrain.config.bounds import LARGEST_ARRAY
+from mxtrain.config import Run, batch_plan
+from mxtrain.config.checks.bounds import LARGEST_ARRAY
+from mxtrain.config.components import catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import text_augment, texts, tokenizers
-from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record
-from mxtrain.data.text_augment import TextAugmentation
-from mxtrain.data.tokens import format_of, refuse_other
-from mxtrain.data.user_datasets import UserDataset
-from mxtrain.data.windows import Documents, KeptDocuments, Windows
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.loading.assembly import SampleReader
+from mxtrain.data.text import text_augment, texts, tokenizers
+from mxtrain.data.text.text_augment import TextAugmentation
+from mxtrain.data.text.tokens import format_of, refuse_other
+from mxtrain.data.text.windows import Documents, KeptDocuments, Windows
+from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.task import Description, Metric, Outcome, State, Task
 
@@ -140,7 +141,7 @@ class LanguageModel(Task):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models import gpt, zoo
+        from mxtrain.models.nets import gpt, zoo
 
         text = self.run.model.model
         name, numbers = catalogue.model(text)

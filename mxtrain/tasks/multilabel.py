@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.data import class_weights, labels, normalisation, pictures
+from mxtrain.data import image_fields
+from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Arrays, Field
-from mxtrain.data.records import Dataset
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import class_weights, label_checks
 from mxtrain.tasks import several_labels
 from mxtrain.tasks.classes import described
 from mxtrain.tasks.classification import Classification
-from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
+from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.several_labels import LabelsForward
 from mxtrain.tasks.task import Description, Metric, Score
 
@@ -33,17 +35,17 @@ class Multilabel(Classification):
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        pictures.refuse_arrays(train)
-        names = labels.several_names(train, val, run.data.num_classes)
+        image_fields.refuse_arrays(train)
+        names = label_checks.several_names(train, val, run.data.num_classes)
         weights = class_weights.of_labels(run.model.class_weights, train, names)
-        return {**described(names, weights), **normalisation.described(run, train)}
+        return {**described(names, weights), **normalization.described(run, train)}
 
     @property
     def fields(self) -> Sequence[Field]:
-        return pictures.fields_of(self.run, (len(self.class_names),))
+        return image_fields.fields_of(self.run, (len(self.class_names),))
 
     def check(self, dataset: Dataset) -> None:
-        labels.check_several(dataset, self.class_names)
+        label_checks.check_several(dataset, self.class_names)
 
     def summary(self) -> str:
         return f"{len(self.class_names)} classes, several a picture"
@@ -51,7 +53,9 @@ class Multilabel(Classification):
     def of_batch(self, batch: Any, user: str) -> Arrays:
         count = len(self.class_names)
         sizes = self.run.optim.batch_size, self.run.data.image_size, count
-        return pictures.of_batch(batch, user, *sizes, label_shape=(count,), channels=self.run.data.channels)
+        return image_fields.of_batch(
+            batch, user, *sizes, label_shape=(count,), channels=self.run.data.channels
+        )
 
     def _caption(self, label: Any) -> str:
         return ", ".join(self.class_names[number] for number in np.flatnonzero(label > 0)) or "none"

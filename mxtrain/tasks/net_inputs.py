@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, Mapping, Sequence
 
-from mxtrain.data.normalisation import OF_COLOURS, Normalisation
+from mxtrain.data.augment.normalization import OF_COLOURS, Normalisation
 
 NetInputs = Callable[[Mapping[str, Any]], Sequence[Any]]
 

@@ -1,7 +1,7 @@
 """Regression: one or more numbers for each picture.
 
-Pictures are read and augmented as classification has them. What numbers mean to training is `numbers.py`'s. Numbers for
-arrays are the task `arrays`.
+Pictures are read and augmented as classification has them. What numbers mean to training is `number_targets.py`'s.
+Numbers for arrays are the task `arrays`.
 """
 
 from __future__ import annotations
@@ -10,38 +10,41 @@ from typing import Any, Mapping, Sequence
 
 import numpy.typing as npt
 
-from mxtrain.config import Run, catalogue, names
-from mxtrain.data import given_files, normalisation, pictures, sample_weights, targets
-from mxtrain.data.assembly import SampleReader
+from mxtrain.config import Run
+from mxtrain.config.components import catalogue, names
+from mxtrain.data import image_fields, input_files
+from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record
-from mxtrain.data.sample_weights import WeightColumn
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.labels import sample_weights, targets
+from mxtrain.data.labels.sample_weights import WeightColumn
+from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.models.contract import Contract, pictures_in_words
-from mxtrain.tasks import heeded_flags, net_inputs
-from mxtrain.tasks.numbers import PredictedNumbers
+from mxtrain.tasks import net_inputs, task_flags
+from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.task import Description, Forward, Metric, Task
 
 
 class Regression(Task):
     """The task; its description is `{"targets": ...}`, names and statistics of the numbers."""
 
-    flags = (heeded_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}
+    flags = (task_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}
     nets = names.MODELS
     losses = catalogue.LOSSES_OF_NUMBERS
     looks_at = 1000
     unit = "images"
     judged_as = "numbers"
-    suffixes = given_files.PICTURES
+    suffixes = input_files.PICTURES
     takes_names = True
     step_means = PredictedNumbers.step_means
     score = PredictedNumbers.score
 
     @classmethod
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
-        pictures.refuse_arrays(train)
+        image_fields.refuse_arrays(train)
         weighted = sample_weights.split(run.data, train, val, targets.names_of(train))
         found = targets.numbers(weighted.train, weighted.val, weighted.names)
-        return {"targets": found.as_json(), **weighted.described, **normalisation.described(run, train)}
+        return {"targets": found.as_json(), **weighted.described, **normalization.described(run, train)}
 
     @property
     def predicted(self) -> PredictedNumbers:
@@ -60,30 +63,32 @@ class Regression(Task):
 
     @property
     def fields(self) -> Sequence[Field]:
-        picture, _ = pictures.fields_of(self.run)
+        picture, _ = image_fields.fields_of(self.run)
         own = (picture, self.predicted.field)
         return (*own, sample_weights.FIELD) if self.weight_column else own
 
     def reader(self, is_training: bool) -> SampleReader:
-        reader = pictures.PictureReader(pictures.transform_of(self.run, self.description, is_training))
+        reader = image_fields.PictureReader(
+            image_fields.transform_of(self.run, self.description, is_training)
+        )
         return sample_weights.reader(reader, self.weight_column, self.predicted.numbers.num, is_training)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
-        return pictures.record_of(key, item, user)
+        return image_fields.record_of(key, item, user)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        numbers = normalisation.of_description(self.run.data, self.description)
+        numbers = normalization.of_description(self.run.data, self.description)
         names = self.predicted.numbers.names
         captions = [
             ", ".join(f"{name} {number:.4g}" for name, number in zip(names, row)) for row in arrays["label"]
         ]
-        return list(zip(captions, pictures.restored(arrays["data"], numbers)))
+        return list(zip(captions, image_fields.restored(arrays["data"], numbers)))
 
     def contract(self) -> Contract:
         data, predicted = self.run.data, self.predicted
         return Contract(
-            inputs=(pictures.shape_of(data),),
+            inputs=(image_fields.shape_of(data),),
             answer=(predicted.num_outputs,),
             noun="picture",
             takes=pictures_in_words(data.image_size, data.channels),
@@ -91,12 +96,12 @@ class Regression(Task):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models import zoo
+        from mxtrain.models.nets import zoo
 
         return zoo.build(self.run.model.model, self.predicted.num_outputs, self.run.data.channels)
 
     def training_forward(self, teacher: Any) -> Forward:
-        numbers = normalisation.of_description(self.run.data, self.description)
+        numbers = normalization.of_description(self.run.data, self.description)
         return self.predicted.forward(net_inputs.Pictures(numbers), is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
@@ -106,7 +111,7 @@ class Regression(Task):
         return self.predicted.sample_result(output, arrays)
 
     def inputs_of(self, source: Any) -> dict[str, Any]:
-        return {"data": pictures.input_of(source, self.run, self.description)}
+        return {"data": image_fields.input_of(source, self.run, self.description)}
 
     def answer(self, net: Any, arrays: Mapping[str, Any]) -> Any:
         return net(arrays["data"]).astype("float32", copy=False)

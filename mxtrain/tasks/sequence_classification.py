@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from mxtrain.config import Run
-from mxtrain.data import labels, texts, user_samples
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.data.records import Dataset, Record
-from mxtrain.data.tokens import OF_DOCUMENTS
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.labels import label_checks
+from mxtrain.data.text import texts
+from mxtrain.data.text.tokens import OF_DOCUMENTS
+from mxtrain.data.user import user_samples
 from mxtrain.tasks.classes import answered, classes_in_words, likeliest_first
+from mxtrain.tasks.metrics.text_metrics import Confusion
 from mxtrain.tasks.task import Metric, Score
-from mxtrain.tasks.text_metrics import Confusion
 from mxtrain.tasks.texts import TextTask
 
 
@@ -33,11 +35,11 @@ class SequenceClassification(TextTask):
 
     @classmethod
     def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
-        return labels.class_names(train, val, run.data.num_classes, of_text=True)
+        return label_checks.class_names(train, val, run.data.num_classes, of_text=True)
 
     def check(self, dataset: Dataset) -> None:
         super().check(dataset)
-        labels.check(dataset, self.class_names, of_text=True)
+        label_checks.check(dataset, self.class_names, of_text=True)
 
     def metrics(self) -> Sequence[Metric]:
         return (Confusion(len(self.class_names)),)

@@ -12,11 +12,11 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.core import plain_text
-from mxtrain.data import labels
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import label_checks
 from mxtrain.tasks.classes import ClassificationForward
-from mxtrain.tasks.multilabel_metrics import F1, AveragePrecision
+from mxtrain.tasks.metrics.multilabel_metrics import F1, AveragePrecision
 from mxtrain.tasks.net_inputs import NetInputs
 from mxtrain.tasks.task import Metric, Score
 
@@ -52,7 +52,7 @@ class PredictedLabels:
         return f"there are {num} labels; it has to give one array of shape (samples, {num})"
 
     def check(self, dataset: Dataset) -> None:
-        labels.check_several(dataset, self.names)
+        label_checks.check_several(dataset, self.names)
 
     def summary(self) -> str:
         return f"{len(self.names)} classes, several a sample"

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
-from mxtrain.data import user_samples
-from mxtrain.data.assembly import SampleReader
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset, Record
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.loading.assembly import SampleReader
+from mxtrain.data.user import user_samples
 from mxtrain.models.contract import Contract
 
 Description = Dict[str, Any]  # that JSON can hold
@@ -77,9 +77,10 @@ class Task(abc.ABC):
     run: Run
     description: Description
 
-    # The flags of `config/schema.py`, by their names there, that it heeds of those in `heeded_flags.ONLY_SOME_TASKS`.
+    # The flags of `config/schema.py`, by their names there, that it heeds of those in `task_flags.ONLY_SOME_TASKS`.
     flags: ClassVar[frozenset[str]] = frozenset()
-    # What it takes of the nets and losses that `config/catalogue.py` names, where it heeds --model and --loss.
+    # What it takes of the nets and losses that `config/components/catalogue.py` names, where it heeds --model and
+    # --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()
     # How the names of files end that predict looks for in a folder; without any it takes all.
@@ -116,7 +117,7 @@ class Task(abc.ABC):
 
     @property
     def judged_as(self) -> str:
-        """The kind of what `judged` gives: classes, labels, numbers or likelihoods, as in `formulas.py`."""
+        """The kind of what `judged` gives: classes, labels, numbers or likelihoods, each with its own metrics."""
         return ""
 
     # --------------------------------------------------------------------------------------------------------

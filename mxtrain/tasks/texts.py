@@ -1,7 +1,7 @@
 """The common parts of classifying texts and their tokens: tokens, nets, losses (docs/text.md).
 
 Does not own the tasks themselves (`sequence_classification.py`, `token_classification.py`). Samples are
-`data/texts.py`'s, nets `models/text_nets.py`'s or the user's, losses `models/losses.py`'s.
+`data/text/texts.py`'s, nets `models/nets/text_nets.py`'s or the user's, losses `models/losses.py`'s.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
-from mxtrain.config import Run, catalogue, net_names
+from mxtrain.config import Run
+from mxtrain.config.components import catalogue, net_names
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import class_weights, text_augment, text_files, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays, Field
-from mxtrain.data.records import Dataset
-from mxtrain.data.texts import TextReader
-from mxtrain.data.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.labels import class_weights
+from mxtrain.data.text import text_augment, text_files, texts, tokenizers
+from mxtrain.data.text.texts import TextReader
+from mxtrain.data.text.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.classes import counted, described
 from mxtrain.tasks.task import Description, Outcome, Task
@@ -128,7 +130,7 @@ class TextTask(Task):
         )
 
     def build_net(self) -> Any:
-        from mxtrain.models import text_nets, zoo
+        from mxtrain.models.nets import text_nets, zoo
 
         text, num_classes = self.run.model.model, len(self.class_names)
         sizes = {

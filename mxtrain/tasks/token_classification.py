@@ -11,12 +11,13 @@ import numpy as np
 
 from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
-from mxtrain.data import labels, texts, tokenizers
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.data.records import Dataset, Record
-from mxtrain.data.tokens import OF_TOKENS
+from mxtrain.data.interfaces import Dataset, Record
+from mxtrain.data.labels import label_checks
+from mxtrain.data.text import texts, tokenizers
+from mxtrain.data.text.tokens import OF_TOKENS
+from mxtrain.tasks.metrics.text_metrics import Confusion, Entities, is_bio, spans
 from mxtrain.tasks.task import Metric, Score
-from mxtrain.tasks.text_metrics import Confusion, Entities, is_bio, spans
 from mxtrain.tasks.texts import TextTask
 
 WRONG_WORDS = 10  # that are told of a text
@@ -38,12 +39,12 @@ class TokenClassification(TextTask):
     def class_names_of(cls, run: Run, train: Dataset, val: Dataset | None) -> list[str]:
         names = texts.token_class_names(train)
         if val is not None:
-            labels.refuse_other_names(val, names)
+            label_checks.refuse_other_names(val, names)
         return names
 
     def check(self, dataset: Dataset) -> None:
         super().check(dataset)
-        labels.refuse_other_names(dataset, self.class_names)
+        label_checks.refuse_other_names(dataset, self.class_names)
 
     @property
     def score(self) -> Score:

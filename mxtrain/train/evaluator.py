@@ -1,6 +1,6 @@
 """The evaluations of a training run: when one is due, and what becomes of its numbers.
 
-Owns the record and the score. How a net is evaluated is `evaluate.py`'s.
+Owns the record and the score. How a net is evaluated is `evaluation.py`'s.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Callable
 
 from mxtrain.config import Run
 from mxtrain.core.errors import Stop
-from mxtrain.data.records import Records
+from mxtrain.data.interfaces import Records
 from mxtrain.optim.ema import with_averages
-from mxtrain.report.record import Record
-from mxtrain.tasks import judgement
-from mxtrain.train import diagnose
-from mxtrain.train.evaluate import evaluate
+from mxtrain.report.sinks.record import Record
+from mxtrain.tasks.metrics import metric_selection
+from mxtrain.train import nonfinite_errors
+from mxtrain.train.context import TrainingParts
+from mxtrain.train.evaluation import evaluate
 from mxtrain.train.next_action import RunLength
-from mxtrain.train.parts import TrainingParts
 from mxtrain.train.state import TrainState
 
 
@@ -73,6 +73,8 @@ class Evaluator:
                 self._write({"kind": record["kind"], **place, **record})
             if not math.isfinite(scores["val_loss"]):
                 out = Path(run.output.out)
-                raise diagnose.bad_evaluation(run, parts, self._val_set, state, scores["val_loss"], out)
+                raise nonfinite_errors.bad_evaluation(
+                    run, parts, self._val_set, state, scores["val_loss"], out
+                )
         score = parts.judgement.score
-        return state.with_score(judgement.value_of(score, scores), score.is_lower_better)
+        return state.with_score(metric_selection.value_of(score, scores), score.is_lower_better)

@@ -1,6 +1,7 @@
 """The input pipeline of training: a loader of micro-batches, and the number of them that each step takes.
 
-Which samples make up a batch is decided in `data/sample_requests.py`, what becomes of a sample in the rest of `data`.
+Which samples make up a batch is decided in `data/loading/sample_requests.py`, what becomes of a sample in the rest of
+`data`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import ContextManager, Iterator, Protocol, cast
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather, step_group
 from mxtrain.config import Run
-from mxtrain.data import sample_requests
-from mxtrain.data.assembly import SampleAssembly
-from mxtrain.data.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
-from mxtrain.data.records import Dataset, Records
-from mxtrain.data.user_datasets import UserBatches
-from mxtrain.tasks import find as tasks
+from mxtrain.data.interfaces import Dataset, Records
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Batch, Loader, Request, loader_options, refuse_too_many_skipped
+from mxtrain.data.user.user_datasets import UserBatches
+from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
 

@@ -17,24 +17,25 @@ from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.config import Run
 from mxtrain.core.errors import Diverged, Stop
-from mxtrain.data.records import Dataset, Records
+from mxtrain.data.interfaces import Dataset, Records
 from mxtrain.optim import average_plan, early_stop, schedules
-from mxtrain.report.console import Shown
-from mxtrain.report.record import Record
-from mxtrain.report.writers import Logged, Report, open_sinks
-from mxtrain.tasks import find as tasks
-from mxtrain.tasks import judgement
-from mxtrain.train import diagnose, loss_alarm, signals
+from mxtrain.report.sinks.console import Shown
+from mxtrain.report.sinks.record import Record
+from mxtrain.report.sinks.writers import Logged, Report, open_sinks
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.metrics import metric_selection
+from mxtrain.train import nonfinite_errors, signals
+from mxtrain.train.context import TrainingParts, build_parts
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
-from mxtrain.train.loss_alarm import LossAlarm
 from mxtrain.train.next_action import Action, RunLength, next_action
-from mxtrain.train.observation import observed
-from mxtrain.train.parts import TrainingParts, build_parts
-from mxtrain.train.profile import StepProfiler
 from mxtrain.train.state import TrainState, restore, snapshot, synchronize, widths_of
 from mxtrain.train.step import StepResult, train_step
-from mxtrain.train.step_records import ASYNC_AGREEMENT_STEPS, StepRecords
+from mxtrain.train.telemetry import loss_alarm
+from mxtrain.train.telemetry.epoch_metrics import observed
+from mxtrain.train.telemetry.loss_alarm import LossAlarm
+from mxtrain.train.telemetry.profile import StepProfiler
+from mxtrain.train.telemetry.step_records import ASYNC_AGREEMENT_STEPS, StepRecords
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ def _logged(
             parts.task.unit,
             tuple(parts.task.step_means),
             parts.judgement.score.name,
-            judgement.names_beside(parts.task),
+            metric_selection.names_beside(parts.task),
         ),
         job_restarts=job_restarts,
     )
@@ -191,7 +192,7 @@ def _save(
     try:
         copied = snapshot(run, parts, state, identity)
     except Diverged:
-        raise diagnose.spoilt_weights(parts, state, Path(run.output.out)) from None
+        raise nonfinite_errors.spoilt_weights(parts, state, Path(run.output.out)) from None
     checkpointer.save(state, copied)
 
 
@@ -246,7 +247,7 @@ def _report_skipped_step(
     if bad_steps >= most:
         step, out = state.step - 1, Path(run.output.out)
         with open_pipeline(run, train_set, parts.task, step, state.step, parts.group) as pipeline:
-            raise diagnose.bad_step(
+            raise nonfinite_errors.bad_step(
                 parts, pipeline.batches(step), pipeline.release, train_set.where, state, result, out
             )
     level, reason = logging.WARNING, "none of its samples counts, its weight is 0"

@@ -1,6 +1,7 @@
 """The search for the first layer whose numbers are not finite, and the samples that it happens for.
 
-Owns running one micro-batch imperatively with hooks on every block. `diagnose.py` decides when to look and what to say.
+Owns running one micro-batch imperatively with hooks on every block. `nonfinite_errors.py` decides when to look and what
+to say.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 
 from mxtrain.models import remat
 from mxtrain.runtime import mx
-from mxtrain.train.parts import TrainingParts
+from mxtrain.train.context import TrainingParts
+from mxtrain.train.net.to_device import to_context
 from mxtrain.train.step import forward
-from mxtrain.train.to_device import to_context
 
 
 class BlockOutput(NamedTuple):

@@ -11,15 +11,16 @@ from typing import Any, Callable
 
 from mxtrain import runtime
 from mxtrain.cluster import environment
-from mxtrain.config import Model, Run, given, import_path, names, schema
+from mxtrain.config import Model, Run, python_objects, schema
+from mxtrain.config.components import import_path, names
 from mxtrain.core.errors import DataError, UsageError, in_user_code
-from mxtrain.data import array_sets, columns, tables
-from mxtrain.data.array_sets import ArrayRecords
-from mxtrain.data.record_sets import open_set
-from mxtrain.data.streams import NUM_FIRST, Stream, is_stream
-from mxtrain.data.tables import Selection
-from mxtrain.data.user_datasets import UserBatches, UserDataset, is_data_loader
-from mxtrain.tasks import find as tasks
+from mxtrain.data.arrays import array_sets, columns, tables
+from mxtrain.data.arrays.array_sets import ArrayRecords
+from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
+from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader
+from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
 
 
@@ -68,10 +69,10 @@ def _open_user_data(flag: str, path: str, run: Run) -> Any:
 
 def _made_by(flag: str, path: str) -> Callable[[], Any]:
     """Return the function that gives the data: the user's own, or one that gives the object of a Python program."""
-    if not given.is_object(path):
+    if not python_objects.is_object(path):
         function: Callable[[], Any] = import_path.load_callable(flag, path)
         return function
-    found = columns.dataset_of(given.require(flag, path), f"{flag} {path}")
+    found = columns.dataset_of(python_objects.require(flag, path), f"{flag} {path}")
     is_function = callable(found) and not hasattr(found, "__iter__") and not hasattr(found, "__getitem__")
     return found if is_function else lambda: found
 

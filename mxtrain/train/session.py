@@ -18,14 +18,15 @@ from mxtrain import config
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.config import batch_plan
 from mxtrain.core.errors import Stop
-from mxtrain.report import progress
-from mxtrain.train import join, node_info, signals
+from mxtrain.report.sinks import progress
+from mxtrain.train import signals
+from mxtrain.train.cluster import join, node_info
 
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.data.records import Dataset, Records
-    from mxtrain.report.record import Record
+    from mxtrain.data.interfaces import Dataset, Records
+    from mxtrain.report.sinks.record import Record
     from mxtrain.tasks.task import Score, Task
 
 logger = logging.getLogger("mxtrain.fit")
@@ -71,14 +72,15 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     `begins` is False for a process that its job has restarted, to which some checks no longer apply.
     """
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.config import checks, step_range
-    from mxtrain.data import augment_choice
+    from mxtrain.config.checks import run_checks
+    from mxtrain.config.values import step_range
+    from mxtrain.data.augment import augment_choice
     from mxtrain.optim import average_plan, schedules
-    from mxtrain.tasks import find as tasks
-    from mxtrain.tasks import judgement
+    from mxtrain.tasks import registry as tasks
+    from mxtrain.tasks.metrics import metric_selection
     from mxtrain.train.open_data import open_source
 
-    checks.check(run, begins)
+    run_checks.check(run, begins)
     tasks.check_flags(run)
     train = open_source("--train", run.data.train or "", run)
     # With --overfit the training samples are what is judged.
@@ -89,7 +91,7 @@ def open_inputs(run: config.Run, begins: bool = True) -> RunInputs:
     length = schedules.run_length(run.optim, len(train))
     step_range.check_end(run.output.profile, length[1])
     average_plan.of_run(run.optim, *length)
-    score = judgement.of_task(task).score
+    score = metric_selection.of_task(task).score
     identity = InputIdentity.of_run(run, train, val, task.description, score.name)
     return RunInputs(train, val, identity, task, score, "" if run.optim.overfit else line)
 
@@ -106,8 +108,8 @@ def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> 
 def going_on(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
     """Return the inputs of a run that goes on from `checkpoint`: another stream than then is described as that was."""
     from mxtrain.checkpoint.input_identity import InputIdentity
-    from mxtrain.tasks import find as tasks
-    from mxtrain.tasks import judgement
+    from mxtrain.tasks import registry as tasks
+    from mxtrain.tasks.metrics import metric_selection
 
     if checkpoint is None:
         return inputs
@@ -118,7 +120,7 @@ def going_on(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) 
     if inputs.val is not None:
         with tasks.in_code_of(task):
             task.check(inputs.val)
-    return inputs._replace(identity=identity, task=task, score=judgement.of_task(task).score)
+    return inputs._replace(identity=identity, task=task, score=metric_selection.of_task(task).score)
 
 
 def plan_lines(run: config.Run, inputs: RunInputs) -> list[str]:
@@ -154,9 +156,11 @@ def train(
 ) -> Ended:
     """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
     from mxtrain.checkpoint import resume, run_folder
-    from mxtrain.core import kernels
-    from mxtrain.data import cache, sample_requests, streams
-    from mxtrain.data.streams import Stream
+    from mxtrain.core.system import kernels
+    from mxtrain.data.decode import pixel_cache
+    from mxtrain.data.loading import sample_requests
+    from mxtrain.data.user import streams
+    from mxtrain.data.user.streams import Stream
 
     run, node, inputs, info, began = prepared
     worker = join.as_worker(run, node, info, stop_requests)
@@ -181,7 +185,7 @@ def train(
             streams.resume(train, checkpoint.state, assigned.optim.batch_size, on_progress)
         stream = sys.stderr if group.rank == 0 and "console" in run.output.sinks else None
         on_pictures = progress.counted(on_progress, stream, "decoding", "pictures")
-        cached = functools.partial(cache.with_cache, run.data, out=out, on_progress=on_pictures)
+        cached = functools.partial(pixel_cache.with_cache, run.data, out=out, on_progress=on_pictures)
         train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
         val = val and cached(val)
         if run.optim.overfit:

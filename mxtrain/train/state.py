@@ -12,7 +12,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from mxtrain import config
-from mxtrain.checkpoint import last_bits, locations
+from mxtrain.checkpoint import locations, numeric_environment
 from mxtrain.checkpoint.directory import (
     AVERAGE,
     AVERAGES,
@@ -27,12 +27,13 @@ from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.cluster.worker_group import WorkerGroup, gather
 from mxtrain.config import Run, batch_plan
 from mxtrain.core.errors import Diverged, RestartMe, UsageError
-from mxtrain.models import running_statistics, weights
-from mxtrain.optim import early_stop, grid_units, precision
+from mxtrain.models.parameters import running_statistics, weights
+from mxtrain.optim import early_stop, precision
 from mxtrain.optim.early_stop import Best
 from mxtrain.optim.precision import LossScale
+from mxtrain.optim.sums import grid_units
 from mxtrain.runtime import mx
-from mxtrain.train.parts import TrainingParts
+from mxtrain.train.context import TrainingParts
 
 if TYPE_CHECKING:
     from mxtrain.train.step import StepResult
@@ -120,7 +121,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
         "optimizer_numbers": parts.extra_optimizer_state.changed(),
         "config": config.to_flat(locations.absolute(run)),
         "modules": locations.modules(run),
-        **last_bits.here(run, parts.group.local_workers),
+        **numeric_environment.here(run, parts.group.local_workers),
         "narrow_share": parts.net.forecast.share,
         "micro_batch": batch_plan.of_run(run).micro_batch,
         "units_rule": parts.grid.rule if parts.grid is not None else grid_units.RULE,

@@ -18,14 +18,15 @@ import numpy as np
 
 from mxtrain.cluster.worker_group import in_order, sum_arrays
 from mxtrain.models import remat
-from mxtrain.models.running_statistics import StepStatistics
-from mxtrain.optim.exact_gradients import ExactAccumulator
-from mxtrain.optim.gradients import GradientAccumulator
+from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.optim.precision import LossScale
+from mxtrain.optim.sums.exact_gradients import ExactAccumulator
+from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.runtime import mx
-from mxtrain.train import barriers, first_pass, sampled_layers
-from mxtrain.train.parts import TrainingParts
-from mxtrain.train.to_device import to_context
+from mxtrain.train.context import TrainingParts
+from mxtrain.train.net import first_pass
+from mxtrain.train.net.to_device import to_context
+from mxtrain.train.telemetry import barriers, layer_metrics
 
 # Of a micro-batch: the sum of its losses, its weight, its number of samples, and a sum and a count for each of the
 # task's `step_means`. MXNet may still be computing them.
@@ -110,7 +111,7 @@ def train_step(
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_weight
     applied = all(map(math.isfinite, (norm, loss, weight)))
     gradients.end_step(applied)
-    with sampled_layers.measured(parts, per_weight / scale.scale) as layers:
+    with layer_metrics.measured(parts, per_weight / scale.scale) as layers:
         if applied:
             running.apply(statistics, rows[:, NUM_SAMPLES])
             gradients.unscale(scale.scale)

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from mxtrain.config.arguments import LARGEST_SEED, Parser
+from mxtrain.config.flags.arguments import LARGEST_SEED, Parser
 from mxtrain.core import command_name
 from mxtrain.core.errors import Diverged, Stopped, UsageError, one_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from mxtrain import config
-from mxtrain.config import Run, given
+from mxtrain.config import Run, python_objects
 from mxtrain.core.errors import UsageError
 from mxtrain.launch import attempt
 from mxtrain.tune import __main__ as command
@@ -95,7 +95,7 @@ def tune(
 
 def _refuse_objects(run: Run) -> None:
     for name, value in config.to_flat(run).items():
-        if isinstance(value, (given.Given, given.Joined)):
+        if isinstance(value, (python_objects.Given, python_objects.Joined)):
             raise UsageError(f"{name}: is an object, which no other process has; give it as module:callable")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import optuna
 
-from mxtrain.report import page as pages
+from mxtrain.report.page import html_page as pages
 from mxtrain.tune import results
 from mxtrain.tune import study as studies
 from mxtrain.tune.search import Plan, folder_of

@@ -16,7 +16,8 @@ from optuna.trial import FrozenTrial
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
-from mxtrain.config import Model, Run, bounds, checks
+from mxtrain.config import Model, Run
+from mxtrain.config.checks import bounds, run_checks
 from mxtrain.core import folder_lock
 from mxtrain.core.errors import UsageError
 from mxtrain.launch.attempt import StopRequests
@@ -27,8 +28,8 @@ from mxtrain.tune import results
 from mxtrain.tune import space as spaces
 from mxtrain.tune import study as studies
 from mxtrain.tune.search import Plan, search
+from mxtrain.tune.search_progress import Teller
 from mxtrain.tune.space import Flags, Space
-from mxtrain.tune.telling import Teller
 
 NUM_TRIALS = 20
 # What may change while a search goes on: trials compute the same with them.
@@ -98,7 +99,7 @@ def _check_base(base: Run) -> None:
     for flag, given in (("dry_run", base.output.dry_run), ("plot_schedule", base.output.plot_schedule)):
         if given:
             raise UsageError(f"--{flag.replace('_', '-')} is fit's; leave it out of a search")
-    checks.check_description(base)
+    run_checks.check_description(base)
 
 
 def _num_trials(asked: Asked, space: Space) -> int:

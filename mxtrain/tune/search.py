@@ -15,12 +15,12 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from mxtrain.config import Run
-from mxtrain.core import machine
 from mxtrain.core.errors import DATA, USAGE, DataError, Stop, UsageError
+from mxtrain.core.system import machine
 from mxtrain.launch.attempt import GracePeriods, StopRequests
 from mxtrain.optim import schedules
 from mxtrain.tasks.task import Score
-from mxtrain.train.result import best_of
+from mxtrain.train.library.result import best_of
 from mxtrain.tune import study as studies
 from mxtrain.tune import trial_process
 from mxtrain.tune.space import Flags, Space, run_of

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 from mxtrain import config
-from mxtrain.config import Run, bounds, checks, from_python, yaml_file
+from mxtrain.config import Run
+from mxtrain.config.checks import bounds, run_checks
+from mxtrain.config.flags import from_python, yaml_file
 from mxtrain.core.errors import UsageError, nearest
 
 Flags = Dict[str, Any]  # by name, with underscores
@@ -281,7 +283,7 @@ def _error(base: Run, flags: Flags) -> UsageError | None:
     run = run_of(base, flags)
     try:
         bounds.check(run)
-        checks.check_description(run)
+        run_checks.check_description(run)
     except UsageError as error:
         return error
     return None

@@ -119,7 +119,7 @@ def test_one_worker_makes_the_weights_of_a_trainer_without_servers(
 
 def average(group: Any, folder: Path) -> None:
     """Average statistics of 1, 2 and 4 by worker, three times: by uneven samples, by those of one worker, by none."""
-    from mxtrain.models import running_statistics
+    from mxtrain.models.parameters import running_statistics
 
     layers = net()
     running = layers[1].running_mean

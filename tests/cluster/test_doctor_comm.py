@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.probe import advice, jobs, table
+from mxtrain.doctor.cluster import store_advice, sum_jobs
+from mxtrain.doctor.machine import fact_table
 from tests.support.commands import ROOT
 
 ONE_KIND = """
 from mxtrain import doctor
-from mxtrain.probe import jobs
+from mxtrain.doctor.cluster import sum_jobs as jobs
 jobs.KINDS = jobs.KINDS[:1]
 raise SystemExit(doctor.main(["--comm"]))
 """
@@ -27,18 +28,18 @@ def _in_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-@pytest.mark.slow  # tests/engine/test_doctor_run.py measures sums by the same jobs; the one below a job that fails
+@pytest.mark.slow  # tests/engine/doctor/test_doctor_run.py measures the same jobs; the one below a job that fails
 def test_a_job_over_unix_sockets_has_a_time_for_each_size_of_bucket() -> None:
     before = set(os.listdir("/tmp"))
-    found = jobs.job(1, unix=True, deadline=time.monotonic() + 100)
+    found = sum_jobs.job(1, unix=True, deadline=time.monotonic() + 100)
     assert found["error"] is None
     assert list(found["milliseconds"]) == ["1", "4", "16"]
     assert all(0.1 < ms < 60_000 for ms in found["milliseconds"].values())
     made = {Path("/tmp", name) for name in set(os.listdir("/tmp")) - before if name.isdigit()}
     assert not {path for path in made if _is_left_behind(path)}
     same_over_tcp = {**found, "unix_sockets": False}
-    measured = {"megabytes": jobs.MEGABYTES, "sockets": {"tcp": 1.0}, "jobs": [same_over_tcp, found]}
-    assert any("leave DMLC_LOCAL unset" in sentence for sentence in advice.advise(measured))
+    measured = {"megabytes": sum_jobs.MEGABYTES, "sockets": {"tcp": 1.0}, "jobs": [same_over_tcp, found]}
+    assert any("leave DMLC_LOCAL unset" in sentence for sentence in store_advice.advise(measured))
 
 
 def _is_left_behind(path: Path) -> bool:
@@ -68,4 +69,4 @@ def test_if_no_cluster_starts_the_reason_is_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("mxtrain.doctor: no cluster of two workers came up: ")
     assert "half installed" in done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= table.TABLE_COLUMNS
+    assert max(map(len, done.stdout.splitlines())) <= fact_table.TABLE_COLUMNS

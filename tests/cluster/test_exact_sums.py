@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.data import native
-from mxtrain.models import running_statistics
+from mxtrain import native
+from mxtrain.models.parameters import running_statistics
 from tests.support.cluster_jobs import ended, job
 
 SHAPES = [(3000,), (7,), (1,), (90, 100), (2, 300)]
@@ -66,7 +66,7 @@ def add_over_workers(group: Any, folder: Path) -> None:
     from mxtrain.kvstore import limbs
     from mxtrain.kvstore.buckets import Buckets
     from mxtrain.kvstore.store import open_store
-    from mxtrain.optim.grid import Grid, exact_bits
+    from mxtrain.optim.sums.grid import Grid, exact_bits
     from mxtrain.runtime import mx
 
     buckets = Buckets(open_store("dist_sync"), SHAPES, bucket_mb=0.008)
@@ -112,7 +112,7 @@ def statistics(position: int) -> np.ndarray:
 def sum_statistics(group: Any, kv: Any) -> np.ndarray:
     from mxtrain.core import limbs
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.models.running_statistics import UNITS, add_limbs, sum_of_limbs
+    from mxtrain.models.parameters.running_statistics import UNITS, add_limbs, sum_of_limbs
     from mxtrain.runtime import mx
 
     own = np.zeros((len(UNITS), 5000))
@@ -129,8 +129,8 @@ def sum_statistics(group: Any, kv: Any) -> np.ndarray:
 def sums_travel_while_others_are_computed(group: Any, kv: Any) -> list[float]:
     """Of two gradients, a bucket each, the last is there at once; return when its sum is, and when the first."""
     from mxtrain.kvstore.buckets import Buckets
-    from mxtrain.optim.exact_gradients import ExactAccumulator
-    from mxtrain.optim.grid import Grid
+    from mxtrain.optim.sums.exact_gradients import ExactAccumulator
+    from mxtrain.optim.sums.grid import Grid
     from mxtrain.runtime import mx
 
     shape, seconds = (500, 500), [0.0, 0.0]

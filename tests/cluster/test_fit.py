@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.data import record_sets, sample_requests
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.records import record_sets
 from tests.support import damaged_data, overflowing_loss, slow_loss
 from tests.support.cluster_run import CLUSTER, flags, losses, records, weights
 from tests.support.commands import Command
@@ -83,7 +84,7 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
     assert records(tmp_path / "run", "train")[0]["seconds"] > seconds
 
 
-@pytest.mark.slow  # tests/engine/test_evaluate.py: progress is reported with every micro-batch
+@pytest.mark.slow  # tests/engine/train/test_evaluation.py: progress is reported with every micro-batch
 @pytest.mark.timeout(200)
 def test_an_evaluation_may_take_longer_than_the_stall_timeout(
     shapes: Path, tmp_path: Path, command: Command

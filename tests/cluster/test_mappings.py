@@ -2,7 +2,7 @@
 
 A job of its own for each row of `MATRIX`. Rows are chosen so that each value meets each value of every other column.
 Steps of another kind, such as one that grows 2**20 times, are `test_rare_steps.py`'s; many cuts on devices alone
-`tests/engine/test_mapping.py`'s.
+`tests/engine/train/test_mapping.py`'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`--profile` of whole commands: with other nets, devices and workers, and through kills.
 
-In small, in one process: tests/engine/test_profile.py.
+In small, in one process: tests/engine/train/test_profile.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain.core import kernels
+from mxtrain.core.system import kernels
 from tests.support.commands import Command
 from tests.support.runs import curve, kill_at, records
 

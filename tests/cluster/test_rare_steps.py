@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.data import record_sets, sample_requests
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.records import record_sets
 from tests.support import rare_steps
 from tests.support.cluster_run import flags, records
 from tests.support.commands import Command
@@ -118,7 +119,7 @@ def test_a_run_may_go_on_with_another_mapping_again_and_again(
     assert_same_steps(tmp_path / "many", tmp_path / "one")
 
 
-@pytest.mark.slow  # tests/engine/test_state.py has one and two devices
+@pytest.mark.slow  # tests/engine/train/test_state.py has one and two devices
 @pytest.mark.timeout(200)
 def test_a_checkpoint_without_a_grid_goes_on_alike_on_every_mapping(
     digits: Path, tmp_path: Path, command: Command

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain.train.stage_clock import COMPUTE_STAGES, STEP_STAGES
+from mxtrain.train.telemetry.stage_clock import COMPUTE_STAGES, STEP_STAGES
 from tests.support import slow_worker
 from tests.support.cluster_run import CLUSTER, flags
 from tests.support.commands import Command
@@ -82,7 +82,7 @@ def test_each_worker_tells_its_times(sampled: Path) -> None:
         assert min(each["cpu_percent"] for each in (first, second)) > 0
 
 
-@pytest.mark.slow  # tests/unit/train/test_worker_times.py: who is a straggler, and why
+@pytest.mark.slow  # tests/unit/train/telemetry/test_worker_times.py: who is a straggler, and why
 def test_the_log_names_a_straggler_once(digits: Path, tmp_path: Path, command: Command) -> None:
     slow = ["--loss", "tests.support.slow_worker:loss", "--sample-steps", "2", "--max-steps", "20"]
     done = command("mxtrain.fit", *flags(digits, tmp_path, *CLUSTER, *slow))

@@ -15,7 +15,7 @@ from benchmarks.learn import folds
 from benchmarks.learn.judge import FIRST_STEPS_BAR
 from benchmarks.learn.sides import OURS, TORCH, Task, train
 from benchmarks.loader import environments
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.runtime import mx
 
 FEW_STEPS = ("--max-steps", 4)

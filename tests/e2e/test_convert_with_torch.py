@@ -1,7 +1,7 @@
 """Nets from torch and back, with torch: it reads what is written, strictly, and both sides give the same outputs.
 
 Torch is in an environment of its own, that of `python -m benchmarks.converting --setup` where it is there. That keys,
-shapes and values are right is held without torch in `tests/engine/test_convert_torch.py`.
+shapes and values are right is held without torch in `tests/engine/convert/test_convert_torch.py`.
 """
 
 from __future__ import annotations

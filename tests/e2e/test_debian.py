@@ -14,7 +14,7 @@ from benchmarks.pythons import debian, fresh
 MINUTE = 60
 
 
-# The fast tests that hold it in small: tests/unit/core/test_opencv.py, tests/unit/probe/test_install.py, and
+# The fast tests that hold it in small: tests/unit/core/test_opencv.py, tests/unit/doctor/machine/test_install.py, and
 # test_libraries_that_a_slim_debian_lacks in tests/engine/test_runtime.py.
 @pytest.mark.slow
 @pytest.mark.system

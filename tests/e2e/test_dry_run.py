@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data.record_file import classes_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.commands import Command
 from tests.support.shapes_run import flags
 

@@ -100,8 +100,8 @@ def test_what_does_not_fit_is_refused_in_a_line(
 
 @pytest.fixture(scope="module")
 def bad(trained_digits: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from mxtrain.data.record_file import classes_path
-    from mxtrain.data.record_writer import RecordWriter
+    from mxtrain.data.records.record_file import classes_path
+    from mxtrain.data.records.record_writer import RecordWriter
 
     folder = tmp_path_factory.mktemp("bad")
     (folder / "empty.rec").touch()

@@ -1,6 +1,6 @@
 """`mxtrain.export` that is stopped, killed, or cannot write: the export before stays, and nothing half-written.
 
-The rules of the folder are held in small by tests/unit/deploy/test_target.py, by fast tests.
+The rules of the folder are held in small by tests/unit/export/test_target.py, by fast tests.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_the_programs_for_onnxruntime_and_a_server(
 @pytest.mark.slow
 @pytest.mark.skipif(np.__version__ >= "2", reason="a plain mxnet does not import beside NumPy 2")
 def test_the_programs_for_mxnet(trained_digits: Path, tmp_path: Path, command: Command) -> None:
-    """tests/engine/test_export.py compares SymbolBlock and Module with the net, by a fast test."""
+    """tests/engine/export/test_export.py compares SymbolBlock and Module with the net, by a fast test."""
     folder = exported(trained_digits, tmp_path / "out", command, "--to", "symbol")
     in_python = block("SymbolBlock.imports", "python").replace("mx.nd.zeros(", "0.5 + mx.nd.zeros(")
     (folder / "answer.py").write_text(

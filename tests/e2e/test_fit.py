@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mxtrain.config import amp_table
-from mxtrain.core import distributions, kernels
+from mxtrain.config import autocast_costs
 from mxtrain.core.errors import USAGE
+from mxtrain.core.system import distributions, kernels
 from tests.support import runs
 from tests.support.amp import ALL_NARROW, BF16, needs_bf16
 from tests.support.commands import ROOT, Command
@@ -214,11 +214,11 @@ def test_mixed_precision_learns_the_same(
     assert records(out)[0]["loss"] == pytest.approx(records(finished)[0]["loss"], rel=0.05)
     assert records(out)[0]["loss"] != records(finished)[0]["loss"], "bf16 was on"
     table = json.loads((out / "environment.json").read_text())["amp_table"]
-    assert table == amp_table.digest_of_run("bf16", str(ALL_NARROW))
+    assert table == autocast_costs.digest_of_run("bf16", str(ALL_NARROW))
     assert max(r["val_accuracy"] for r in records(out) if r["kind"] == "eval") == 1.0
 
 
-@pytest.mark.slow  # tests/engine/test_precision.py has the refusal
+@pytest.mark.slow  # tests/engine/optim/test_precision.py has the refusal
 @needs_bf16
 def test_elsewhere_mixed_precision_is_refused_and_its_runs_can_be_used(
     shapes: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch

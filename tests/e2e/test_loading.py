@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import DATA
-from mxtrain.data.record_file import classes_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.commands import Command
 from tests.support.processes import children
 from tests.support.runs import warm_started

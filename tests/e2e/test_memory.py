@@ -24,7 +24,7 @@ def peak(module: str, *arguments: object) -> float:
     return usage.ru_maxrss / 1024
 
 
-@pytest.mark.slow  # tests/engine/test_evaluate.py: the net sees training's micro-batches
+@pytest.mark.slow  # tests/engine/train/test_evaluation.py: the net sees training's micro-batches
 @pytest.mark.timeout(120)
 def test_an_evaluation_takes_no_more_memory_than_training(shapes: Path, tmp_path: Path) -> None:
     """64 pictures at once would take three times as much."""

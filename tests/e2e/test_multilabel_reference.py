@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.data import order
-from mxtrain.data.augment import eval_transform
-from mxtrain.data.record_file import open_records
+from mxtrain.data.augment.transforms import eval_transform
+from mxtrain.data.loading import order
+from mxtrain.data.records.record_file import open_records
 from mxtrain.runtime import mx
 from tests.support import several_shapes
 from tests.support.commands import Command
@@ -62,7 +62,7 @@ def learnt_by_gluon(net: Any, data: np.ndarray, labels: np.ndarray) -> list[floa
     return losses
 
 
-@pytest.mark.slow  # tests/engine/test_multilabel.py holds loss and weights, test_multilabel_metrics.py the metrics
+@pytest.mark.slow  # tests/engine/tasks/test_multilabel.py holds the loss, test_multilabel_metrics.py the metrics
 def test_the_curve_is_that_of_plain_gluon(tmp_path: Path, command: Command) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     several_shapes.write_sets(tmp_path, 992, 300)

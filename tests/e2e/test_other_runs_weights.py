@@ -12,7 +12,7 @@ from tests.support.commands import Command
 from tests.support.shapes_run import flags, records
 
 
-@pytest.mark.slow  # tests/engine/test_distillation.py has both
+@pytest.mark.slow  # tests/engine/train/test_distillation.py has both
 @needs_bf16
 def test_a_student_with_mixed_precision_and_its_teacher(
     shapes: Path, tmp_path: Path, command: Command

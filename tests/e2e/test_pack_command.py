@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from examples.digits import write_digits
-from mxtrain.data.record_file import open_records
+from mxtrain.data.records.record_file import open_records
 from tests.support.pack_command import (
     ENVIRONMENT,
     ROOT,

@@ -198,14 +198,14 @@ def test_a_signal_leaves_no_half_of_a_file(
 
 
 def test_features_are_what_the_head_takes(trained_digits: Path, digits: Path) -> None:
-    from mxtrain.train import asked
+    from mxtrain.inference import predictor
 
     fives = digits / "images" / "five" / "00*.png"
     answers, features = (predict(trained_digits, fives, embed=each) for each in (False, True))
     assert len(answers) > 5
     assert [each["image"] for each in answers] == [each["image"] for each in features]
-    opened = asked.opened(trained_digits, None, "cpu", {}, is_judged=False)
-    with asked.net_of(opened, "cpu") as of_run:
+    opened = predictor.opened(trained_digits, None, "cpu", {}, is_judged=False)
+    with predictor.net_of(opened, "cpu") as of_run:
         *_, weight, bias = of_run.net.collect_params().values()
         scores = np.stack([each["features"] for each in features]) @ weight.data().asnumpy().T
         scores += bias.data().asnumpy()
@@ -356,7 +356,7 @@ def test_what_stdin_reads_is_not_replaced(
             command_of_predict(["--run", "none", *words, "--out", str(listed)])
 
 
-@pytest.mark.slow  # tests/engine/test_answers.py holds it by what is read ahead
+@pytest.mark.slow  # tests/engine/inference/test_batching.py holds it by what is read ahead
 def test_memory_does_not_grow_with_the_number_of_pictures(
     trained_digits: Path, digits: Path, tmp_path: Path
 ) -> None:

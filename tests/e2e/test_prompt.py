@@ -80,7 +80,7 @@ class Batches:
         return iter([(np.zeros((8, 16)), np.zeros((8, 16)))] * 2)
 
 
-@pytest.mark.slow  # tests/unit/data/test_tokenizers.py and test_pack_text.py hold its parts
+@pytest.mark.slow  # tests/unit/data/text/test_tokenizers.py and test_pack_text.py hold its parts
 def test_a_learnt_tokenizer_travels_with_the_checkpoint(tmp_path: Path, command: Command) -> None:
     pytest.importorskip("tokenizers")
     texts = [f"def function_{number}(x):\n    return x + {number} * x  # Ω\n" for number in range(80)]

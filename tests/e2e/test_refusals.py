@@ -11,8 +11,8 @@ from typing import Callable
 import pytest
 
 from mxtrain import fit
-from mxtrain.core import gpus
 from mxtrain.core.errors import DATA, USAGE, one_line
+from mxtrain.core.system import gpus
 from tests.support.commands import ROOT, Command
 
 Refused = Callable[..., "subprocess.CompletedProcess[str]"]

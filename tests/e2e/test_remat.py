@@ -13,7 +13,7 @@ from tests.support.shapes_run import flags, records
 
 
 @needs_bf16
-@pytest.mark.slow  # in small: tests/engine/test_remat.py, what runs in bfloat16
+@pytest.mark.slow  # in small: tests/engine/models/test_remat.py, what runs in bfloat16
 def test_recomputing_is_the_same_in_mixed_precision(shapes: Path, tmp_path: Path, command: Command) -> None:
     wanted = [*BF16.split(), "--model", "small_resnet", "--epochs", "1"]
     for name, more in (("plain", []), ("again", ["--remat"])):

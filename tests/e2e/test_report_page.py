@@ -224,7 +224,7 @@ def folder_of(kind: str, path: Path) -> Path:
     [
         "damaged",
         "regression",
-        # What the others' pages say is in tests/unit/report/test_page_data.py.
+        # What the others' pages say is in tests/unit/report/page/test_page_data.py.
         pytest.param("earlier version", marks=pytest.mark.slow),
         pytest.param("no record", marks=pytest.mark.slow),
         pytest.param("one step, not finite", marks=pytest.mark.slow),

@@ -51,7 +51,7 @@ def arrays_of(checkpoint: Path, name: str = "weights.params") -> dict[str, np.nd
     return {name: array.asnumpy() for name, array in mx.nd.load(str(checkpoint / name)).items()}
 
 
-@pytest.mark.slow  # tests/engine/test_pruning.py has the net
+@pytest.mark.slow  # tests/engine/models/test_pruning.py has the net
 def test_a_net_of_half_the_channels(
     digits: Path, trained_digits: Path, tmp_path: Path, command: Command
 ) -> None:

@@ -31,7 +31,13 @@ NOT_FOR_TRAINING = {
 }
 NOT_FOR_A_SERVER = {
     *NOT_FOR_TRAINING,
-    *("simplejpeg", "gluoncv.nn", "mxtrain.data.loader", "mxtrain.models.zoo", "mxtrain.train.loop"),
+    *(
+        "simplejpeg",
+        "gluoncv.nn",
+        "mxtrain.data.loading.loader",
+        "mxtrain.models.nets.zoo",
+        "mxtrain.train.loop",
+    ),
 }
 
 

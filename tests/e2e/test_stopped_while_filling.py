@@ -13,9 +13,10 @@ import pytest
 
 from mxtrain import config
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from mxtrain.data import cache, record_writer
-from mxtrain.data.record_file import open_records
-from mxtrain.data.record_writer import RecordWriter, open_alone
+from mxtrain.data.decode import pixel_cache
+from mxtrain.data.records import record_writer
+from mxtrain.data.records.record_file import open_records
+from mxtrain.data.records.record_writer import RecordWriter, open_alone
 from tests.support.processes import roles
 from tests.support.runs import wait_until, warm_started
 
@@ -63,8 +64,10 @@ def test_alone(slow_to_decode: Path, tmp_path: Path, kind: str, number: int, cod
 
 def test_while_another_process_fills_it(slow_to_decode: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    fingerprint = cache.fingerprint_of(open_records(slow_to_decode))
-    aside = record_writer.aside(cache.pixels_path(tmp_path / "cache", fingerprint, config.Data().image_size))
+    fingerprint = pixel_cache.fingerprint_of(open_records(slow_to_decode))
+    aside = record_writer.aside(
+        pixel_cache.pixels_path(tmp_path / "cache", fingerprint, config.Data().image_size)
+    )
     with open_alone(aside), warm_started(*flags(slow_to_decode, tmp_path, "--cache", "disk")) as run:
         wait_until(lambda: "waiting for another process" in log(tmp_path), run)
         run.send_signal(signal.SIGTERM)

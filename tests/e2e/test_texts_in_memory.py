@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.config import Run
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import text_files
+from mxtrain.data.text import text_files
 from mxtrain.fit import fit
 from mxtrain.predict import predict
 from tests.support.commands import Command

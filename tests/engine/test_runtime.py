@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mxtrain.core import kernels, machine
+from mxtrain.core.system import kernels, machine
 from tests.support.fresh_python import ROOT, answer, run
 
 CORES = machine.usable_cores()
@@ -356,7 +356,7 @@ def test_libraries_that_a_slim_debian_lacks(hidden: str, stderr: str, tmp_path: 
 
 @pytest.mark.system
 def test_what_the_door_lends_is_not_missing(tmp_path: Path) -> None:
-    code = "from mxtrain.core import kernels, libraries; print(libraries.missing(), kernels.openblas().used)"
+    code = "from mxtrain.core.system import kernels, libraries; print(libraries.missing(), kernels.openblas().used)"
     line = ["unshare", "-m", "bash", "-c", WITHOUT_LIBRARIES, "bash", str(tmp_path), "libquadmath.so*"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line += [sys.executable, "-c", code]

@@ -41,7 +41,7 @@ def test_a_worker_with_other_data_is_named_with_both(data: list[str], tmp_path: 
 
 
 @needs_bf16
-@pytest.mark.slow  # in small: tests/unit/cluster/test_rendezvous.py, tests/unit/train/test_node_info.py
+@pytest.mark.slow  # in small: tests/unit/cluster/test_rendezvous.py, tests/unit/train/cluster/test_node_info.py
 def test_workers_with_unlike_tables_for_bfloat16_are_told_what_to_give(
     data: list[str], tmp_path: Path
 ) -> None:

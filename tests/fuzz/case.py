@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.errors import DataError
-from mxtrain.data import images, order
-from mxtrain.data.augment import eval_transform
-from mxtrain.data.jpeg import BadPicture, Box
-from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.pictures import picture_assembly
-from mxtrain.data.record_file import RecordFile, index_path, open_records
+from mxtrain.data.augment.transforms import eval_transform
+from mxtrain.data.decode import decoding
+from mxtrain.data.decode.jpeg import BadPicture, Box
+from mxtrain.data.image_fields import picture_assembly
+from mxtrain.data.loading import order
+from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
+from mxtrain.data.records.record_file import RecordFile, index_path, open_records
 from tests.fuzz import mutations, originals
 from tests.fuzz.originals import Original
 from tools.im2rec_wrapper.check import check
@@ -127,7 +128,7 @@ def reads_right(records: RecordFile, position: int, contents: dict[int, tuple[fl
 
 def is_picture(records: RecordFile, position: int) -> bool:
     try:
-        pixels = images.decode(records.read(position).payload)
+        pixels = decoding.decode(records.read(position).payload)
     except BadPicture as bad:
         assert len(str(bad).splitlines()) == 1
         return False
@@ -178,23 +179,23 @@ def check_says_wrong(path: Path) -> bool:
 def assert_png_is_right(payload: bytes, damaged: bytes) -> None:
     """PNG has checksums: what still decodes has the pixels that it had, unless its header says otherwise."""
     try:
-        pixels = images.decode(damaged)
+        pixels = decoding.decode(damaged)
     except BadPicture:
         return
     if damaged[:33] == payload[:33]:
-        np.testing.assert_array_equal(pixels, images.decode(payload))
+        np.testing.assert_array_equal(pixels, decoding.decode(payload))
 
 
 def assert_crops_are_right(draw: random.Random, payload: bytes) -> None:
     """A part decoded by itself has the pixels of the whole."""
     try:
-        whole = images.decode(payload)
+        whole = decoding.decode(payload)
     except BadPicture:
         return
     height, width = whole.shape[:2]
     top, left = draw.randrange(height), draw.randrange(width)
     box = Box(top, left, draw.randint(1, height - top), draw.randint(1, width - left))
-    part = images.decode_crop(payload, lambda *_: box, max(height, width))
+    part = decoding.decode_crop(payload, lambda *_: box, max(height, width))
     np.testing.assert_array_equal(part, whole[top : top + box.height, left : left + box.width])
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from mxtrain.data import recordio
-from mxtrain.data.record_file import classes_path, index_path
-from mxtrain.data.record_writer import RecordWriter, rebuild_index
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import classes_path, index_path
+from mxtrain.data.records.record_writer import RecordWriter, rebuild_index
 
 NUM_CLASSES = 2
 

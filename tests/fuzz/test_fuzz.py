@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.data.record_file import RecordFile
+from mxtrain.data.records.record_file import RecordFile
 from tests.fuzz import case
 from tests.fuzz.__main__ import run_in_children
 

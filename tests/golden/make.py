@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mxtrain.core import kernels, wheels
+from mxtrain.core.system import kernels, wheels
 from tests.golden import packs, sources
 from tests.golden.cases import (
     COMMON,

@@ -12,9 +12,10 @@ from typing import Any, Sequence
 import numpy as np
 import pytest
 
-from mxtrain.core import kernels, wheels
-from mxtrain.data.record_file import open_records
-from mxtrain.report import history, page, page_data
+from mxtrain.core.system import kernels, wheels
+from mxtrain.data.records.record_file import open_records
+from mxtrain.report import history
+from mxtrain.report.page import html_page, page_data
 from tests.golden import packs
 from tests.golden.cases import (
     COMMON,
@@ -152,7 +153,7 @@ def test_checkpoints_read_to_the_bit_and_a_page_is_made(version: Version, case: 
     assert shown["axis"]["steps"] == list(range(1, 7)) and shown["damaged"] == 0
     assert {"loss", "lr"} <= {curve["name"] for curve in shown["curves"]}
     assert ["threads", "1"] in shown["config"]
-    assert page.page(data).count("<script") >= 1
+    assert html_page.page(data).count("<script") >= 1
 
 
 @pytest.mark.timeout(300)

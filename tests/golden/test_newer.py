@@ -17,9 +17,11 @@ import mxtrain
 from mxtrain.checkpoint import directory, selection
 from mxtrain.core import formats
 from mxtrain.core.errors import UsageError
-from mxtrain.data import arrays, tokens
-from mxtrain.deploy import exported_net
-from mxtrain.report import history, page_data
+from mxtrain.data.arrays import array_fields
+from mxtrain.data.text import tokens
+from mxtrain.export import exported_net
+from mxtrain.report import history
+from mxtrain.report.page import page_data
 from tests.golden.cases import FOLDER, SEARCHES, VERSIONS
 from tests.support import warm_start
 from tests.support.commands import ROOT
@@ -75,7 +77,7 @@ READERS: dict[str, tuple[Path, str, Callable[[Path], Any]]] = {
     "arrays": (
         Path("data", "arrays_train.arrays.json"),
         formats.KEY,
-        lambda run: arrays.read_sidecars([run.parent / "data" / "arrays_train.rec"]),
+        lambda run: array_fields.read_sidecars([run.parent / "data" / "arrays_train.rec"]),
     ),
     "export": (
         Path("plain", "export", "symbol", "export.json"),

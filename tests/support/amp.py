@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mxtrain.core import kernels
+from mxtrain.core.system import kernels
 
 problem = kernels.bf16_problem()
 needs_bf16 = pytest.mark.skipif(problem is not None, reason=f"--amp bf16 {problem}")

@@ -12,9 +12,9 @@ from typing import Callable, Dict, Iterator
 from mxtrain import fit
 from mxtrain.cluster import environment
 from mxtrain.config import Layout, Output, Run
-from mxtrain.core import wheels
+from mxtrain.core.system import wheels
 from mxtrain.launch.local import free_port
-from mxtrain.train import join, serving
+from mxtrain.train.cluster import join, serving
 from tests.support import warm_start
 from tests.support.commands import ROOT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from mxtrain.data.record_file import classes_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 
 
 def copy(source: Path, target: Path, positions: set[int]) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def ask(expression: str, *options: str, **environment: str) -> Any:
     """Return the value of an expression about gpus, machine or wheels of mxtrain.core, in a fresh process."""
-    code = f"import json, os; from mxtrain.core import gpus, machine, wheels; print(json.dumps({expression}))"
+    code = f"import json, os; from mxtrain.core.system import gpus, machine, wheels; print(json.dumps({expression}))"
     done = subprocess.run(
         [sys.executable, *options, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},

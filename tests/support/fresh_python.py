@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mxtrain.core import kernels
+from mxtrain.core.system import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 STEERING = (

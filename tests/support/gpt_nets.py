@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxtrain import config
 from mxtrain.tasks import lm
-from mxtrain.train import build_net
+from mxtrain.train.net import build_net
 
 END, WORDS, LENGTH = 49, 50, 12
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from mxtrain.data import order
-from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.pictures import picture_assembly
-from mxtrain.data.record_file import open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.augment.transforms import train_transform
+from mxtrain.data.image_fields import picture_assembly
+from mxtrain.data.loading import order
+from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
+from mxtrain.data.records.record_file import open_records
+from mxtrain.data.records.record_writer import RecordWriter
 
 NUM_SAMPLES, SIZE = 70, 16
 SHAPE = (3, SIZE, SIZE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.majority import LONGEST, WORDS
 
 

@@ -7,8 +7,8 @@ from typing import Any, Mapping
 import numpy as np
 
 from mxtrain.data.fields import Array
-from mxtrain.deploy import onnx_graph
-from mxtrain.deploy.inference_graph import InferenceGraph
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.export.onnx import onnx_graph
 from mxtrain.runtime import mx
 
 Values = Mapping[str, Array]

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mxtrain.data import record_writer
+from mxtrain.data.records import record_writer
 
 NUM_SAMPLES = 60
 

@@ -6,7 +6,8 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mxtrain.models import graph_rewrites, zoo
+from mxtrain.models.nets import zoo
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 
 CHANNELS = (4, 8, 10, 16, 24, 32, 40, 48, 64, 96)

@@ -6,7 +6,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mxtrain.deploy.inference_graph import InferenceGraph
+from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.runtime import mx
 
 Block = Callable[["Builder", Any], Any]  # a net's next operators, of those before

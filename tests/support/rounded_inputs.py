@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Collection
 
-from mxtrain.models.graph_rewrites import Graph
-from mxtrain.models.narrow import narrow_slots
+from mxtrain.models.autocast.autocast import narrow_slots
+from mxtrain.models.rewrites.graph_rewrites import Graph
 
 
 def with_rounded_inputs(graph: Graph, chosen: Collection[int]) -> Graph:
     """Return the graph with the inputs of the operators at these positions, and their gradients, rounded to bfloat16.
 
-    Takes the place of `narrow.with_casts`: each input goes to bfloat16 and back, and so does its gradient.
+    Takes the place of `autocast.with_casts`: each input goes to bfloat16 and back, and so does its gradient.
     """
     nodes: list[dict[str, Any]] = []
     positions: list[int] = []  # of the old nodes

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from mxtrain.report.json_lines import JsonLines
+from mxtrain.report.sinks.json_lines import JsonLines
 from tests.support import warm_start
 from tests.support.commands import ROOT
 from tests.support.warm_start import WarmFunction, WarmProcess

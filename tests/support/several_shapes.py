@@ -10,8 +10,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from mxtrain.data.record_file import classes_path
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path
+from mxtrain.data.records.record_writer import RecordWriter
 
 SHAPES = ("cross", "disc", "ring")
 SHARES = (0.2, 0.5, 0.4)  # of the pictures that have the shape

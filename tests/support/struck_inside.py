@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable
 
 from mxtrain.checkpoint import directory
 from mxtrain.kvstore import limbs
-from mxtrain.optim.grid import Grid
+from mxtrain.optim.sums.grid import Grid
 from tests.support.swinging_loss import loss
 
 FILE_NUMBER = 2  # the first checkpoint is whole

@@ -7,7 +7,8 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mxtrain.models import graph_rewrites, zoo
+from mxtrain.models.nets import zoo
+from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 
 

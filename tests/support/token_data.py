@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
-from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.tokens import tokens_path
+from mxtrain.data.records.record_writer import RecordWriter
+from mxtrain.data.text.tokens import tokens_path
 
 END = 256
 

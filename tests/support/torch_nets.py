@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.foreign import torch_weights
-from mxtrain.foreign.torch_weights import Weights
-from mxtrain.foreign.wish import Wish
+from mxtrain.convert.options import Wish
+from mxtrain.convert.torch import torch_weights
+from mxtrain.convert.torch.torch_weights import Weights
 
 GOLDEN = (
     Path(__file__).resolve().parents[1] / "data" / "torch_keys.json"
@@ -20,8 +20,8 @@ GOLDEN = (
 
 def shapes(model: str, num_classes: int = 10, image_size: int = 224) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a net's parameters, by its graph: large nets' values would take seconds."""
-    from mxtrain.models import shapes
-    from mxtrain.models.weights import named_parameters
+    from mxtrain.models.analysis import shapes
+    from mxtrain.models.parameters.weights import named_parameters
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
 

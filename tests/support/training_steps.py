@@ -11,15 +11,15 @@ import numpy as np
 from mxtrain import config
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.data.loader import Batch, Request
-from mxtrain.models import weights
-from mxtrain.models.small import Residual
+from mxtrain.data.loading.loader import Batch, Request
+from mxtrain.models.nets.small import Residual
+from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
-from mxtrain.train import parts as parts_module
+from mxtrain.train import context as parts_module
 from mxtrain.train import state
-from mxtrain.train.parts import TrainingParts
+from mxtrain.train.context import TrainingParts
 from mxtrain.train.step import train_step
 
 CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16

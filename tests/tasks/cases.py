@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from examples import own_task_data
-from mxtrain.data.recordio import Label
+from mxtrain.data.records.recordio import Label
 from tests.support import majority_data, several_shapes
 from tests.tasks import dials, readings, steps, stripes, texts
 from tests.tasks.linear import (

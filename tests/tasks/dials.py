@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 SIZE, PARTS = 16, 16  # parts of a pixel, in which OpenCV draws
 

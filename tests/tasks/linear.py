@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data import arrays
-from mxtrain.data.record_file import open_records
+from mxtrain.data.arrays import array_fields
+from mxtrain.data.records.record_file import open_records
 from tests.support.majority import LONGEST
 
 
@@ -71,10 +71,10 @@ def gauges_r2(folder: Path) -> float:
 
 def waves_r2(folder: Path) -> float:
     """Of the samples of the wave, at their places, zeros behind the end, and the number beside it."""
-    inputs = arrays.read_sidecars([folder / "train.rec"]).inputs
+    inputs = array_fields.read_sidecars([folder / "train.rec"]).inputs
 
     def numbers(payload: bytes) -> Any:
-        found = arrays.decode(inputs, payload)
+        found = array_fields.decode(inputs, payload)
         return np.concatenate([found["gain"], np.pad(found["wave"], (0, 64))[:64]])
 
     return _ridge_r2(*(_table(folder / f"{name}.rec", numbers) for name in ("train", "val")))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxtrain.data.record_file import open_records
+from mxtrain.data.records.record_file import open_records
 from tests.support.token_data import END, write_tokens
 
 LETTERS, LARGEST_STEP, WINDOW = 13, 7, 16

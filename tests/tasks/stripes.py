@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from mxtrain.data.record_file import classes_path
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path
+from mxtrain.data.records.record_writer import RecordWriter
 
 SIZE, NAMES = 16, ("across", "down", "aslant")
 

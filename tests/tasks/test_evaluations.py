@@ -89,7 +89,7 @@ def test_a_run_is_not_resumed_by_another_score(judged: Path, pictures: Given) ->
     assert "is another run's (--score worst -> auc)" in said
 
 
-@pytest.mark.slow  # tests/unit/tasks/test_judgement.py has the name
+@pytest.mark.slow  # tests/unit/tasks/metrics/test_metric_selection.py has the name
 def test_the_tasks_own_score_may_be_named(pictures: Given, tmp_path: Path) -> None:
     pictures.fit(tmp_path, "--epochs 1")
     pictures.fit(tmp_path, "--epochs 2 --score accuracy --evaluate-steps 5")

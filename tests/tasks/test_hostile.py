@@ -12,9 +12,9 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import DATA, DataError
 from mxtrain.data import fields
-from mxtrain.data.assembly import BatchSlice, SampleAssembly
-from mxtrain.data.record_file import open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
+from mxtrain.data.records.record_file import open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.train import session
 from tests.support import fresh_python
 from tests.support.runs import records
@@ -88,7 +88,7 @@ inputs = session.open_inputs(config.parse({given.line(tmp_path, "")!r}))
 reader = inputs.task.reader(is_training=True)
 import numpy as np
 from mxtrain.data import fields
-from mxtrain.data.assembly import BatchSlice, SampleAssembly
+from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
 assembly = SampleAssembly(inputs.train, reader, inputs.task.fields, 0)
 memory = np.zeros(fields.num_bytes(inputs.task.fields, 8), np.uint8)
 assembly(BatchSlice(np.arange(8), 0, 0, True), fields.rows(inputs.task.fields, 8, memory))

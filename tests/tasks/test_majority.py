@@ -13,10 +13,11 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.checkpoint.directory import Checkpoint
-from mxtrain.data import fields, order
-from mxtrain.data.record_file import open_records
+from mxtrain.data import fields
+from mxtrain.data.loading import order
+from mxtrain.data.records.record_file import open_records
 from mxtrain.runtime import mx
-from mxtrain.train import build_net
+from mxtrain.train.net import build_net
 from tests.support import majority, majority_data
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, newest, records, scores_of

@@ -17,7 +17,7 @@ STREAMS = "tests.support.user_streams"
 FLAGS = "--epoch-steps 6 --checkpoint-steps 4"
 IN_SMALL = (
     pytest.mark.slow
-)  # tests/unit/data/test_streams.py and tests/unit/tasks/test_task.py hold it without a run
+)  # tests/unit/data/user/test_streams.py and tests/unit/tasks/test_task.py hold it without a run
 CLUSTER = "--kvstore dist_sync --start-timeout 60 --num-workers 2"
 
 
@@ -88,7 +88,7 @@ def test_a_killed_job_goes_on_to_the_bit(words: Given, undisturbed: Path, tmp_pa
     assert_same_end(tmp_path, undisturbed)
 
 
-@pytest.mark.slow  # tests/unit/data/test_streams.py holds it without a run
+@pytest.mark.slow  # tests/unit/data/user/test_streams.py holds it without a run
 def test_what_does_not_come_again_goes_on_and_says_so(words: Given, tmp_path: Path) -> None:
     words.kill_at(9, tmp_path, f"--train {STREAMS}:socket {FLAGS}")
     assert newest(tmp_path).name in AT_NINE

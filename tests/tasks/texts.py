@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.data.record_file import open_records
-from mxtrain.tasks import text_metrics
+from mxtrain.data.records.record_file import open_records
+from mxtrain.tasks.metrics import text_metrics
 from tests.tasks import linear
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack

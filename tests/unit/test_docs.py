@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config import gluoncv_names
+from mxtrain.config.components import gluoncv_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

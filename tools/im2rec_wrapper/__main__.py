@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
-from mxtrain.config.arguments import LARGEST_SEED, Parser, png_path
+from mxtrain.config.flags.arguments import LARGEST_SEED, Parser, png_path
 from mxtrain.core import command_name, interrupts, outputs
 from mxtrain.core.errors import DataError, UsageError, one_line
 
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _index(parsed: argparse.Namespace) -> None:
-    from mxtrain.data.record_file import index_path
-    from mxtrain.data.record_writer import rebuild_index
+    from mxtrain.data.records.record_file import index_path
+    from mxtrain.data.records.record_writer import rebuild_index
 
     for rec in parsed.rec:
         print(f"wrote {index_path(rec)}: {rebuild_index(rec)} records")

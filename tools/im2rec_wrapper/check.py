@@ -16,11 +16,11 @@ import numpy as np
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import tokenizers
-from mxtrain.data.arrays import parse_sidecar, sidecar_path
-from mxtrain.data.record_file import classes_path
-from mxtrain.data.recordio_file import RecordIOFile
-from mxtrain.data.tokens import OF_TOKENS, read_description, tokens_path
+from mxtrain.data.arrays.array_fields import parse_sidecar, sidecar_path
+from mxtrain.data.records.record_file import classes_path
+from mxtrain.data.records.recordio_file import RecordIOFile
+from mxtrain.data.text import tokenizers
+from mxtrain.data.text.tokens import OF_TOKENS, read_description, tokens_path
 
 from . import classes, contents, structure
 from .contents import Content

@@ -9,10 +9,10 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from mxtrain.core import plain_text, regular_files
-from mxtrain.data import recordio
-from mxtrain.data.labels import are_yes_or_no
-from mxtrain.data.record_file import classes_path
-from mxtrain.data.recordio import BadRecord, Label
+from mxtrain.data.labels.label_checks import are_yes_or_no
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import classes_path
+from mxtrain.data.records.recordio import BadRecord, Label
 
 from .findings import Finding, of_file, of_record
 from .structure import RecordTable

@@ -13,13 +13,15 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mxtrain.core import machine
-from mxtrain.data import arrays, images, jpeg, recordio
-from mxtrain.data.arrays import Input
+from mxtrain.core.system import machine
+from mxtrain.data.arrays import array_fields
+from mxtrain.data.arrays.array_fields import Input
+from mxtrain.data.decode import decoding, jpeg
+from mxtrain.data.decode.jpeg import BadPicture, Payload, Pixels
 from mxtrain.data.fields import BadSample
-from mxtrain.data.jpeg import BadPicture, Payload, Pixels
-from mxtrain.data.recordio import BadRecord
-from mxtrain.data.recordio_file import RecordIOFile
+from mxtrain.data.records import recordio
+from mxtrain.data.records.recordio import BadRecord
+from mxtrain.data.records.recordio_file import RecordIOFile
 
 from . import fingerprints
 from .findings import Finding, of_record
@@ -106,7 +108,7 @@ def _payload(file: RecordIOFile, offset: int, has_checksums: bool) -> memoryview
 def decoded_picture(payload: Payload) -> Content:
     """Inspect and decode a picture."""
     try:
-        pixels = images.decode(payload)
+        pixels = decoding.decode(payload)
     except BadPicture as bad:
         raise Damage("undecodable", str(bad)) from None
     return picture(payload)._replace(
@@ -146,7 +148,7 @@ def document(payload: Payload, dtype: str, vocab_size: int | None, end_token: in
 def sample(payload: Payload, inputs: Sequence[Input]) -> Content:
     """Inspect a sample of these arrays."""
     try:
-        problem = arrays.refused(inputs, arrays.decode(inputs, payload))
+        problem = array_fields.refused(inputs, array_fields.decode(inputs, payload))
     except BadSample as bad:
         problem = str(bad)
     if problem:

@@ -13,7 +13,7 @@ from typing import Sequence
 
 import numpy as np
 
-from mxtrain.data.recordio import Ints, Label
+from mxtrain.data.records.recordio import Ints, Label
 
 from . import fingerprints
 from .contents import Content

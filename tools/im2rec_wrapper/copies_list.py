@@ -12,7 +12,7 @@ from typing import Iterable, NamedTuple
 
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.record_writer import Replacement
+from mxtrain.data.records.record_writer import Replacement
 
 from .findings import Finding, Pair, pair_of
 

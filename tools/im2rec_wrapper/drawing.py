@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data.record_writer import Replacement
+from mxtrain.data.records.record_writer import Replacement
 
 Canvas = npt.NDArray[Any]  # uint8 (height, width, 3), BGR
 

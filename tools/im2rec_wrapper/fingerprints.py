@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data.jpeg import Payload, Pixels
-from mxtrain.data.recordio import Ints
+from mxtrain.data.decode.jpeg import Payload, Pixels
+from mxtrain.data.records.recordio import Ints
 
 MAX_BITS = 5
 MAX_DIFFERENCE = 3.0

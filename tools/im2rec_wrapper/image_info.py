@@ -10,9 +10,10 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from mxtrain.data import jpeg, orientation, other_pictures, recordio, tiff
-from mxtrain.data.jpeg import BadPicture
-from mxtrain.data.orientation import PNG_START
+from mxtrain.data.decode import jpeg, orientation, pillow_decode, tiff
+from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.decode.orientation import PNG_START
+from mxtrain.data.records import recordio
 
 TURNED, CMYK, TRANSPARENT, DEEP, TIFF, PAGES, OTHER, ANIMATED = (
     "turned upright (their EXIF said so)",
@@ -60,9 +61,9 @@ def inspect(data: bytes) -> ImageInfo:
         return ImageInfo("BMP", (TRANSPARENT,) if has_alpha else ())
     if tiff.is_tiff(data):
         return _tiff(data)
-    other = other_pictures.kind_of(data)
+    other = pillow_decode.kind_of(data)
     if other:
-        return ImageInfo(other, (OTHER, ANIMATED) if other_pictures.is_animated(data) else (OTHER,))
+        return ImageInfo(other, (OTHER, ANIMATED) if pillow_decode.is_animated(data) else (OTHER,))
     if not data:
         raise BadPicture("the file is empty")
     for at, signature, name in _REFUSED:

@@ -1,7 +1,7 @@
 """The preparation of one image file: packed as the same picture to the bit, which in a JPEG gets restart markers, or
 re-encoded by request or where readers would disagree.
 
-Does not own the inspection of a file (`image_info.py`), nor decoding (`mxtrain.data.images`).
+Does not own the inspection of a file (`image_info.py`), nor decoding (`mxtrain.data.decode.decoding`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mxtrain.core.opencv import cv2
-from mxtrain.data import images, jpeg, other_pictures
-from mxtrain.data.jpeg import BadPicture, Box, Pixels
+from mxtrain.data.decode import decoding, jpeg, pillow_decode
+from mxtrain.data.decode.jpeg import BadPicture, Box, Pixels
 
 from . import restart_intervals
 from .image_info import ImageInfo, inspect
@@ -62,15 +62,15 @@ def _not_encoded(data: bytes, info: ImageInfo, options: ImageOptions, must_decod
             jpeg.check_header(payload)  # all else that decoding would find, inserting has found
             return PackedItem(payload)
     if must_decode:
-        images.decode(data)
+        decoding.decode(data)
     return PackedItem(data, notes)
 
 
 def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
     """Return the pixels with at most this short side, and whether the picture was larger."""
-    payload = other_pictures.decode(data) if other_pictures.is_one(data) else data
+    payload = pillow_decode.decode(data) if pillow_decode.is_one(data) else data
     if not short_side:
-        return images.decode(payload), False
+        return decoding.decode(payload), False
     size = (0, 0)
 
     def whole(height: int, width: int) -> Box:
@@ -79,7 +79,7 @@ def _pixels(data: bytes, short_side: int | None) -> tuple[Pixels, bool]:
         return Box(0, 0, height, width)
 
     # libjpeg's own averaging is coarse, so it brings huge images to no less than twice the wanted size.
-    pixels = images.decode_crop(payload, whole, 2 * short_side)
+    pixels = decoding.decode_crop(payload, whole, 2 * short_side)
     factor = short_side / min(size)
     if factor >= 1:
         return pixels, False

@@ -14,8 +14,8 @@ from typing import Any, Dict, NamedTuple
 
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
-from mxtrain.data.record_file import index_path
-from mxtrain.data.record_writer import aside, open_alone
+from mxtrain.data.records.record_file import index_path
+from mxtrain.data.records.record_writer import aside, open_alone
 
 Description = Dict[str, Any]  # as JSON brings it back
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Iterator
 
 from mxtrain.core.errors import DataError, OutOfResources, Stopped, UsageError
-from mxtrain.data import recordio, source_names, tokenizers
-from mxtrain.data.arrays import sidecar_path
-from mxtrain.data.record_file import classes_path, index_path
-from mxtrain.data.record_writer import Replacement, aside
-from mxtrain.data.source_names import sources_path
-from mxtrain.data.tokenizers import Tokenizer
-from mxtrain.data.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
+from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.records import recordio, source_names
+from mxtrain.data.records.record_file import classes_path, index_path
+from mxtrain.data.records.record_writer import Replacement, aside
+from mxtrain.data.records.source_names import sources_path
+from mxtrain.data.text import tokenizers
+from mxtrain.data.text.tokenizers import Tokenizer
+from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, tokens_path
 
 from . import images, overlap, restart_intervals, resume, samples, tokens
 from . import options as pack_options

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mxtrain.config.arguments import LARGEST_SEED
+from mxtrain.config.flags.arguments import LARGEST_SEED
 
 from .arguments import fraction, whole_number
 

@@ -15,7 +15,7 @@ from typing import Any, Iterable, Iterator, Sequence, Tuple
 import numpy as np
 
 from mxtrain.core import plain_text
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 from .images import PackedItem
 from .journal import PackCheckpoint

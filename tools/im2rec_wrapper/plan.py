@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.arrays import sidecar_path
-from mxtrain.data.record_file import classes_path, index_path
-from mxtrain.data.record_writer import aside
-from mxtrain.data.source_names import sources_path
-from mxtrain.data.tokenizers import FILE_NAME
-from mxtrain.data.tokens import tokens_path
+from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.records.record_file import classes_path, index_path
+from mxtrain.data.records.record_writer import aside
+from mxtrain.data.records.source_names import sources_path
+from mxtrain.data.text.tokenizers import FILE_NAME
+from mxtrain.data.text.tokens import tokens_path
 
 from . import order
 from .options import Options

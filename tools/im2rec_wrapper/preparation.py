@@ -13,8 +13,8 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar, Union
 
-from mxtrain.core.machine import usable_cores
-from mxtrain.data.jpeg import BadPicture
+from mxtrain.core.system.machine import usable_cores
+from mxtrain.data.decode.jpeg import BadPicture
 
 from .images import PackedItem
 from .sources.item import BadItem, Item, Source

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Iterable, Iterator, TypeVar
 
-from mxtrain.report.progress import ProgressDisplay
+from mxtrain.report.sinks.progress import ProgressDisplay
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """Restart markers in JPEGs, with which a loader can decode a crop without decoding what is beside it.
 
 Owns their distance, and inserting them without decoding: by the C extension, which compares the coefficients before and
-after, or by libjpeg-turbo's `jpegtran`; both write the same bytes. Does not crop such JPEGs (`mxtrain.data.restart`),
-which needs the markers at the same columns in every row.
+after, or by libjpeg-turbo's `jpegtran`; both write the same bytes. Does not crop such JPEGs
+(`mxtrain.data.decode.restart`), which needs the markers at the same columns in every row.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import shutil
 import subprocess
 import sys
 
+from mxtrain import native
 from mxtrain.core.errors import UsageError
-from mxtrain.data import native
 
 NATIVE, JPEGTRAN, NONE = "native", "jpegtran", "none"  # the ways, as journals record them
 _NEEDS = "mxtrain installed where there is a C compiler, or the program jpegtran (`apt install libjpeg-turbo-progs`)"

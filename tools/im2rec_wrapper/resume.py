@@ -12,7 +12,7 @@ from typing import Iterator, Sequence
 
 import mxtrain
 from mxtrain.core.opencv import cv2
-from mxtrain.data.record_writer import RecordWriter, Written
+from mxtrain.data.records.record_writer import RecordWriter, Written
 
 from . import options as pack_options
 from .journal import Description, Journal, PackCheckpoint

@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 from typing import Any, Iterator, Sequence
 
-from mxtrain.data import arrays
-from mxtrain.data.arrays import Layout
-from mxtrain.data.record_writer import Replacement
+from mxtrain.data.arrays import array_fields
+from mxtrain.data.arrays.array_fields import Layout
+from mxtrain.data.records.record_writer import Replacement
 
 from .images import PackedItem
 from .pack_run import PackRun
@@ -24,10 +24,12 @@ def write_layouts(run: PackRun, found: Source, whole_files: contextlib.ExitStack
     """Write what samples are beside each file; all files of a data set have the statistics of all its samples."""
     assert found.layout is not None, "only arrays have one"
     for files, items in run.packed_sets():
-        measured = arrays.measured(found.layout.inputs, _Samples(found, found.layout, items))
+        measured = array_fields.measured(found.layout.inputs, _Samples(found, found.layout, items))
         for file in files:
-            sidecar = whole_files.enter_context(Replacement(arrays.sidecar_path(file.path)))
-            sidecar.write(arrays.format_sidecar(found.layout._replace(inputs=measured), file.num_records))
+            sidecar = whole_files.enter_context(Replacement(array_fields.sidecar_path(file.path)))
+            sidecar.write(
+                array_fields.format_sidecar(found.layout._replace(inputs=measured), file.num_records)
+            )
             sidecar.sync()
 
 
@@ -40,4 +42,4 @@ class _Samples:
     items: Sequence[Item]
 
     def __iter__(self) -> Iterator[Any]:
-        return (arrays.decode(self.layout.inputs, self.source.read(item)) for item in self.items)
+        return (array_fields.decode(self.layout.inputs, self.source.read(item)) for item in self.items)

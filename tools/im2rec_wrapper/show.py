@@ -11,13 +11,13 @@ import numpy.typing as npt
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.core.opencv import cv2
-from mxtrain.data import images
-from mxtrain.data.arrays import sidecar_path
-from mxtrain.data.jpeg import BadPicture
-from mxtrain.data.labels import are_yes_or_no
-from mxtrain.data.record_file import RecordFile, open_records
-from mxtrain.data.recordio import Floats, Ints, Label
-from mxtrain.data.tokens import tokens_path
+from mxtrain.data.arrays.array_fields import sidecar_path
+from mxtrain.data.decode import decoding
+from mxtrain.data.decode.jpeg import BadPicture
+from mxtrain.data.labels.label_checks import are_yes_or_no
+from mxtrain.data.records.record_file import RecordFile, open_records
+from mxtrain.data.records.recordio import Floats, Ints, Label
+from mxtrain.data.text.tokens import tokens_path
 
 from . import copies_list, drawing, fingerprints
 from .copies_list import ListedPair, ListedPicture
@@ -127,7 +127,7 @@ def _tile(records: RecordFile, position: int, before_key: str) -> Canvas:
     tile[:_TILE] = _FRAME_COLOUR
     try:
         record = records.read(position)
-        picture = _fit(cv2.cvtColor(images.decode(record.payload), cv2.COLOR_RGB2BGR))
+        picture = _fit(cv2.cvtColor(decoding.decode(record.payload), cv2.COLOR_RGB2BGR))
     except (BadPicture, DataError):
         drawing.write(tile, "damaged", left=8, bottom=_TILE // 2, size=0.6)
         drawing.write(tile, named, left=2, bottom=_TILE + 32, size=0.42, width=_TILE)

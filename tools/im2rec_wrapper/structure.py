@@ -1,7 +1,7 @@
 """The structure of a .rec: its frames from the first byte to the last, damaged or not, and its .idx against them.
 
-Owns the table of records, with what their headers say. Unlike `mxtrain.data.record_file`, which stops at the first
-damage, this continues behind it and finds all. Does not own what the records hold (`contents.py`).
+Owns the table of records, with what their headers say. Unlike `mxtrain.data.records.record_file`, which stops at the
+first damage, this continues behind it and finds all. Does not own what the records hold (`contents.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.core import command_name, regular_files
-from mxtrain.data import recordio
-from mxtrain.data.record_file import index_path
-from mxtrain.data.recordio import BadRecord, Ints, Label
-from mxtrain.data.recordio_file import RecordIOFile
-from mxtrain.data.source_names import SourceNames, read_names, sources_path
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import index_path
+from mxtrain.data.records.recordio import BadRecord, Ints, Label
+from mxtrain.data.records.recordio_file import RecordIOFile
+from mxtrain.data.records.source_names import SourceNames, read_names, sources_path
 
 from .findings import Finding, RecordLocation, of_file
 

@@ -1,8 +1,8 @@
 """Tokenization: one record a document, its ids as little-endian uint16 or uint32, its label 0 or its class.
 
 Ids are uint16 where the tokenizer's `vocab_size` allows, else uint32. Each document ends with the tokenizer's
-`end_token` if it has one. Where words have labels, a record has one for each token (`mxtrain/data/words.py`). The
-.tokens.json beside a .rec says all that a reader needs; tokenizers themselves are `mxtrain/data/tokenizers.py`'s.
+`end_token` if it has one. Where words have labels, a record has one for each token (`mxtrain/data/text/words.py`). The
+.tokens.json beside a .rec says all that a reader needs; tokenizers themselves are `mxtrain/data/text/tokenizers.py`'s.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Iterable, Iterator, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.config import spec
-from mxtrain.config.spec import Number
+from mxtrain.config.components import spec
+from mxtrain.config.components.spec import Number
 from mxtrain.core import formats, regular_files
 from mxtrain.core.errors import UsageError
-from mxtrain.data import tokenizers, words
-from mxtrain.data.tokenizers import Tokenizer
+from mxtrain.data.text import tokenizers, words
+from mxtrain.data.text.tokenizers import Tokenizer
 
 from .images import PackedItem
 from .sources.item import BadItem, Item, Source

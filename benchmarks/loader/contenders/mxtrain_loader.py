@@ -7,11 +7,11 @@ import itertools
 
 from benchmarks.loader import protocol
 from benchmarks.loader.contenders.reading import BATCH_SIZE, SIZE
-from mxtrain.data import order
-from mxtrain.data.augment import train_transform
-from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.pictures import picture_assembly
-from mxtrain.data.record_file import open_records
+from mxtrain.data.augment.transforms import train_transform
+from mxtrain.data.image_fields import picture_assembly
+from mxtrain.data.loading import order
+from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
+from mxtrain.data.records.record_file import open_records
 from mxtrain.runtime import mx
 
 

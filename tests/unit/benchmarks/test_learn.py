@@ -12,7 +12,7 @@ import pytest
 from benchmarks.curves import Panel
 from benchmarks.learn import folds, judge, linear, shapes
 from benchmarks.learn.sides import BF16, OURS, TORCH, Trained
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 
 
 def test_each_fold_holds_out_as_much_of_each_class() -> None:

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.loader import contend, environments, images, process, table
 from benchmarks.loader.contend import Absent, Cell, Measured, Size
 from benchmarks.loader.contenders.reading import Payloads, random_box
-from mxtrain.data.images import decode
-from mxtrain.data.record_file import open_records
+from mxtrain.data.decode.decoding import decode
+from mxtrain.data.records.record_file import open_records
 
 NUM = 64  # pictures, over whose mean `measure` looks
 
@@ -69,7 +69,7 @@ def test_a_contender_delivers(name: str, batch: str, packs: dict[str, Path]) -> 
     assert isinstance(outcome, Measured) and outcome.cpu_milliseconds > 0.1, outcome
 
 
-@pytest.mark.slow  # tests/unit/data/test_loader.py holds what ours delivers, the tests below what `measure` tells
+@pytest.mark.slow  # tests/unit/data/loading/test_loader.py holds what ours delivers, those below what `measure` tells
 def test_ours_delivers_with_either_kind_of_worker(packs: dict[str, Path]) -> None:
     for name, batch in (("mxtrain", "float32"), ("mxtrain_processes", "uint8")):
         cell = Cell("restart", batch, workers=2)

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import locations
-from mxtrain.config import import_path
+from mxtrain.config.components import import_path
 from mxtrain.core.errors import UsageError
 
 

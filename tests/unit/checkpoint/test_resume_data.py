@@ -14,9 +14,9 @@ from mxtrain import config
 from mxtrain.checkpoint import directory, resume
 from mxtrain.checkpoint.directory import Snapshot
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.core import kernels
 from mxtrain.core.errors import UsageError
-from mxtrain.data.record_sets import open_set
+from mxtrain.core.system import kernels
+from mxtrain.data.records.record_sets import open_set
 from tests.support.packed_samples import packed, samples
 
 

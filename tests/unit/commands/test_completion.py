@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.__main__ import COMMANDS, completion
-from mxtrain.config.completion import PATHS, WORDS
+from mxtrain.config.flags.completion import PATHS, WORDS
 from tests.support.shell import Shell
 
 TIMEOUT_SECONDS = 60

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import __version__
 from mxtrain.__main__ import COMMANDS, SHELLS, command, completion, help_text
-from mxtrain.config.completion import SHELLS as WRITTEN
+from mxtrain.config.flags.completion import SHELLS as WRITTEN
 from mxtrain.core import command_name
 from mxtrain.core.errors import UsageError
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mxtrain import config, fit
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.optim import schedules
-from mxtrain.report import plots
+from mxtrain.report.page import plots
 
 ROOT = Path(__file__).resolve().parents[3]
 

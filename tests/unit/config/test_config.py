@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config import batch_plan, bounds, checks
+from mxtrain.config import batch_plan
+from mxtrain.config.checks import bounds, run_checks
 from mxtrain.core.errors import UsageError
 
 RUNS_BEFORE = Path(__file__).parents[2] / "golden" / "runs_before"
@@ -142,7 +143,7 @@ def test_words_are_as_they_are_written(tmp_path: Path) -> None:
     assert (run.output.log, run.model.amp, run.data.val, run.output.out) == ("no", "off", "12:30", "007")
     assert (run.output.resume, run.data.train) == ("never", "true")
     with pytest.raises(UsageError, match="--log no: unknown"):
-        checks.check_description(run)
+        run_checks.check_description(run)
 
 
 def test_off_and_none_are_one_word(tmp_path: Path) -> None:
@@ -363,14 +364,14 @@ def test_what_cannot_work_is_refused(tmp_path: Path, flags: str, words: str) -> 
     with pytest.raises(UsageError) as refused:
         run = config.parse([*train, *flags.split()])
         bounds.check(run)
-        checks.check(run)
+        run_checks.check(run)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists(), "a refused run leaves no folder"
 
 
 def test_what_a_job_once_began_with_may_have_been_pruned(tmp_path: Path) -> None:
-    checks.check(
+    run_checks.check(
         config.parse(["--train", "t.rec", "--out", str(tmp_path), "--resume", "nowhere"]), begins=False
     )
 
@@ -387,7 +388,7 @@ def test_every_number_has_its_range() -> None:
 def test_roles_need_a_dist_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(UsageError, match="DMLC_ROLE=server"):
-        checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
+        run_checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path)]))
 
 
 @pytest.mark.parametrize("flag", ["--pretrained", "--teacher"])
@@ -398,10 +399,10 @@ def test_what_would_be_set_aside_is_no_origin(tmp_path: Path, flag: str, origin:
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     run = ["--train", "t.rec", flag, str(tmp_path / origin), "--out", str(tmp_path / "run")]
     with pytest.raises(UsageError, match=f"{flag} .*set it aside"):
-        checks.check(config.parse([*run, "--resume", "never"]))
-    checks.check(config.parse(run))
+        run_checks.check(config.parse([*run, "--resume", "never"]))
+    run_checks.check(config.parse(run))
     run[3] = str(tmp_path / "run" / "previous-1")
-    checks.check(config.parse([*run, "--resume", "never"]))
+    run_checks.check(config.parse([*run, "--resume", "never"]))
 
 
 @pytest.mark.parametrize(("sink", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
@@ -411,14 +412,14 @@ def test_a_sink_that_is_not_installed(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=f"--log {sink} needs {package}: pip install"):
         run = config.parse(["--train", "t.rec", "--out", str(tmp_path / "run"), "--log", f"console,{sink}"])
-        checks.check(run)
+        run_checks.check(run)
     assert not (tmp_path / "run").exists()
 
 
 def test_out_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out"):
-        checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path / "file" / "run")]))
+        run_checks.check(config.parse(["--train", "t.rec", "--out", str(tmp_path / "file" / "run")]))
 
 
 def plan(flags: str) -> batch_plan.BatchPlan:

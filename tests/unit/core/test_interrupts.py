@@ -31,8 +31,8 @@ MOMENTS = [
     ("mxtrain.predict", NUMPY_AT_WORK),
     ("mxtrain.doctor", "mxtrain.core.errors"),
     ("mxtrain.launch", "mxtrain.core.errors"),
-    ("mxtrain.probe.worker", NUMPY_AT_WORK),
-    ("tools.im2rec_wrapper", "mxtrain.config.arguments"),
+    ("mxtrain.doctor.cluster.sum_worker", NUMPY_AT_WORK),
+    ("tools.im2rec_wrapper", "mxtrain.config.flags.arguments"),
 ]
 
 WAITING = """

@@ -72,7 +72,7 @@ def test_an_opencv_that_does_not_load_is_one_line(name: str, tmp_path: Path) -> 
 )
 def test_other_reasons_are_told(source: str, said: str, tmp_path: Path) -> None:
     code = (
-        "from mxtrain.core.errors import one_line\ndef use():\n    import mxtrain.data.images\n"
+        "from mxtrain.core.errors import one_line\ndef use():\n    import mxtrain.data.decode.decoding\n"
         "raise SystemExit(one_line('x', use))"
     )
     done = said_without_opencv(["-c", code], tmp_path, source)

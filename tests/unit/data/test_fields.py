@@ -10,12 +10,12 @@ import pytest
 
 from mxtrain.core.errors import DataError
 from mxtrain.data import fields
-from mxtrain.data.assembly import SampleAssembly
 from mxtrain.data.fields import BadSample, Field
-from mxtrain.data.loader import Loader, LoaderOptions, Request
-from mxtrain.data.record_file import open_records
-from mxtrain.data.record_writer import RecordWriter
-from mxtrain.data.records import Records
+from mxtrain.data.interfaces import Records
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
+from mxtrain.data.records.record_file import open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.loader_transforms import FIELDS, read_words
 
 LENGTHS = [3, 0, 9, 5, 12, 1, 2, 4]

@@ -9,10 +9,11 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import pytest
 
-from mxtrain.data import fingerprint, recordio
-from mxtrain.data.record_file import index_path, open_records
-from mxtrain.data.record_sets import open_set
-from mxtrain.data.user_datasets import UserBatches, UserDataset
+from mxtrain.data import fingerprint
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import index_path, open_records
+from mxtrain.data.records.record_sets import open_set
+from mxtrain.data.user.user_datasets import UserBatches, UserDataset
 from tests.support.packed_samples import packed, samples
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from mxtrain.core import distributions, wheels
+from mxtrain.core.system import distributions, wheels
 from tests.support.checkout import ROOT
 
 LOCKS = sorted((ROOT / "locks").iterdir())

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from mxtrain.config import program
+from mxtrain.config.flags import program
 from mxtrain.launch import fit_flags
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mxtrain import config
-from mxtrain.config import catalogue
+from mxtrain.config.components import catalogue
 from mxtrain.core.errors import UsageError
 from mxtrain.optim import schedules
 

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data import recordio
-from mxtrain.data.record_file import classes_path, index_path
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records import recordio
+from mxtrain.data.records.record_file import classes_path, index_path
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support import pack_command
 
 

@@ -8,7 +8,7 @@ import shutil
 import cv2
 import pytest
 
-from mxtrain.data.record_file import index_path
+from mxtrain.data.records.record_file import index_path
 from tests.support.pack_command import assert_one_line
 from tests.support.pack_command import in_this_process as im2rec_wrapper
 from tests.support.pictures import jpeg, picture

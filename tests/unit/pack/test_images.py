@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
+from mxtrain import native
 from mxtrain.core.errors import UsageError
-from mxtrain.data import given_files, native, other_pictures, restart
-from mxtrain.data import images as reader
-from mxtrain.data.jpeg import BadPicture
+from mxtrain.data import input_files
+from mxtrain.data.decode import decoding as reader
+from mxtrain.data.decode import pillow_decode, restart
+from mxtrain.data.decode.jpeg import BadPicture
 from tools.im2rec_wrapper import image_info, restart_intervals
 from tools.im2rec_wrapper.images import DEFAULT_QUALITY, PLAIN, PROGRESSIVE, ImageOptions, prepare
 from tools.im2rec_wrapper.sources.folder import read_folder
@@ -192,7 +194,7 @@ def test_what_predict_reads_is_packed_as_it_reads_it(kind, notes):
     first.save(file, kind, **several)
     payload, found = prepare(file.getvalue(), ASIS)
     assert found == notes and payload.startswith(b"\x89PNG")
-    seen = other_pictures.decode(file.getvalue())
+    seen = pillow_decode.decode(file.getvalue())
     np.testing.assert_array_equal(rgb(payload), seen)
     assert np.abs(seen.astype(int) - np.array(first)).mean() < 10
     smaller = prepare(file.getvalue(), ImageOptions(short_side=32))
@@ -200,10 +202,10 @@ def test_what_predict_reads_is_packed_as_it_reads_it(kind, notes):
 
 
 def test_every_kind_that_predict_reads_by_its_name_is_packed_by_its_name(tmp_path):
-    for number, suffix in enumerate(given_files.PICTURES):
+    for number, suffix in enumerate(input_files.PICTURES):
         (tmp_path / "a").mkdir(exist_ok=True)
         (tmp_path / "a" / f"{number}{suffix}").touch()
-    assert len(read_folder(tmp_path).items) == len(given_files.PICTURES)
+    assert len(read_folder(tmp_path).items) == len(input_files.PICTURES)
 
 
 def test_progressive_ones_are_counted_and_become_baseline_when_re_encoded():

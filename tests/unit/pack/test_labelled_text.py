@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError
-from mxtrain.data import words
-from mxtrain.data.record_file import classes_path, open_records
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.text import words
 from tools.im2rec_wrapper.check import check
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import UsageError
-from mxtrain.data.record_file import index_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import index_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tools.im2rec_wrapper import order, tokens
 from tools.im2rec_wrapper.journal import Journal, PackCheckpoint
 from tools.im2rec_wrapper.options import Options

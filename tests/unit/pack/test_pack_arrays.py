@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
-from mxtrain.data import arrays
-from mxtrain.data.record_file import classes_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.arrays import array_fields
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.pack_command import assert_one_line, in_this_process
 
 RNG = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def test_shards_hold_all_samples_and_the_statistics_of_all(tmp_path: Path) -> No
     packed(source, tmp_path / "one.rec", "--no-shuffle")
     packed(source, tmp_path / "four", "--shards", "4")
     shards = sorted((tmp_path / "four").glob("*.rec"))
-    one, four = arrays.read_sidecars([tmp_path / "one.rec"]), arrays.read_sidecars(shards)
+    one, four = array_fields.read_sidecars([tmp_path / "one.rec"]), array_fields.read_sidecars(shards)
     assert one.as_json() == four.as_json()  # whatever the order, to the bit
     x, wave = one.inputs
     assert (wave.shape, wave.varies, x.shape) == ((LENGTHS.max(), 2), True, (3,))
@@ -86,7 +86,7 @@ def test_shards_hold_all_samples_and_the_statistics_of_all(tmp_path: Path) -> No
     records, starts = open_records(tmp_path / "one.rec"), np.cumsum(LENGTHS) - LENGTHS
     np.testing.assert_array_equal(records.labels(), Y.astype(np.float32))
     for position in (0, 7, 39):
-        found = arrays.decode(one.inputs, records.read(position).payload)
+        found = array_fields.decode(one.inputs, records.read(position).payload)
         np.testing.assert_array_equal(found["x"], X[position].astype(np.float32))
         start = starts[position]
         np.testing.assert_array_equal(found["wave"], WAVES[start : start + LENGTHS[position]])
@@ -105,7 +105,7 @@ def test_words_are_classes_and_a_split_divides_each(tmp_path: Path) -> None:
 
 def test_inputs_are_those_that_are_named(tmp_path: Path) -> None:
     packed(table(tmp_path), tmp_path / "a.rec", "--target", "height", "--inputs", "age")
-    layout = arrays.read_sidecars([tmp_path / "a.rec"])
+    layout = array_fields.read_sidecars([tmp_path / "a.rec"])
     assert layout.inputs[0].names == ("age",) and layout.targets == ("height",)
 
 
@@ -121,7 +121,7 @@ def test_rows_that_no_net_can_take_are_listed_or_left_out(tmp_path: Path) -> Non
         ("6", "what is to be predicted is missing"),
     ):
         assert f"a.csv:{row}\t{words}" in listed
-    (layout,) = [arrays.read_sidecars([tmp_path / "out" / "data.rec"])]
+    (layout,) = [array_fields.read_sidecars([tmp_path / "out" / "data.rec"])]
     good = [number for number in range(20) if number not in (1, 3, 4)]
     np.testing.assert_allclose(layout.inputs[0].statistics.mean, [np.mean(good) / 2, -np.mean(good)])
 
@@ -165,9 +165,9 @@ def test_check_finds_copies_leaks_and_a_sidecar_of_another_file(tmp_path: Path) 
     checked = in_this_process("check", tmp_path / "a.rec", tmp_path / "b.rec", "--json")
     kinds = [each["kind"] for each in json.loads(checked.stdout)["findings"]]
     assert kinds.count("duplicate") == 2 and "leak" in kinds and checked.returncode == 3
-    arrays.sidecar_path(tmp_path / "b.rec").replace(arrays.sidecar_path(tmp_path / "a.rec"))
+    array_fields.sidecar_path(tmp_path / "b.rec").replace(array_fields.sidecar_path(tmp_path / "a.rec"))
     assert "says num_records 41, there are 42" in in_this_process("check", tmp_path / "a.rec").stdout
-    arrays.sidecar_path(tmp_path / "a.rec").write_text("{")
+    array_fields.sidecar_path(tmp_path / "a.rec").write_text("{")
     assert "a.arrays.json: it makes no sense" in in_this_process("check", tmp_path / "a.rec").stdout
 
 
@@ -202,4 +202,4 @@ def test_pictures_packed_over_arrays_leave_no_arrays(tmp_path: Path) -> None:
     (tmp_path / "images" / "one").mkdir(parents=True)
     (tmp_path / "images" / "one" / "a.png").write_bytes(PNGS[0])
     packed(tmp_path / "images", tmp_path / "a.rec")
-    assert not arrays.sidecar_path(tmp_path / "a.rec").exists()
+    assert not array_fields.sidecar_path(tmp_path / "a.rec").exists()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import UsageError
-from mxtrain.data import tokenizers
-from mxtrain.data.record_file import open_records
-from mxtrain.data.tokens import format_of
+from mxtrain.data.records.record_file import open_records
+from mxtrain.data.text import tokenizers
+from mxtrain.data.text.tokens import format_of
 from tools.im2rec_wrapper.check import check
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack

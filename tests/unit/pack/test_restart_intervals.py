@@ -6,9 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
+from mxtrain import native
 from mxtrain.core.errors import UsageError
-from mxtrain.data import images, native, restart
-from mxtrain.data.record_file import open_records
+from mxtrain.data.decode import decoding, restart
+from mxtrain.data.records.record_file import open_records
 from tests.support.encoded_jpegs import encoded, picture
 from tools.im2rec_wrapper import resume
 from tools.im2rec_wrapper.options import Options
@@ -50,7 +51,7 @@ def test_by_default_jpegs_get_them_and_no_pixel_changes(folder, capsys):
     assert "left" not in capsys.readouterr().out
     assert by_default[20] == sources[20]
     for payload, source in zip(by_default, sources):
-        np.testing.assert_array_equal(images.decode(payload), images.decode(source))
+        np.testing.assert_array_equal(decoding.decode(payload), decoding.decode(source))
     assert all(restart.parse_header(payload).interval == 4 for payload in by_default[:20])
 
 

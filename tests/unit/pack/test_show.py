@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.record_file import classes_path, open_records
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path, open_records
+from mxtrain.data.records.record_writer import RecordWriter
 from tools.im2rec_wrapper.show import caption, show
 
 RED, BLUE = (0, 0, 250), (250, 0, 0)  # as OpenCV has them

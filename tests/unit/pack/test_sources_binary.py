@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.record_file import classes_path, index_path
-from mxtrain.data.record_writer import RecordWriter
+from mxtrain.data.records.record_file import classes_path, index_path
+from mxtrain.data.records.record_writer import RecordWriter
 from tests.support.binary_sources import (
     PIXELS,
     PNGS,

@@ -13,11 +13,12 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxtrain.probe import run_doctor
-from mxtrain.report import history, page_data
+from mxtrain.doctor.run import run_doctor
+from mxtrain.report import history
 from mxtrain.report.__main__ import main
 from mxtrain.report.diagnosis import CHECKS, EXPLAINS, diagnose, remark
 from mxtrain.report.history import History
+from mxtrain.report.page import page_data
 from tests.support import recorded_run
 from tests.support.commands import ROOT
 

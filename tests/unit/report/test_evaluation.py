@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain.report.evaluation import Choice, in_line, in_words
-from mxtrain.tasks.class_report import ClassReport
+from mxtrain.tasks.metrics.class_report import ClassReport
 
 HOW: dict[str, Any] = {
     "checkpoints": ["runs/a/checkpoints/step-00000010"],

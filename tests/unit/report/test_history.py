@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.report import history
-from mxtrain.report.json_lines import JsonLines
+from mxtrain.report.sinks.json_lines import JsonLines
 
 RUNS_BEFORE = Path(__file__).resolve().parents[2] / "golden" / "runs_before"
 

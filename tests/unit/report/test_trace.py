@@ -69,7 +69,7 @@ def test_what_to_do_first_follows_from_where_the_time_went() -> None:
     assert first(*convolutions, synchronize=1.0, compute=1.0).startswith("--batch-size larger: 50%")
     assert first(ran("clip", 900)).startswith("--model with plain relu")
     assert first(ran("_backward_LayerNorm", 900)).startswith("--micro-batch larger: LayerNorm")
-    assert first(ran("_backward_Embedding", 900)).startswith("mxtrain.models.sparse.SparseEmbedding")
+    assert first(ran("_backward_Embedding", 900)).startswith("mxtrain.models.nets.sparse.SparseEmbedding")
     assert first(ran("multi_sgd_mom_update", 900)).startswith("--batch-size larger")
     tiny = ran("relu", 20, calls=1000)
     assert first(tiny).startswith("--micro-batch larger: operators take 20 us")

@@ -10,13 +10,13 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config.given import Given
+from mxtrain.config.python_objects import Given
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.assembly import BatchSlice, SampleAssembly
-from mxtrain.data.columns import dataset_of
+from mxtrain.data.arrays.columns import dataset_of
 from mxtrain.data.fields import num_bytes, rows
-from mxtrain.data.user_datasets import UserDataset
-from mxtrain.tasks import find
+from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
+from mxtrain.data.user.user_datasets import UserDataset
+from mxtrain.tasks import registry
 from mxtrain.tasks.arrays import Arrays
 from mxtrain.train.open_data import open_source
 
@@ -47,7 +47,7 @@ def opened(source: Any, flags: str = "", epoch_steps: int = 100) -> tuple[Any, A
     line = f"--task arrays --batch-size 16 --epoch-steps {epoch_steps} {flags}"
     run = config.parse(line.split())
     stream = open_source("--train", Given.of(source), run)
-    return find.of_data(run, stream, None), stream
+    return registry.of_data(run, stream, None), stream
 
 
 def read(task: Any, stream: Any, position: int) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_the_first_samples_describe_it_and_are_learnt_from(epoch_steps: int, loo
     first = [point(number) for number in range(look)]
     x, y = (np.stack(column) for column in zip(*first))
     same = UserDataset("(x, y)", dataset_of((x, y), "train"), "--train", Arrays.record_of)
-    assert task.description == find.of_data(task.run, same, None).description
+    assert task.description == registry.of_data(task.run, same, None).description
     for position in (*range(look + 20), look + 5):
         sample, wanted = read(task, stream, position), point(position)
         standard = (wanted[0] - x.mean(axis=0)) / x.std(axis=0)
@@ -158,7 +158,7 @@ def test_regression_looks_too() -> None:
     line = "--task regression --image-size 8 --val-resize 8 --batch-size 16 --epoch-steps 3"
     run = config.parse(line.split())
     stream = open_source("--train", Given.of(Once(picture)), run)
-    task = find.of_data(run, stream, None)
+    task = registry.of_data(run, stream, None)
     assert task.summary() == "2 numbers to predict (target0, target1)"
     assert task.description["targets"]["mean"] == [23.5, 1]
     assert read(task, stream, 49)["label"].tolist() == [[49, 1]]

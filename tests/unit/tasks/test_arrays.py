@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config import checks
+from mxtrain.config.checks import run_checks
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import tables
-from mxtrain.data.columns import dataset_of
-from mxtrain.data.tables import Selection
-from mxtrain.data.user_datasets import UserDataset
-from mxtrain.tasks import find, judgement
+from mxtrain.data.arrays import tables
+from mxtrain.data.arrays.columns import dataset_of
+from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.user.user_datasets import UserDataset
+from mxtrain.tasks import registry
 from mxtrain.tasks.arrays import Arrays
+from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train.open_data import open_source
 from tests.support.pack_command import in_this_process
 
@@ -25,7 +26,7 @@ X = RNG.normal(1e6, 3, (12, 2))
 
 
 def task_of(train: Any, val: Any = None, flags: str = "") -> Arrays:
-    found = find.of_data(config.parse(["--task", "arrays", *flags.split()]), train, val)
+    found = registry.of_data(config.parse(["--task", "arrays", *flags.split()]), train, val)
     assert isinstance(found, Arrays)
     return found
 
@@ -58,10 +59,10 @@ def sample(task: Arrays, dataset: Any, position: int) -> dict[str, Any]:
     ],
 )
 def test_data_and_loss_say_whether_classes_are_learnt(labels: Any, flags: str, expected: str) -> None:
-    checks.check_description(config.parse(["--task", "arrays", "--train", "a.npz", *flags.split()]))
+    run_checks.check_description(config.parse(["--task", "arrays", "--train", "a.npz", *flags.split()]))
     task = task_of(own(X, labels), flags=flags)
     assert task.summary().startswith(expected)
-    again = find.of_description(task.run, task.description)
+    again = registry.of_description(task.run, task.description)
     assert again.summary() == task.summary() and again.fields == task.fields
 
 
@@ -178,13 +179,13 @@ def test_tasks_of_pictures_take_no_arrays(tmp_path: Path, task: str) -> None:
     assert in_this_process("pack", tmp_path / "a.npz", tmp_path / "a.rec").returncode == 0
     records = open_source("--train", str(tmp_path / "a.rec"), run)
     with pytest.raises(DataError, match=r"a\.rec: holds arrays, not pictures; give --task arrays"):
-        find.of_data(run, records, None)
+        registry.of_data(run, records, None)
 
 
 @pytest.mark.parametrize(("metric", "labels"), [("auc", [0, 1] * 6), ("r2", X[:, 0])])
 def test_metrics_by_name_fit_what_is_predicted(metric: str, labels: Any) -> None:
     task = task_of(own(X, labels), flags=f"--metric {metric} --score {metric}")
-    assert judgement.of_task(task).score.name == metric
+    assert metric_selection.of_task(task).score.name == metric
 
 
 def test_validation_has_the_same_columns(tmp_path: Path) -> None:

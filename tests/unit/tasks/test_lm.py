@@ -9,8 +9,8 @@ import pytest
 
 from mxtrain import config
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.records import Record
-from mxtrain.tasks import find, lm
+from mxtrain.data.interfaces import Record
+from mxtrain.tasks import lm, registry
 from mxtrain.train.open_data import open_source
 from tests.support.token_data import END, write_tokens
 
@@ -22,7 +22,7 @@ def run_of(path, flags=""):
 def task_of(path, flags=""):
     run = run_of(path, flags)
     train = open_source("--train", str(path), run)
-    return find.of_data(run, train, None), train
+    return registry.of_data(run, train, None), train
 
 
 def test_behind_the_end_of_the_last_window_nothing_counts():
@@ -76,10 +76,10 @@ def test_what_does_not_go_with_text_is_refused(tmp_path):
         ("--image-size 224", "--image-size goes with"),  # the default of others
     ]:
         with pytest.raises(UsageError, match=says):
-            find.check_flags(run_of(path, flags))
-    find.check_flags(run_of(path, "--mixup 0 --label-smoothing 0 --cache none"))
+            registry.check_flags(run_of(path, flags))
+    registry.check_flags(run_of(path, "--mixup 0 --label-smoothing 0 --cache none"))
     with pytest.raises(UsageError, match=r"--window goes with --task .*lm"):
-        find.check_flags(config.parse(["--train", "a.rec", "--window", "3"]))
+        registry.check_flags(config.parse(["--train", "a.rec", "--window", "3"]))
     with pytest.raises(UsageError, match="give a lower --micro-batch or --window"):
         task_of(path, "--window 1000000 --batch-size 32")
 
@@ -88,7 +88,7 @@ def test_spans_become_other_tokens_and_targets_stay(tmp_path):
     path = write_tokens(tmp_path / "a.rec", [list(range(40)), list(range(40))])
     run = config.parse(f"--task lm --train {path} --window 82 --augment mask_spans:p=0.4,mean=4".split())
     train = open_source("--train", str(path), run)
-    reader = find.of_data(run, train, None).reader(is_training=True)
+    reader = registry.of_data(run, train, None).reader(is_training=True)
     plain = {name: np.zeros(82, np.int32) for name in ("tokens", "targets")}
     lm.WindowReader()(train.read(0), None, plain)
     changed = []
@@ -100,4 +100,4 @@ def test_spans_become_other_tokens_and_targets_stay(tmp_path):
         assert 20 <= (row["tokens"] != plain["tokens"]).sum() <= 33 and row["tokens"].max() <= END
         changed.append(row["tokens"].tolist())
     assert changed[0] == changed[1] != changed[2]
-    assert find.of_data(run, train, None).reader(is_training=False) == lm.WindowReader()
+    assert registry.of_data(run, train, None).reader(is_training=False) == lm.WindowReader()

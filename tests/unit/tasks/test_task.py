@@ -9,8 +9,8 @@ import pytest
 
 from mxtrain import config
 from mxtrain.core.errors import UsageError
-from mxtrain.data.user_datasets import UserDataset
-from mxtrain.tasks import find
+from mxtrain.data.user.user_datasets import UserDataset
+from mxtrain.tasks import registry
 from mxtrain.tasks.task import Task
 from tests.support.majority import Majority
 
@@ -19,7 +19,7 @@ MAJORITY = "tests.support.majority:Majority"
 
 def task(*flags: str) -> Majority:
     run = config.parse(["--train", "t.rec", "--task", MAJORITY, "--batch-size", "4", *flags])
-    found = find.of_description(run, {"words": 10})
+    found = registry.of_description(run, {"words": 10})
     assert isinstance(found, Majority)
     return found
 
@@ -45,7 +45,7 @@ def test_what_a_task_leaves_out_is_named() -> None:
 @pytest.mark.parametrize("name", ["tests.support.majority:read", "tests.support.majority_data:write"])
 def test_what_is_no_task_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--task {name}: is no task; give a class that inherits"):
-        find.class_of(config.parse(["--task", name]))
+        registry.class_of(config.parse(["--task", name]))
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_flag_that_a_task_does_not_heed_is_refused(flags: str) -> None:
     flag = flags.split()[0]
     run = config.parse(["--task", MAJORITY, *flags.split()])
     with pytest.raises(UsageError) as refused:
-        find.check_flags(run)
+        registry.check_flags(run)
     words = str(refused.value)
     assert words.startswith(f"{flag} goes with --task classification")
     assert words.endswith(f", not with {MAJORITY}; leave it out")
-    find.check_flags(config.parse(flags.split()))
-    find.check_flags(config.parse(["--task", MAJORITY]))
+    registry.check_flags(config.parse(flags.split()))
+    registry.check_flags(config.parse(["--task", MAJORITY]))
 
 
 class RawIds:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mxtrain.config import Run
-from mxtrain.config.given import Given
+from mxtrain.config.python_objects import Given
 from mxtrain.core.errors import UsageError
 from mxtrain.tune import tune
 

@@ -8,11 +8,11 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError
-from mxtrain.data import given_files
-from mxtrain.data.arrays import Layout
+from mxtrain.data import input_files
+from mxtrain.data.arrays.array_fields import Layout
 
 Label = Union[int, float, Tuple[float, ...]]  # a class, another number, or one number for each output
-IMAGE_SUFFIXES = given_files.PICTURES  # those that predict reads
+IMAGE_SUFFIXES = input_files.PICTURES  # those that predict reads
 
 
 class BadItem(ValueError):

@@ -13,7 +13,7 @@ from typing import Any, List, Sequence, Tuple, Union
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data import label_precision
+from mxtrain.data.labels import label_precision
 
 from .item import Label
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mxtrain.core.errors import DataError
-from mxtrain.data.record_file import RecordFile, classes_path, index_path, open_records
+from mxtrain.data.records.record_file import RecordFile, classes_path, index_path, open_records
 
 from .item import BadItem, Item, Source, files_in
 from .labels import RawLabels, resolve_labels

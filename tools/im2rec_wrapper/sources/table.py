@@ -1,6 +1,7 @@
 """The source of tables and files of arrays: a sample for each row, with what is to be predicted for its label.
 
-Which columns are which is `mxtrain.data.tables`'s. A row with a number that is missing or not finite is a bad item.
+Which columns are which is `mxtrain.data.arrays.tables`'s. A row with a number that is missing or not finite is a bad
+item.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mxtrain.data import arrays, tables
-from mxtrain.data.tables import Selection
+from mxtrain.data.arrays import array_fields, tables
+from mxtrain.data.arrays.tables import Selection
 
 from .item import BadItem, Item, Label, Source
 from .labels import refuse_cut
@@ -32,7 +33,7 @@ def read_arrays(path: Path, selection: Selection) -> Source:
         problem = table.problem(item.location)
         if problem:
             raise BadItem(problem)
-        return arrays.encode(table.layout.inputs, table.sample(item.location))
+        return array_fields.encode(table.layout.inputs, table.sample(item.location))
 
     return Source(items, read, table.class_names, files=[path], layout=table.layout)
 

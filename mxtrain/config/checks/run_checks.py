@@ -1,0 +1,295 @@
+"""Refusals of a run that cannot work, before mxnet loads; each names the flag and the way out.
+
+Owns checks of a `Run` by itself and against this machine. Problems that only the data or the built net can show are
+refused where they are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import tempfile
+from pathlib import Path
+
+from mxtrain.config import Data, Optim, Output, Run, batch_plan
+from mxtrain.config.checks import bounds, shrink_checks, store_checks
+from mxtrain.config.components import catalogue, import_path, names
+from mxtrain.config.flags import arguments
+from mxtrain.config.values import mean_deviation, rate_scales, sizes, step_range
+from mxtrain.core import command_name
+from mxtrain.core.errors import UsageError, nearest
+from mxtrain.core.system import gpus, kernels
+
+SMALLEST_ALPHA = 0.001  # below it shares are 0 or 1 anyway, and older NumPy takes very long to draw them
+
+
+def check(run: Run, begins: bool = True) -> None:
+    """Raise UsageError for the first thing in `run` that cannot work here; `begins` is False after a restart."""
+    check_description(run)
+    store_checks.check_store(run)
+    _check_devices(run)
+    _check_batch(run)
+    for sink, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+        if sink in run.output.log.split(",") and not importlib.util.find_spec(package):
+            raise UsageError(f"--log {sink} needs {package}: pip install 'mxtrain[logging]'")
+    if begins:  # a restarted job may have pruned the checkpoint it began with
+        _check_resume(run.output.resume)
+        _check_initial_weights(run)
+    if not run.output.dry_run:
+        _check_out(Path(run.output.out))
+
+
+def check_description(run: Run) -> None:
+    """Do the part of `check` that does not depend on this machine, but for the files and modules that flags name.
+
+    Each number has been checked by `bounds` before.
+    """
+    _check_purpose(run)
+    _check_numbers(run)
+    _check_channels(run.data)
+    _check_step(run)
+    _check_model(run)
+    shrink_checks.check(run)
+    _check_names(run)
+    _check_loading(run)
+    if run.output.profile:
+        step_range.parse(run.output.profile)
+
+
+def _check_purpose(run: Run) -> None:
+    """Refuse a run without input or output, and two commands in one."""
+    output = run.output
+    if output.plot_schedule and output.dry_run:
+        raise UsageError("--plot-schedule and --dry-run each print something and stop; give one")
+    if output.plot_schedule:
+        _check_picture(output.plot_schedule)
+    if not run.data.train and not (output.plot_schedule and run.optim.max_steps):
+        raise UsageError(
+            f"--train is missing: give a .rec file; {command_name.packer()} pack makes one from a folder"
+        )
+    if not output.out:
+        raise UsageError("--out is empty; give a folder, or . for this one")
+
+
+def _check_picture(name: str) -> None:
+    try:
+        arguments.png_path(name)
+    except argparse.ArgumentTypeError as wrong:
+        raise UsageError(f"--plot-schedule {wrong}") from None
+
+
+def _check_numbers(run: Run) -> None:
+    data, optim = run.data, run.optim
+    for name, alpha in (("--mixup", data.mixup), ("--cutmix", data.cutmix)):
+        if 0 < alpha < SMALLEST_ALPHA:
+            raise UsageError(f"{name} {alpha:g}: give 0 for none, or {SMALLEST_ALPHA} or more")
+    if optim.momentum >= 1:
+        raise UsageError(f"--momentum {optim.momentum}: give a number from 0 to below 1")
+    if optim.warmup_epochs >= optim.epochs:
+        raise UsageError(
+            f"--warmup-epochs {optim.warmup_epochs:g} leaves nothing of --epochs {optim.epochs}; give less"
+        )
+    least = min(sizes.of(data.image_size))
+    if 0 < data.val_resize < least:
+        raise UsageError(
+            f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {least} or more"
+        )
+
+
+def _check_channels(data: Data) -> None:
+    """Refuse what changes colours where there are none, and numbers that are not as many as there are channels."""
+    if data.channels == 2:
+        raise UsageError("--channels 2: give 3 (colours) or 1 (grey)")
+    mean_deviation.check(data)
+    if data.channels == 3:
+        return
+    if data.augment == names.AUTO_AUGMENTATION:  # which changes none
+        return
+    for name, numbers in catalogue.augmentations(data.augment):
+        colours = [key for key in ("saturation", "hue") if numbers.get(key)]
+        if name in catalogue.OF_COLOURS:
+            raise UsageError(f"--augment {name} changes colours, and --channels 1 has none; leave it out")
+        if colours:
+            raise UsageError(
+                f"--augment {name}: {' and '.join(colours)} change colours, and --channels 1 has none; give "
+                f"{name}:{','.join(f'{key}=0' for key in colours)}"
+            )
+
+
+def _check_step(run: Run) -> None:
+    optim, wanted, (least, most) = run.optim, run.model.loss_scale, bounds.LOSS_SCALE
+    rate_scales.parse(optim.lr_scale)
+    if optim.clip_norm and optim.clip_value:
+        raise UsageError("--clip-norm and --clip-value are two ways to the same end; give one")
+    if optim.ema >= 1:
+        raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
+    try:
+        is_scale = wanted in names.LOSS_SCALES or least <= float(wanted) <= most
+    except ValueError:
+        is_scale = False
+    if not is_scale:
+        raise UsageError(
+            f"--loss-scale {wanted}: give a number from {least:g} to {most:g}, or one of {', '.join(names.LOSS_SCALES)}"
+        )
+
+
+def _check_model(run: Run) -> None:
+    catalogue.initializer(run.model.init)
+    smoothed = catalogue.SMOOTHED_LOSSES
+    smoothing, loss = run.optim.label_smoothing, catalogue.loss(run.model.loss).name
+    if smoothing >= 1:
+        raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
+    if run.optim.early_stop and not (run.data.val or run.optim.overfit):
+        raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
+    evaluation = {"--score": run.output.score, "--evaluate-steps": run.output.evaluate_steps or ""}
+    for flag, given in evaluation.items():
+        if given and not (run.data.val or run.optim.overfit):
+            raise UsageError(f"{flag} {given} needs --val: without it nothing is evaluated")
+    if run.output.keep_best > Output.keep_best and not (run.data.val or run.optim.overfit):
+        raise UsageError(
+            f"--keep-best {run.output.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "
+            "--keep-best out"
+        )
+    if run.optim.overfit and (run.data.mixup or run.data.cutmix):
+        raise UsageError(
+            f"--overfit {run.optim.overfit}: leave --mixup and --cutmix out, they hide what is learnt"
+        )
+    for flag, value, default in (
+        ("--distill-weight", run.optim.distill_weight, Optim.distill_weight),
+        ("--distill-temperature", run.optim.distill_temperature, Optim.distill_temperature),
+    ):
+        if value != default and not run.model.teacher:
+            raise UsageError(
+                f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
+            )
+    # What `auto` is, only the data tells; its task refuses the flag where that is a loss of numbers.
+    if smoothing and loss not in (*smoothed, catalogue.AUTO_LOSS):
+        raise UsageError(
+            f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
+        )
+
+
+def _check_batch(run: Run) -> None:
+    micro_batch = batch_plan.of_run(run).micro_batch
+    if micro_batch == 1 and (run.data.mixup or run.data.cutmix):
+        flag = "--mixup" if run.data.mixup else "--cutmix"
+        raise UsageError(
+            f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
+        )
+    num_pixels = math.prod(sizes.of(run.data.image_size))
+    if (
+        run.model.task == "classification"
+        and not import_path.is_import_path(str(run.data.train))
+        and micro_batch * run.data.channels * num_pixels > bounds.LARGEST_ARRAY
+    ):
+        raise UsageError(
+            f"--micro-batch {micro_batch}: so many pictures of --image-size {run.data.image_size} are more than MXNet "
+            f"takes in one array; give {bounds.LARGEST_ARRAY // (run.data.channels * num_pixels)} or less"
+        )
+
+
+def _check_names(run: Run) -> None:
+    catalogue.model(run.model.model)
+    import_path.check_name("--task", run.model.task, names.TASKS)
+    catalogue.optimizer(run.optim)
+    catalogue.schedule(run.optim)
+    for flag, value, known in (
+        ("--amp", run.model.amp, names.AMP),
+        ("--sums", run.optim.sums, names.SUMS),
+        ("--loader", run.data.loader, names.LOADERS),
+        ("--sampling", run.data.sampling, names.SAMPLINGS),
+        ("--verify", run.data.verify, names.VERIFY),
+        ("--normalize", run.data.normalize, names.NORMALIZE),
+        ("--cache", run.data.cache, names.CACHES),
+        ("--log-level", run.output.log_level, names.LOG_LEVELS),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
+    for sink in run.output.log.split(","):
+        _check_sink(sink, run.output.out)
+    if run.model.task in ("lm", *names.TEXT_CLASSIFICATIONS):
+        catalogue.text_augmentations(run.data.augment)
+    elif run.data.augment != names.AUTO_AUGMENTATION:
+        catalogue.augmentations(run.data.augment)
+    catalogue.metrics(run.output.metric)
+
+
+def _check_sink(sink: str, out: str) -> None:
+    if sink in names.SINKS:
+        return
+    raise UsageError(
+        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({', '.join(names.SINKS)}); {out}/metrics.jsonl holds "
+        "every number without it"
+    )
+
+
+def _check_loading(run: Run) -> None:
+    data = run.data
+    for flag, source in (("--train", data.train), ("--val", data.val)):
+        if source and import_path.is_import_path(source):
+            import_path.check_name(flag, source, ())
+            if data.loader == "processes":
+                raise UsageError(f"{flag} {source}: stays in this process; leave --loader processes out")
+    workers = data.loader_workers
+    if workers != "auto" and not (
+        workers.isdecimal() and len(workers) < 9 and 0 < int(workers) <= bounds.MOST_PROCESSES
+    ):
+        raise UsageError(
+            f"--loader-workers {workers}: give auto, or a number from 1 to {bounds.MOST_PROCESSES}"
+        )
+    if data.cache_dir and data.cache != "disk":
+        raise UsageError(
+            f"--cache-dir {data.cache_dir}: --cache is {data.cache}; give --cache disk, or no folder"
+        )
+
+
+def _check_devices(run: Run) -> None:
+    amp, kind = run.model.amp, batch_plan.parse_devices(run.layout.devices)[0][0]
+    if names.AMP_DEVICES.get(amp, kind) != kind:
+        other = {"bf16": "fp16", "fp16": "bf16"}[amp]
+        raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
+    problem = kernels.bf16_problem() if amp == "bf16" else None
+    if problem:
+        raise UsageError(f"--amp bf16 {problem}")
+    if run.model.amp_table and amp not in ("auto", "bf16"):
+        raise UsageError(f"--amp-table {run.model.amp_table}: --amp is {amp}; give auto or bf16, or no table")
+    check_present(run.layout.devices)
+
+
+def check_present(devices: str) -> None:
+    """Refuse a GPU that this machine does not have or this MXNet cannot use."""
+    for kind, index in batch_plan.parse_devices(devices):
+        problem = gpus.problem(index) if kind == "gpu" else None
+        if problem:
+            raise UsageError(f"--devices {devices}: {problem}")
+
+
+def _check_resume(resume: str) -> None:
+    if resume not in ("auto", "never") and not (Path(resume) / "manifest.json").is_file():
+        raise UsageError(
+            f"--resume {resume}: no checkpoint there; give auto, never or a folder in RUN/checkpoints"
+        )
+
+
+def _check_initial_weights(run: Run) -> None:
+    """Refuse initial weights from the run folder itself: --resume never sets its checkpoints aside first."""
+    checkpoints = Path(run.output.out).resolve() / "checkpoints"
+    if run.output.resume != "never" or not checkpoints.exists():
+        return
+    for flag, origin in (("--pretrained", run.model.pretrained), ("--teacher", run.model.teacher)):
+        path = Path(origin or "/").resolve()
+        if path == checkpoints.parent or checkpoints in (path, *path.parents):
+            raise UsageError(f"{flag} {origin}: --resume never would set it aside; give another --out")
+
+
+def _check_out(out: Path) -> None:
+    """Create the run folder and write to it: permission bits are not enough (root, read-only mounts)."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=str(out)):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: cannot be written ({error.strerror}); give a folder that can"
+        ) from None

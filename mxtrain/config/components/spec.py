@@ -1,0 +1,90 @@
+"""The one language of flags that carry numbers: `name:key=number,key=number`.
+
+Owns parsing such a description and the message that refuses a wrong one. The names, their numbers and their limits
+are `catalogue.py`'s and `net_names.py`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, NamedTuple
+
+from mxtrain.config import python_objects
+from mxtrain.config.components import import_path
+from mxtrain.core.errors import UsageError, nearest
+
+
+class Number(NamedTuple):
+    """A number that a name takes: an int when its default is; a tuple, written 30/60/80, when its default is one: of
+    what that holds, or of floats. Or a text, without a comma or a plus sign, when its default is one."""
+
+    default: Any
+    low: float
+    high: float
+
+
+Table = Dict[str, Dict[str, Number]]  # the numbers of each name
+
+
+class Spec(NamedTuple):
+    """A name, or `module:callable`, and all its numbers."""
+
+    name: str
+    numbers: dict[str, Any]
+
+
+def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Spec:
+    """Parse the value `text` of `flag`, with defaults filled in.
+
+    `known` are the names and the numbers that each takes; `module:callable` is accepted too, and takes none.
+    """
+    if python_objects.is_object(text):
+        import_path.check_name(flag, text, known)
+        return Spec(text, {})
+    name, _, numbers = text.partition(":")
+    if name in known:
+        return Spec(name, _parse_numbers(f"{flag} {name}", numbers, known[name]))
+    # Only our own take numbers, so this is one of them misspelt.
+    import_path.check_name(flag, name if "=" in numbers else text, known)
+    return Spec(text, {})
+
+
+def given_keys(text: str) -> set[str]:
+    """Return the keys that a description sets itself."""
+    return {part.partition("=")[0] for part in text.partition(":")[2].split(",")}
+
+
+def _parse_numbers(described: str, text: str, known: Mapping[str, Number]) -> dict[str, Any]:
+    numbers: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        key, _, value = part.partition("=")
+        if key not in known:
+            it_has = ", ".join(known) or "none"
+            raise UsageError(f"{described}: no number '{key}'{nearest(key, known)} (it has {it_has})")
+        if key in numbers:
+            raise UsageError(f"{described}: {key} is given twice; give it once")
+        numbers[key] = _parse_value(f"{described}:{key}={value}", value, known[key])
+    numbers = {key: numbers.get(key, number.default) for key, number in known.items()}
+    for key, value in numbers.items():
+        largest = key.replace("_min", "_max")
+        if value > numbers[largest]:
+            raise UsageError(f"{described}: {key}={value:g} is above {largest}={numbers[largest]:g}")
+    return numbers
+
+
+def _parse_value(described: str, text: str, number: Number) -> Any:
+    if isinstance(number.default, str):
+        return text
+    if isinstance(number.default, tuple):
+        kind = type(number.default[0]) if number.default else float
+        return tuple(_parse_one(described, part, kind, number) for part in text.split("/"))
+    return _parse_one(described, text, type(number.default), number)
+
+
+def _parse_one(described: str, text: str, kind: type, number: Number) -> Any:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise UsageError(f"{described}: not {'a whole number' if kind is int else 'a number'}") from None
+    if not number.low <= value <= number.high:
+        raise UsageError(f"{described}: give {number.low:g} to {number.high:g}")
+    return value

@@ -1,0 +1,99 @@
+"""Flags given in Python: `Run.of(epochs=3)`, and the objects that `fit(...)` takes in the place of names.
+
+Owns what each type of flag may be in Python, and the refusals. Ranges of numbers are `config/checks/bounds.py`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import os
+from typing import Any, Mapping
+
+from mxtrain.config import schema
+from mxtrain.config.flags.yaml_file import JOINED
+from mxtrain.config.python_objects import Given, Joined, name_of
+from mxtrain.core.errors import UsageError, nearest
+
+KINDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
+TAKES_OBJECTS = ("train", "val", "model", "loss", "task", "metric", "optimizer", "schedule")
+
+
+def run_of(flat: Mapping[str, Any]) -> schema.Run:
+    """Return the run of these flags, by their names with underscores; UsageError for what is none, or has no range."""
+    from mxtrain.config.checks import bounds
+
+    types = {
+        field.name: str(field.type)
+        for section in schema.SECTIONS.values()
+        for field in dataclasses.fields(section)
+    }
+    for name in flat:
+        if name not in types:
+            raise UsageError(f"{name}: unknown flag{nearest(name, types)}")
+    run = schema.from_flat({name: _value(name, types[name], value) for name, value in flat.items()})
+    bounds.check(run)
+    return dataclasses.replace(run, explicit=frozenset(flat))
+
+
+def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
+    """Return `run` with these in the place of its flags of the same names: names, or objects; None leaves a flag.
+
+    Metrics may be several.
+    """
+    flat = {name: value for name, value in objects.items() if value is not None}
+    several = flat.get("metric")
+    if isinstance(several, (list, tuple)):
+        flat["metric"] = Joined.of([name_of(each) for each in several])
+    named = {name: name_of(value) for name, value in flat.items()}
+    made = schema.from_flat({**_without_defaults(run), **named})
+    return dataclasses.replace(made, explicit=run.explicit | named.keys())
+
+
+def _without_defaults(run: schema.Run) -> dict[str, Any]:
+    """Return the flags that are set, or not what the run's task has for those left out: another task has others."""
+    of_task = schema.to_flat(schema.Run(model=schema.Model(task=run.model.task)))
+    flat = schema.to_flat(run).items()
+    kept = run.explicit | {"task"}
+    return {name: value for name, value in flat if name in kept or value != of_task[name]}
+
+
+def _value(name: str, kind: str, value: Any) -> Any:
+    """Return the flag's value of the type that it has in a `Run`."""
+    if kind == "bool" and isinstance(value, bool):
+        return value
+    if kind == "int" and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    if kind == "float" and isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return float(value)
+    if kind not in KINDS:
+        text = _text(name, value)
+        if text is not None or (value is None and kind.startswith("Optional")):
+            return text
+    expected = KINDS.get(kind, "text")
+    hint = ""
+    if kind not in KINDS and name in TAKES_OBJECTS:
+        word = "net" if name == "model" else name
+        hint = f"; objects go to fit(run, {word}=...)"
+    raise UsageError(f"{name}: expected {expected}, got {_shown(value)}{hint}")
+
+
+def _text(name: str, value: Any) -> str | None:
+    """Return the text of a flag, as a command line would have it; None where `value` is no text."""
+    if isinstance(value, Given):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):  # as in loader_workers=4
+        return str(value)
+    if isinstance(value, (list, tuple)) and name in JOINED:
+        parts = [_text(name, part) for part in value]
+        separator = "+" if JOINED[name].endswith("+") else ","
+        if parts and all(part and separator not in part for part in parts):
+            return separator.join(map(str, parts))
+    return None
+
+
+def _shown(value: Any) -> str:
+    is_plain = value is None or isinstance(value, (str, numbers.Number))
+    return repr(value) if is_plain else f"a {type(value).__name__}"

@@ -1,0 +1,328 @@
+"""Tables: which columns of a file are what a net takes, and which are to be predicted.
+
+Owns the choice, and the types in which arrays are kept. Does not read files (`table_files.py`), nor make labels of
+targets (`table_targets.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.core.errors import DataError, UsageError, nearest
+from mxtrain.data.arrays import array_fields, array_sets, encodings, statistics, table_files, table_targets
+from mxtrain.data.arrays.array_fields import Input, Layout
+from mxtrain.data.arrays.array_sets import ONLY, ArrayRecords
+from mxtrain.data.arrays.encodings import Encoding
+from mxtrain.data.arrays.table_columns import Columns, Other, Ragged, Words, listed
+from mxtrain.data.fields import Arrays
+from mxtrain.data.labels import sample_weights
+from mxtrain.data.records.recordio import Floats
+
+SUFFIXES = tuple(table_files.READERS)
+_AT_ONCE = 4096
+_UNFILLED = "is empty, or no finite number"
+_FINEST = 1e-5  # of a column's range, which float32 has to tell apart
+
+
+class Table(NamedTuple):
+    """The samples of a file, by their rows from 0."""
+
+    path: Path
+    layout: Layout  # without statistics
+    columns: Columns  # of the inputs, by their names
+    labels: Floats  # (n,), or (n, k) with k targets, or one less and the weight
+    class_names: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def row(self, position: int) -> str:
+        """Return the name of a sample for messages; lines of a table count from 1, and the first has the names."""
+        return f"{'row' if self._is_text else 'sample'} {self.row_number(position)}"
+
+    def row_number(self, position: int) -> int:
+        """Return the number of a sample in its file."""
+        return position + 2 if self._is_text else position
+
+    @property
+    def _is_text(self) -> bool:
+        return self.path.suffix.lower() in (".csv", ".tsv")
+
+    def sample(self, position: int) -> Arrays:
+        """Return the arrays of a sample in the types of records."""
+        return {
+            each.name: np.asarray(self.columns[each.name][position]).astype(each.dtype)
+            for each in self.layout.inputs
+        }
+
+    def problem(self, position: int) -> str | None:
+        """Return why no net can take a sample, or learn from it; None if one can."""
+        is_finite = np.isfinite(self.labels[position])
+        if self.layout.weight and not is_finite[-1]:
+            return f"its weight, {self.layout.weight}, is missing, or is no finite number"
+        if not is_finite.all():
+            return "what is to be predicted is missing, or is no finite number of float32"
+        # As they were read: a number beyond the type of records would be infinite there.
+        values = {each.name: np.asarray(self.columns[each.name][position]) for each in self.layout.inputs}
+        problem = array_fields.refused(self.layout.inputs, values)
+        if problem and self._is_text:  # whose empty cells, and words among numbers, were read as NaN
+            return problem.replace(statistics.NOT_FINITE, _UNFILLED)
+        return problem
+
+    def bad(self) -> list[int]:
+        """Return the samples that have a `problem`; only those are looked at that may have one."""
+        columns = [self.columns[each.name] for each in self.layout.inputs]
+        if all(map(_is_whole, self.layout.inputs, columns)):
+            may_be_bad = np.any(list(map(statistics.rows_refused, (self.labels, *columns))), axis=0)
+        else:
+            may_be_bad = np.ones(len(self), bool)
+        return [position for position in np.flatnonzero(may_be_bad).tolist() if self.problem(position)]
+
+
+class Selection(NamedTuple):
+    """The flags that choose columns of a table, by their names joined by commas, and say what becomes of them."""
+
+    target: str = ""  # found out where it is empty
+    inputs: str = ""  # all but the target and an index where it is empty
+    exclude: str = ""
+    categories: str = ""
+    missing: str = encodings.REFUSE
+    sample_weight: str = ""  # no sample counts more than another where it is empty
+
+
+NO_SELECTION = Selection()
+
+
+def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> Table:
+    """Read a file; features are made as those of `like`, the inputs of a net or a training set, if it has some."""
+    if path.suffix.lower() not in table_files.READERS:
+        raise UsageError(f"{path}: is no table of arrays by its name ({', '.join(SUFFIXES)})")
+    encodings.check_missing(selection.missing)
+    columns = table_files.read(path)
+    target = selection.target
+    targets = _names("--target", target, path, columns) if target else table_targets.found_in(path, columns)
+    weight = _weight(selection.sample_weight, path, columns, targets, is_needed=not like)
+    known = next((each for each in like if each.names), None)
+    if known is not None:
+        others = [each.name for each in like if not each.names and each.name in columns]
+        found = {name: columns[name] for name in others}
+        _, layout_inputs = _inputs(path, found) if found else ({}, ())
+        found = {known.name: _column_of(path, columns, known, is_only=False), **found}
+        layout_inputs = (known._replace(statistics=None), *layout_inputs)
+    else:
+        chosen = _chosen(path, columns, [*targets, *weight], selection)
+        found, layout_inputs = _inputs(path, chosen, _encodings(path, chosen, selection))
+    labels, class_names, names = table_targets.labels_of(path, {name: columns[name] for name in targets})
+    if weight:
+        labels = table_targets.with_weights(path, weight[0], columns[weight[0]], labels)
+    return Table(path, Layout(layout_inputs, names, *weight), found, labels, class_names)
+
+
+def _weight(name: str, path: Path, columns: Columns, targets: Sequence[str], is_needed: bool) -> list[str]:
+    """Return the column of weights, if a flag names one; what is only evaluated on may have none."""
+    if not name or (name not in columns and not is_needed):
+        return []
+    if name in targets:
+        raise UsageError(
+            f"{sample_weights.FLAG} {name}: is to be predicted; give another column, or --target without it"
+        )
+    return _names(sample_weights.FLAG, name, path, columns)
+
+
+def _chosen(path: Path, columns: Columns, targets: Sequence[str], selection: Selection) -> Columns:
+    """Return the columns that a net is to take."""
+    if selection.inputs and selection.exclude:
+        raise UsageError("--inputs and --exclude both choose columns; leave one of them out")
+    flag, text = ("--exclude", selection.exclude) if selection.exclude else ("--inputs", selection.inputs)
+    named = _names(flag, text, path, columns) if text else []
+    if selection.inputs:
+        chosen = named
+    else:
+        chosen = [name for name in columns if name not in (*targets, *named) and not _is_index(name)]
+    of_target = next((name for name in named if name in targets), None)
+    if of_target is not None:
+        role = (
+            "says how much a sample counts" if of_target == selection.sample_weight else "is to be predicted"
+        )
+        raise UsageError(f"{flag} {text}: {of_target} {role}; leave it out of one of them")
+    if not chosen:
+        raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
+    return {name: columns[name] for name in chosen}
+
+
+def _is_index(name: str) -> bool:
+    """Return whether a column is the index of rows that pandas writes beside its columns."""
+    return not name or name.startswith("__index_level_")
+
+
+def _encodings(path: Path, columns: Columns, selection: Selection) -> dict[str, Encoding]:
+    """Return what becomes of each column of single values."""
+    of_categories = (
+        _names("--categories", selection.categories, path, columns) if selection.categories else []
+    )
+    found = {}
+    for name, column in columns.items():
+        if name in of_categories:
+            found[name] = encodings.of_categories(path, name, column)
+        elif isinstance(column, (Words, Other)) or (not isinstance(column, Ragged) and column.ndim == 1):
+            _refuse_words(path, columns, of_categories)
+            found[name] = encodings.of_numbers(path, name, column, selection.missing)
+    return found
+
+
+def _refuse_words(path: Path, columns: Columns, of_categories: Sequence[str]) -> None:
+    """Refuse columns that are no numbers, all of them in one line."""
+    problems = {
+        name: encodings.why_no_numbers(name, column)
+        for name, column in columns.items()
+        if name not in of_categories
+    }
+    odd = [name for name, problem in problems.items() if problem]
+    if odd:
+        also = f"; so it is with {', '.join(odd[1:20])}" if odd[1:] else ""
+        raise DataError(f"{path}: {problems[odd[0]]}{also}")
+
+
+def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
+    """Return the samples of a file in memory; DataError names the first that no net can take."""
+    table = read(path, selection, like)
+    bad = table.bad()
+    if bad:
+        problem = table.problem(bad[0]) or ""
+        fill = "fill them by --missing mean, " if problem.endswith((_UNFILLED, statistics.NOT_FINITE)) else ""
+        raise DataError(
+            f"{path}: {table.row(bad[0])}: {problem}; {len(bad)} such: mend them, {fill}or pack the file with "
+            "--skip-bad"
+        )
+    samples = [table.sample(position) for position in range(len(table))]
+    return ArrayRecords(path, table.layout, samples, table.labels, table.class_names, table.row)
+
+
+def samples(path: Path, inputs: Sequence[Input]) -> list[tuple[str, Arrays]]:
+    """Return the arrays of all samples of a file as a net takes them, by the names of the rows; targets are not needed.
+
+    Single numbers are found by the names of their columns, or by their places where the net knows none.
+    """
+    if path.suffix.lower() not in table_files.READERS:
+        raise DataError(f"{path}: is no table or file of arrays by its name ({', '.join(SUFFIXES)})")
+    columns = table_files.read(path)
+    found = {each.name: _column_of(path, columns, each, is_only=len(inputs) == 1) for each in inputs}
+    table = Table(
+        path, Layout(tuple(inputs)), found, np.zeros(len(next(iter(columns.values()))), np.float32), None
+    )
+    for position in table.bad():
+        raise DataError(f"{path}: {table.row(position)}: {table.problem(position)}")
+    return [
+        (f"{path}:{table.row_number(position)}", {name: found[name][position] for name in found})
+        for position in range(len(table))
+    ]
+
+
+def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> Any:
+    """Return the array that a net takes, of the columns that it is made of."""
+    made_of = wanted.encodings or tuple(map(Encoding, wanted.names or (wanted.name,)))
+    if is_only and wanted.name not in columns and not wanted.names and len(columns) == wanted.num_features:
+        made_of = tuple(map(Encoding, columns))
+    missing = [each.column for each in made_of if each.column not in columns]
+    if missing:
+        raise DataError(
+            f"{path}: has no column called {missing[0]}, which the net takes (it has {listed(columns)})"
+        )
+    if wanted.names or made_of != (Encoding(wanted.name),):
+        return np.concatenate([each.features(path, columns[each.column]) for each in made_of], axis=1)
+    problem = encodings.why_no_numbers(wanted.name, columns[wanted.name])
+    if problem:
+        raise DataError(f"{path}: {problem}")
+    return columns[wanted.name]
+
+
+def _names(flag: str, text: str, path: Path, columns: Columns) -> list[str]:
+    """Return the columns that a flag names: one whose own name has a comma in it, or several joined by commas."""
+    found = [text] if text in columns else [name.strip() for name in text.split(",")]
+    for name in found:
+        if name not in columns:
+            raise UsageError(
+                f"{flag} {text}: {path} has no column {name}{nearest(name, columns)} (it has {listed(columns)})"
+            )
+    if len(set(found)) < len(found):
+        raise UsageError(f"{flag} {text}: names a column twice")
+    return found
+
+
+def _inputs(
+    path: Path, columns: Columns, encoded: Mapping[str, Encoding] = MappingProxyType({})
+) -> tuple[Columns, tuple[Input, ...]]:
+    """Return columns as the arrays of samples: those of single values, which are `encoded`, become one, `data`."""
+    single = list(encoded)
+    found = {name: column for name, column in columns.items() if name not in encoded}
+    if single:
+        if ONLY in found:
+            raise DataError(
+                f"{path}: has single numbers ({', '.join(single[:5])}), which become the array {ONLY}, and another one "
+                "of that name; rename that"
+            )
+        features = [each.features(path, columns[name]) for name, each in encoded.items()]
+        found = {ONLY: np.concatenate(features, axis=1), **found}
+    names = sum((each.names for each in encoded.values()), ())
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise DataError(f"{path}: two features would be called {twice}; rename that column")
+    made_of = () if all(each.is_plain for each in encoded.values()) else tuple(encoded.values())
+    described = []
+    for name, column in found.items():
+        if isinstance(column, Ragged):
+            shapes = {(length, *column.shape_inside) for length in {len(row) for row in column} - {0}}
+        else:
+            shapes = {tuple(column.shape[1:])}
+        if column.dtype.kind not in "biuf" or not shapes:
+            raise DataError(
+                f"{path}: {name} holds {column.dtype if shapes else 'nothing'}, not numbers; leave it out by --exclude"
+            )
+        described.append(
+            array_sets.input_of_shapes(str(path), name, shapes)._replace(
+                names=names if name == ONLY and single else (),
+                dtype=_dtype(column),
+                encodings=made_of if name == ONLY and single else (),
+            )
+        )
+    return found, tuple(described)
+
+
+def _is_whole(wanted: Input, column: Any) -> bool:
+    """Return whether a column is one array of numbers, with what a net takes in each row."""
+    is_numbers = isinstance(column, np.ndarray) and column.dtype.kind in "biuf"
+    return is_numbers and not wanted.varies and column.shape[1:] == wanted.shape
+
+
+def _dtype(column: Any) -> str:
+    """Return the type in which records keep a column: its own, or float32 where that is fine enough."""
+    own = np.dtype(column.dtype).newbyteorder("=")
+    if own.name in array_fields.DTYPES and own.name != "float64":
+        return str(own.name)
+    if own.name == "bool":
+        return "uint8"
+    extremes = []
+    for chunk in _chunks(column):
+        finite = np.where(np.isfinite(chunk), chunk, np.nan)
+        extremes += [np.fmin.reduce(finite, axis=0), np.fmax.reduce(finite, axis=0)]
+    least, most = np.fmin.reduce(extremes, axis=0), np.fmax.reduce(extremes, axis=0)
+    largest, spread = np.fmax(np.abs(least), np.abs(most)), most - least
+    # Numbers that are all alike lose nothing that a net could use.
+    is_coarse = (largest * np.finfo(np.float32).eps > _FINEST * spread) & (spread > 0)
+    return "float64" if is_coarse.any() else "float32"
+
+
+def _chunks(column: Any) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield the numbers of a column in rows of its features."""
+    if isinstance(column, Ragged):
+        width = column.shape_inside[-1] if column.shape_inside else 1
+        yield from (np.asarray(row, np.float64).reshape(-1, width) for row in column if len(row))
+        return
+    for start in range(0, len(column), _AT_ONCE):
+        chunk = np.asarray(column[start : start + _AT_ONCE], np.float64)
+        yield chunk.reshape(-1, chunk.shape[-1])

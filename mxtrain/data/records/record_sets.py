@@ -1,0 +1,127 @@
+"""Record sets: several .rec files as one, `a.rec,b.rec`, or a pattern such as `train-*.rec` for all shards.
+
+Owns which files belong to a set, and their order: positions count through the files as they are named, those of a
+pattern in sorted order. Reading one file is `record_file.py`'s.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+import numpy as np
+
+from mxtrain.core.errors import DataError
+from mxtrain.data.interfaces import Record
+from mxtrain.data.records.record_file import RecordFile, open_records
+from mxtrain.data.records.recordio import Floats, Ints
+
+SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.rec")
+
+
+def open_set(text: str) -> RecordFile | RecordSet:
+    """Open what `--train` or `--val` names; DataError when files are missing or do not belong together."""
+    paths = [path for part in text.split(",") for path in _paths(part.strip())]
+    repeated = {path for path in paths if paths.count(path) > 1}
+    if repeated:
+        raise DataError(f"{text}: names {min(repeated)} twice; name each file once")
+    _refuse_missing_shards(text, paths)
+    parts = [open_records(path) for path in paths]
+    return parts[0] if len(parts) == 1 else RecordSet(text, parts)
+
+
+class RecordSet:
+    """`Records` of several files, one after the other. `name` is that of the set in messages."""
+
+    def __init__(self, name: str, parts: list[RecordFile]):
+        for part in parts[1:]:
+            _refuse_other_classes(parts[0], part)
+        self.path = Path(name)
+        self.files = [part.path for part in parts]
+        self.class_names = parts[0].class_names
+        self.keys: Ints = np.concatenate([part.keys for part in parts])
+        self.descriptors: tuple[int, ...] = ()
+        self._parts = parts
+        self._starts = np.cumsum([0, *map(len, parts)])
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def read(self, position: int, verify: bool = True) -> Record:
+        part, inside = self._find(position)
+        return part.read(inside, verify)
+
+    def where(self, position: int) -> str:
+        part, inside = self._find(position)
+        return part.where(inside)
+
+    def will_need(self, positions: Ints) -> None:
+        numbers = np.searchsorted(self._starts, positions, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            self._parts[number].will_need(positions[numbers == number] - self._starts[number])
+
+    @property
+    def lengths(self) -> Ints:
+        lengths: Ints = np.concatenate([part.lengths for part in self._parts])
+        return lengths
+
+    def payload_sizes(self) -> Ints:
+        """Return the number of bytes in each record's payload; from the headers alone, so unchecked."""
+        sizes: Ints = np.concatenate([part.payload_sizes() for part in self._parts])
+        return sizes
+
+    def checksum(self, position: int) -> int:
+        part, inside = self._find(position)
+        return part.checksum(inside)
+
+    def labels(self) -> Floats:
+        """Return all labels, (n,), or (n, k) with k labels a record; from the headers alone, so unchecked."""
+        labels = [part.labels() for part in self._parts]
+        odd = next((k for k, of_part in enumerate(labels) if of_part.shape[1:] != labels[0].shape[1:]), None)
+        if odd is not None:
+            first, other = self._parts[0].path, self._parts[odd].path
+            raise DataError(f"{other}: has other numbers of labels a record than {first}; pack them together")
+        return np.concatenate(labels)
+
+    def flat_labels(self) -> Floats:
+        """Return the labels of all records one after the other, however many each has."""
+        return np.concatenate([part.flat_labels() for part in self._parts])
+
+    def _find(self, position: int) -> tuple[RecordFile, int]:
+        number = int(np.searchsorted(self._starts, position, side="right")) - 1
+        return self._parts[number], position - int(self._starts[number])
+
+
+def _paths(part: str) -> list[Path]:
+    """Return the files of a name or a pattern. A name of a file that exists is no pattern, whatever is in it."""
+    if Path(part).exists() or not glob.has_magic(part):
+        return [Path(part)]
+    found = sorted(Path(path) for path in glob.glob(part) if path.endswith(".rec"))
+    if not found:
+        raise DataError(f"{part}: no .rec file matches the pattern")
+    return found
+
+
+def _refuse_missing_shards(text: str, paths: list[Path]) -> None:
+    """Raise DataError where files such as `train-00000-of-00004.rec` say that there are more of them."""
+    present: dict[tuple[str, str], set[int]] = {}
+    for path in paths:
+        match = SHARD.fullmatch(str(path))
+        if match:
+            present.setdefault((match[1], match[3]), set()).add(int(match[2]))
+    for (name, count), numbers in present.items():
+        missing = sorted(set(range(int(count))) - numbers)
+        if missing:
+            raise DataError(
+                f"{text}: shard {missing[0]} of {name}-*-of-{count}.rec is missing ({len(numbers)} of {int(count)} "
+                "are there); name all shards, or rename those that are meant to stand alone"
+            )
+
+
+def _refuse_other_classes(first: RecordFile, other: RecordFile) -> None:
+    if first.class_names != other.class_names:
+        raise DataError(
+            f"{other.path}: its classes are not those of {first.path}, so labels mean other things; "
+            "pack them together (--shards makes several files)"
+        )

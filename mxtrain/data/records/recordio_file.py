@@ -1,0 +1,99 @@
+"""An open .rec, whose records are read by offset.
+
+Owns the descriptor, and what is said of a file that cannot be one. It is read with pread, not mapped: a mapped file
+that shrinks or lies on a failing disk kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+
+from mxtrain.core import command_name, regular_files
+from mxtrain.core.errors import DataError, nearest
+from mxtrain.data.records import recordio
+from mxtrain.data.records.recordio import FRAME, HEADER, BadRecord
+
+_PEEK_BYTES = FRAME.size + HEADER.size + 4 * 24
+
+
+class RecordIOFile:
+    """An open .rec, read by offset. Raises BadRecord, which the caller turns into a DataError."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            if path.is_dir():
+                raise DataError(f"{path} is a folder: give a .rec file in it, or pack it into one")
+            self._descriptor = regular_files.open_descriptor(path)
+            weakref.finalize(self, os.close, self._descriptor)
+            self.num_bytes = os.fstat(self._descriptor).st_size
+            start = os.pread(self._descriptor, 512, 0)
+        except OSError as error:
+            raise DataError(_cannot_open(path, error)) from None
+        if not start:
+            raise DataError(f"{path} is empty: pack it again")
+        if start[:4] != recordio.MAGIC_BYTES:
+            looks_like = recordio.describe(start, self.num_bytes)
+            raise DataError(f"{path} is not a RecordIO file, it looks like {looks_like}: give a .rec file")
+
+    def data(self, offset: int) -> tuple[memoryview, memoryview, int]:
+        """Return the data of the record at `offset`, the padding behind it, and the offset of its end."""
+        pieces: list[memoryview] = []
+        padding, is_last = memoryview(b""), False
+        while not is_last:
+            head = self._at(offset, FRAME.size)
+            length, num_padded, is_last = recordio.parse_frame(head, is_first=not pieces)
+            start, offset = offset + FRAME.size, offset + FRAME.size + num_padded
+            self._must_hold(offset)
+            piece = memoryview(self._at(start, num_padded))
+            if len(piece) < num_padded:
+                raise BadRecord("the file has become shorter since it was opened")
+            pieces.append(piece[:length])
+            padding = piece[length:]
+        return recordio.join(pieces), padding, offset
+
+    def start(self, offset: int) -> tuple[memoryview, int]:
+        """Return the first bytes of the record's data (header and a few labels), and the number of all of them."""
+        start = memoryview(self._at(offset, _PEEK_BYTES))
+        length, _, is_last = recordio.parse_frame(start, is_first=True)
+        if not is_last:
+            data, _, _ = self.data(offset)
+            return data, len(data)
+        return start[FRAME.size : FRAME.size + length], length
+
+    def peek(self, offset: int) -> tuple[memoryview, int]:
+        """Return the first bytes of the record's data (header and a few labels), and the offset of its end."""
+        start = memoryview(self._at(offset, _PEEK_BYTES))
+        length, num_padded, is_last = recordio.parse_frame(start, is_first=True)
+        if not is_last:
+            data, _, end = self.data(offset)
+            return data, end
+        end = offset + FRAME.size + num_padded
+        self._must_hold(end)
+        return start[FRAME.size : FRAME.size + length], end
+
+    def will_need(self, offset: int, num_bytes: int) -> None:
+        """Ask the kernel to read these bytes ahead."""
+        os.posix_fadvise(self._descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+
+    def _must_hold(self, end: int) -> None:
+        if end > self.num_bytes:
+            raise BadRecord(f"the file ends in the middle of it, at byte {self.num_bytes}")
+
+    def _at(self, offset: int, num_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, num_bytes, offset)
+        except OSError as error:
+            raise BadRecord(f"it cannot be read ({error.strerror})") from None
+
+
+def _cannot_open(path: Path, error: OSError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"cannot read {path}: {error.strerror}"
+    try:
+        near = nearest(path.name, os.listdir(path.parent))
+    except OSError:
+        return f"{path} does not exist, nor does its folder"
+    return f"{path} does not exist" + (near or f": pack one with `{command_name.packer()} pack SOURCE OUT`")

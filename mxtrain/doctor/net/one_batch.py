@@ -1,0 +1,52 @@
+"""Training on one batch again and again: a net and a loss that are right learn it by heart.
+
+Runs in a process of its own (`doctor/run/trial.py`). Rates are constant; what helps training, but keeps a loss from
+zero, is off (the flags come from `net_doctor.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from mxtrain.doctor.run.compute_rate import copies
+from mxtrain.doctor.run.trial import Subject
+from mxtrain.models.parameters import weights
+from mxtrain.optim import precision
+from mxtrain.train.context import build_parts
+from mxtrain.train.input_pipeline import open_pipeline
+from mxtrain.train.step import train_step
+
+LEARNT = 0.1  # of the first loss that may be left
+
+
+def measure(subject: Subject, rate: float, num_steps: int, seconds: float) -> dict[str, Any]:
+    """Return the `losses` of at most `num_steps`, in about `seconds`, and the parameters that no gradient reached."""
+    run, task = subject.run, subject.task
+    parts = build_parts(run, task)
+    scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
+    named = {
+        name: parameter
+        for name, parameter in weights.named_parameters(parts.net).items()
+        if parameter.grad_req != "null"
+    }
+    left = set(named)
+    losses: list[float] = []
+    with open_pipeline(run, subject.train, task, 0, 1) as pipeline:
+        batch = list(pipeline.batches(0))
+    started = time.monotonic()
+    while len(losses) < num_steps and (len(losses) < 2 or time.monotonic() - started < seconds):
+        result = train_step(parts, copies(batch), lambda each: None, len(losses), rate, scale)
+        scale = result.scale
+        if not math.isfinite(result.loss):
+            break
+        losses.append(result.loss)
+        left -= {name for name in left if named[name].list_grad()[0].norm().asscalar()}
+        if abs(result.loss) <= LEARNT * abs(losses[0]):
+            break
+    return {
+        **{"rate": rate, "losses": losses, "num_samples": sum(map(len, batch))},
+        "has_learnt": bool(losses) and abs(losses[-1]) <= LEARNT * abs(losses[0]),
+        "no_gradient": [name for name in named if name in left],
+    }

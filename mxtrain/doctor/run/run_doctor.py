@@ -1,0 +1,171 @@
+"""The examination of a run: `doctor` with flags of `fit`.
+
+Owns the words of --only, their order, and the table of what was found. A run that fit would refuse is refused here by
+the same sentences, before anything is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+from mxtrain.config import Run, batch_plan
+from mxtrain.config.checks import bounds
+from mxtrain.config.components import names
+from mxtrain.core.errors import UsageError, nearest
+from mxtrain.core.system import machine
+from mxtrain.data.user.streams import Stream
+from mxtrain.data.user.user_datasets import UserBatches
+from mxtrain.doctor.machine import disk_advice
+from mxtrain.doctor.net import net_doctor
+from mxtrain.doctor.run import micro_batch, rate_choice, run_files, run_speed, trials
+from mxtrain.doctor.run.rate_choice import Choice
+from mxtrain.doctor.run.rates import Rate
+from mxtrain.doctor.run.trials import Bench
+from mxtrain.optim import schedules
+from mxtrain.report.page import plots
+from mxtrain.train import session
+from mxtrain.train.session import RunInputs
+
+SPEED = ("data", "compute", "comm")
+PARTS = (*SPEED, "micro-batch", "rate", "gradients", "overfit")
+BUSY = 1.0  # processes that want to run, a core
+MICRO_BATCH_SHARE = 1 / 30  # of the seconds, for each size
+
+
+def chosen(words: str) -> tuple[str, ...]:
+    """Return the parts that --only names, in their order; UsageError for an unknown one."""
+    given = [word.strip() for word in words.split(",")] if words else list(SPEED)
+    for word in given:
+        if word not in PARTS:
+            raise UsageError(f"--only {word}: unknown{nearest(word, PARTS)} ({', '.join(PARTS)})")
+    return tuple(part for part in PARTS if part in given)
+
+
+class Asked(NamedTuple):
+    """Parts of a run that are to be examined, and how."""
+
+    parts: Sequence[str]
+    seconds: float = 60.0  # for measuring what bounds the run
+    memory: int = 0  # bytes that a micro-batch may take; 0: what is left
+    rate_steps: int = 120
+    rate_plot: Path | None = None
+
+
+def examine(run: Run, asked: Asked) -> dict[str, Any]:
+    """Return what was found, as values that JSON can hold but for rates, and the `rows` of a table."""
+    only, seconds = asked.parts, asked.seconds
+    bounds.check(run)
+    run = dataclasses.replace(
+        run, output=dataclasses.replace(run.output, dry_run=True)
+    )  # no run folder is made
+    inputs = session.open_inputs(run)
+    run = inputs.task.run
+    is_cluster = run.layout.kvstore in names.DIST_STORES
+    if list(only) == ["comm"] and not is_cluster:
+        raise UsageError(
+            f"--only comm: --kvstore {run.layout.kvstore} has no servers; give dist_sync, or other parts"
+        )
+    bench = Bench(run, inputs.task.description, run.layout.num_workers if is_cluster else 1)
+    found: dict[str, Any] = {"load": os.getloadavg()[0], **dict.fromkeys(SPEED)}
+    if "data" in only:
+        found["data"] = run_speed.data(bench, inputs.train, "cache" in inputs.task.flags, seconds)
+    if "compute" in only:
+        found["compute"] = run_speed.compute(bench, seconds)
+    if found["data"] and found["compute"]:  # last of the data's: it drops the files from the system's memory
+        per_second = bench.local_workers * found["compute"]["rate"].median
+        decoded = max((entry.get("bytes", 0) for entry in found["data"]["variants"]), default=0)
+        found["files"] = run_files.examine(inputs.train.files, len(inputs.train), per_second, decoded)
+    if "comm" in only and is_cluster:
+        computed = found["compute"] or trials.measure(bench, "compute", seconds=0, with_loader=False)
+        found["comm"] = run_speed.comm(bench, computed["gradients"], seconds)
+    if "micro-batch" in only:
+        found["micro_batch"] = micro_batch.examine(bench, asked.memory, seconds * MICRO_BATCH_SHARE)
+    if "rate" in only:
+        found["rate"] = range_test(bench, asked)
+    if "gradients" in only:
+        found["gradients"] = net_doctor.gradients(bench, seconds)
+    if "overfit" in only:
+        is_own = isinstance(inputs.train, (UserBatches, Stream))
+        found["overfit"] = net_doctor.overfit(bench, seconds / 3, is_own)
+    found["advice"] = run_speed.advice(found, inputs.task.unit, inputs.task.units_per_sample)
+    found["bound"] = run_speed.bound(found, inputs.task.unit, inputs.task.units_per_sample)
+    found["rows"] = rows(run, inputs, found, asked)
+    return found
+
+
+def range_test(bench: Bench, asked: Asked) -> dict[str, Any]:
+    """Return the losses of a learning-rate range test and the `choice` that follows, drawn where that was asked for."""
+    if asked.rate_plot and not importlib.util.find_spec("matplotlib"):
+        raise UsageError(
+            f"--rate-plot {asked.rate_plot}: drawing needs matplotlib: pip install 'mxtrain[report]'"
+        )
+    found = trials.measure(bench, "rate", num_steps=asked.rate_steps)
+    tried, losses = found["rates"], found["losses"]
+    if not losses:
+        raise UsageError("--only rate: the first loss is not finite already; see --only gradients")
+    choice = rate_choice.choose(tried, losses)
+    if asked.rate_plot:
+        title = f"learning-rate range test: {rate_choice.in_words(choice)}"
+        plots.draw_range_test(
+            asked.rate_plot, tried, losses, rate_choice.smoothed(losses), choice.rate, title
+        )
+    return {**found, "choice": choice}
+
+
+def rows(run: Run, inputs: RunInputs, found: dict[str, Any], asked: Asked) -> list[tuple[str, list[str]]]:
+    """Return the lines of the table, by the name of their row."""
+    task, num_val = inputs.task, len(inputs.val) if inputs.val is not None else 0
+    unit, units = task.unit, task.units_per_sample
+    summary = f"{inputs.train.path}: {len(inputs.train)} samples, {task.summary()}"
+    about = [summary, str(batch_plan.of_run(run)), *busy(found["load"])]
+    lines = [("run", about), *run_speed.rows(found, unit, units, num_val)]
+    advised = [f"{each.sentence}: the run is {each.factor:.2g} times as fast" for each in found["advice"]]
+    if found.get("files"):
+        lines.append(("files", disk_advice.in_words(found["files"])))
+        advised += found["files"]["advice"]
+    if "micro_batch" in found:
+        lines += micro_batch.rows(found["micro_batch"], unit, units)
+        advised += micro_batch.advice(found["micro_batch"], unit, units)
+    if "rate" in found:
+        choice, told = Choice(*found["rate"]["choice"]), asked.rate_plot
+        lines.append(("rate", [rate_choice.in_words(choice), *([f"drawn: {told}"] if told else [])]))
+        advised.append(
+            rate_choice.advice(choice, run.optim.lr, schedules.peak_rate(run.optim) / run.optim.lr)
+        )
+    if "gradients" in found:
+        lines += net_doctor.gradient_rows(found["gradients"])
+        advised += net_doctor.gradient_advice(found["gradients"])
+    if "overfit" in found:
+        lines += net_doctor.overfit_rows(found["overfit"])
+        advised += net_doctor.overfit_advice(found["overfit"], run.optim.lr)
+    advised += run_speed.noise(found)
+    is_cluster = run.layout.kvstore in names.DIST_STORES
+    left = [part for part in PARTS if part not in asked.parts and (part != "comm" or is_cluster)]
+    return [
+        *lines,
+        ("recommended", advised or ["nothing: no flag that was tried makes this run faster"]),
+        *([("more", [f"--only {','.join(left)}"])] if left else []),
+    ]
+
+
+def busy(load: float) -> list[str]:
+    """Return a sentence where others have this machine: OpenMP's threads wait for each other, and rates mean little."""
+    cores = machine.usable_cores()
+    return [
+        f"this machine is busy, with a load of {load:.0f} on {cores} cores: measure again when it is not"
+    ] * (load > BUSY * cores)
+
+
+def as_json(found: Any) -> Any:
+    """Return what JSON can hold: of rates their median and range by name."""
+    if isinstance(found, Rate):
+        return found._asdict()
+    if hasattr(found, "_asdict"):
+        return as_json(found._asdict())
+    if isinstance(found, dict):
+        return {key: as_json(value) for key, value in found.items() if key != "rows"}
+    return [as_json(value) for value in found] if isinstance(found, (list, tuple)) else found

@@ -1,0 +1,250 @@
+"""`evaluate --graph`: what a net consists of, as a table, JSON, a picture, and ONNX; of a run, or of a model by name.
+
+Owns where the net comes from, and the files. A net by name is not computed: its graph says what there is to say, and
+only ONNX needs weights, which are random then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from mxtrain import config, runtime
+from mxtrain.config import Run
+from mxtrain.config.components import catalogue, names, net_names
+from mxtrain.core import durable
+from mxtrain.core.errors import UsageError
+from mxtrain.export import inference_graph
+from mxtrain.export.drawing import net_drawing, net_page, net_words
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.inference import trained_run
+from mxtrain.models import remat
+from mxtrain.models.analysis import block_calls, layer_table
+from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net
+from mxtrain.models.nets import zoo
+from mxtrain.tasks.task import Task
+
+PICTURE = "graph.html"  # in the export/ of a run's folder
+PICTURES = (".html", ".svg")
+NUM_CLASSES = 1000  # of a net by name, as nets are published
+
+
+class Wish(NamedTuple):
+    """The wishes of somebody who looks at a net."""
+
+    depth: int | None = None  # of the table, and of a picture
+    as_json: bool = False
+    picture: Path | None = None
+    onnx: Path | None = None
+    image_size: str = ""  # these two of a net by name
+    num_classes: int | None = None
+
+
+class Found(NamedTuple):
+    """A net, with its weights where it is a run's."""
+
+    title: str
+    task: Task
+    net: Any
+    graph: InferenceGraph | None
+    run_folder: Path | None
+
+
+def show(named: Path, checkpoint: str | None, wish: Wish) -> str:
+    """Write what is asked for of a run, a checkpoint or a model by name, and return what is to be printed."""
+    check(wish)
+    with opened(named, checkpoint, wish) as found:
+        table = table_of(found)
+        training = training_memory(found.task.run, table)
+        written = []
+        if wish.picture is not None:
+            path = usual_picture(found) if wish.picture == Path() else wish.picture
+            _write(path, picture(table, found.title, training, path.suffix, wish.depth).encode())
+            written.append(f"{path}: the picture")
+        if wish.onnx is not None:
+            _write(wish.onnx, onnx_of(found))
+            of = "" if found.graph else ", with random weights"
+            written.append(f"{wish.onnx}: ONNX, for Netron for instance{of}")
+    if wish.as_json:
+        return json.dumps(net_words.as_json(found.title, table, training))
+    words = net_words.table(table, wish.depth), *net_words.totals(table, training)
+    return "\n".join([f"{found.title}:", *words, *written])
+
+
+def check(wish: Wish) -> None:
+    """Refuse what cannot be asked for, before anything is loaded."""
+    if wish.picture is not None and wish.picture != Path() and wish.picture.suffix not in PICTURES:
+        raise UsageError(f"--picture {wish.picture}: give a name that ends with {' or '.join(PICTURES)}")
+    if wish.depth is not None and wish.depth < 1:
+        raise UsageError(f"--depth {wish.depth}: give 1 or more")
+    if wish.num_classes is not None and wish.num_classes < 1:
+        raise UsageError(f"--num-classes {wish.num_classes}: give 1 or more")
+    for flag, path in (("--picture", wish.picture), ("--onnx", wish.onnx)):
+        if path is None or path == Path():
+            continue
+        if path.is_dir():
+            raise UsageError(f"{flag} {path}: is a folder; give the name of a file")
+        if not path.parent.is_dir():
+            raise UsageError(f"{flag} {path}: there is no folder {path.parent}")
+    if wish.onnx is not None:
+        from mxtrain.export.onnx import onnx_export
+
+        onnx_export.check_installed()
+
+
+@contextlib.contextmanager
+def opened(named: Path, checkpoint: str | None, wish: Wish) -> Iterator[Found]:
+    """Yield the net of a run or checkpoint, or of a model by name; loads mxnet."""
+    if not trained_run.is_run(named) and _is_model(str(named)):
+        yield _by_name(str(named), wish)
+        return
+    if not named.exists():
+        raise UsageError(f"--graph {named}: is no run folder and no model's name{_similar(str(named))}")
+    if wish.image_size or wish.num_classes:
+        flag = "--image-size" if wish.image_size else "--num-classes"
+        raise UsageError(f"{flag}: goes with the name of a model; {named} is a run, which has its own")
+    found = trained_run.find_checkpoint(named, checkpoint, "cpu")
+    for flag, path in (("--picture", wish.picture), ("--onnx", wish.onnx)):
+        trained_run.refuse_output(flag, path, found)
+    run = trained_run.run_of(found, named, {})
+    task = trained_run.task_of(found, run)
+    is_in_run = found.path.parent.name == "checkpoints"
+    folder = found.path.parent.parent if is_in_run else None
+    runtime.load()
+    with inference_graph.of_checkpoint(found, run, task) as (net, graph):
+        yield Found(
+            f"{graph.name}, step {found.state['step']} of {folder or found.path}", task, net, graph, folder
+        )
+
+
+def _is_model(word: str) -> bool:
+    """Return whether a word is the name of a net, perhaps with numbers, or of a user's function."""
+    return ":" in word or word in net_names.NETS
+
+
+def _by_name(name: str, wish: Wish) -> Found:
+    flags = ["--model", name, *(["--image-size", wish.image_size] if wish.image_size else [])]
+    kind = catalogue.model(name).name
+    if kind in net_names.ARRAY_NETS or kind in net_names.TEXT_NETS:
+        raise UsageError(
+            f"--graph {name}: takes its sizes from the data; train it, for a step if that will do, and give the run"
+        )
+    is_lm = kind in net_names.GPTS
+    if is_lm and (wish.image_size or wish.num_classes):
+        raise UsageError(
+            f"--graph {name}: is a language model, which has neither --image-size nor --num-classes"
+        )
+    run = config.parse([*flags, *(["--task", "lm"] if is_lm else [])])
+    runtime.load()
+    task = _lm(run) if is_lm else _classification(run, wish.num_classes or NUM_CLASSES)
+    return Found(f"--model {name}", task, task.build_net(), None, None)
+
+
+def _lm(run: Run) -> Task:
+    """Return the task of a language model of bytes."""
+    from mxtrain.data.text import tokenizers
+    from mxtrain.tasks.lm import LanguageModel
+
+    numbers = {"vocab_size": tokenizers.BYTE_FORMAT.vocab_size, "end_token": tokenizers.BYTES_END}
+    return LanguageModel(run, {"tokenizer": tokenizers.BYTES, **numbers, "window": run.data.window})
+
+
+def _classification(run: Run, num_classes: int) -> Task:
+    from mxtrain.tasks.classification import Classification
+
+    return Classification.numbered(run, num_classes)
+
+
+def _similar(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, [*names.MODELS, *net_names.GPTS], 3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def table_of(found: Found) -> Net:
+    """Return the operators of a net, for one sample."""
+    shapes = inference_graph.inputs_of(found.task)
+    net = remat.unwrapped(found.net)
+    with block_calls.recorded(net) as calls:
+        symbol = inference_graph.traced(net, found.title, list(shapes))
+    batch = {name: (1, *shape) for name, shape in shapes.items()}
+    parameters = found.net.collect_params().values()
+    trained = {each.name for each in parameters if each.grad_req != "null"}
+    try:
+        return layer_table.of_symbol(symbol, calls, batch, trained)
+    except (runtime.mx.base.MXNetError, ValueError) as error:
+        takes = found.task.contract().takes
+        raise UsageError(f"{found.title}: does not take {takes}: {zoo.reason_of(error)}") from None
+
+
+def training_memory(run: Run, net: Net) -> dict[str, Any]:
+    """Return what a device holds to learn by the run's optimizer, in bytes, but for what it computes.
+
+    Of a program's own optimizer, which is not run for this, nothing is known.
+    """
+    from mxtrain.optim import optimizers
+    from mxtrain.train.net import dry_run
+
+    shapes = [shape for each in net.operators for shape in each.trained_shapes]
+    of_net = layer_table.sums(net)
+    is_own = catalogue.optimizer(run.optim).name not in optimizers.FACTORIES
+    return {
+        "optimizer": run.optim.optimizer,
+        "weight_bytes": FLOAT32_BYTES * of_net.numbers,
+        "gradient_bytes": FLOAT32_BYTES * of_net.trained_numbers,
+        "state_bytes": None if is_own else dry_run.state_bytes(optimizers.build(run.optim), shapes),
+    }
+
+
+def picture(net: Net, title: str, training: dict[str, Any], suffix: str, depth: int | None = None) -> str:
+    """Return the picture as HTML, or as SVG."""
+    if suffix == ".html":
+        return net_page.page(net, title, training)
+    opened_to = net_drawing.readable_depth(net, net.root) if depth is None else depth
+    return net_drawing.svg(net, net.root, opened_to, title, is_alone=True)
+
+
+def usual_picture(found: Found) -> Path:
+    """Return where a run's picture goes; UsageError for what is no run's."""
+    if found.run_folder is None:
+        raise UsageError(
+            "--picture: of what lies in no run's folder, say which file, such as --picture net.html"
+        )
+    path = found.run_folder / "export" / PICTURE
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise durable.cannot_write(path, error) from None
+    return path
+
+
+def onnx_of(found: Found) -> bytes:
+    """Return the net as ONNX for one sample at a time, with the run's weights or with random ones."""
+    from mxtrain.export.onnx import onnx_export
+
+    graph = found.graph or _with_random_weights(found.task)
+    with tempfile.TemporaryDirectory() as folder:
+        files = onnx_export.write(graph, Path(folder), 1, {"made_by": "mxtrain evaluate --graph"})
+        if files != [onnx_export.MODEL]:
+            raise UsageError(
+                "--onnx: this net is too large for one file; python -m mxtrain.export writes several"
+            )
+        return (Path(folder) / onnx_export.MODEL).read_bytes()
+
+
+def _with_random_weights(task: Task) -> InferenceGraph:
+    from mxtrain.train.net import build_net
+
+    run = dataclasses.replace(task.run, model=dataclasses.replace(task.run.model, amp="off"))
+    net = build_net.build_to_train(run, task, build_net.contexts("cpu"))
+    return inference_graph.of_net(net, task)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with durable.whole_file(path) as file:
+        file.write(content)

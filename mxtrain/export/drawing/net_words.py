@@ -1,0 +1,196 @@
+"""The layers of a net in words: a table of its blocks for people, and all there is to know as JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Iterator, NamedTuple
+
+from mxtrain.models.analysis import layer_table
+from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net, Operator, Part, Sums
+
+LONGEST = 60  # rows of a table whose depth nobody has asked for
+WIDTHS = (32, 19, 17, 11, 8, 8)  # 100 with what lies between; names that are longer are cut
+HEAD = ("layer", "kind", "output", "parameters", "MACs", "memory")
+PREFIXES = re.compile(r"^_*(contrib_|np[xi]?_)?((broadcast|elemwise)_(?!axis|to|like))?")
+SETTINGS = ("kernel", "stride", "dilate", "num_group")
+
+
+class Layer(NamedTuple):
+    """A row: a block, or an operator that a larger block computes by itself."""
+
+    what: Any  # a Part, or the position of an operator
+    depth: int
+    path: str
+    kind: str
+    shape: tuple[int, ...]  # of its last output
+    sums: Sums
+
+
+def layers(net: Net, depth: int | None = None) -> list[Layer]:
+    """Return the layers down to a depth, each block before what it consists of."""
+    return list(_within(net, net.root, 0, depth))
+
+
+def _within(net: Net, part: Part, depth: int, deepest: int | None) -> Iterator[Layer]:
+    for what in part.content:
+        yield layer(net, what, depth, part.path)
+        if not is_leaf(what) and (deepest is None or depth + 1 < deepest):
+            yield from _within(net, what, depth + 1, deepest)
+
+
+def layer(net: Net, what: Any, depth: int, path: str) -> Layer:
+    """Return the row of a part or an operator; `path` is that of the block around it."""
+    last = net.operators[layer_table.operators_of(what)[-1]]
+    is_part = isinstance(what, Part)
+    kind = what.kind if is_part else plain_name(last.kind)
+    return Layer(what, depth, what.path if is_part else path, kind, last.shape, layer_table.sums(net, what))
+
+
+def is_leaf(what: Any) -> bool:
+    """Return whether nothing more is to be seen in it: an operator, or a block that computes a single one."""
+    return isinstance(what, int) or len(layer_table.operators_of(what)) == 1
+
+
+def readable_depth(net: Net, longest: int = LONGEST) -> int:
+    """Return the largest depth with so many rows at most; 1 if there are more anyway."""
+    rows = layers(net)
+    deepest = max((row.depth for row in rows), default=0) + 1
+    fitting = (depth for depth in range(deepest, 1, -1) if sum(row.depth < depth for row in rows) <= longest)
+    return next(fitting, 1)
+
+
+def table(net: Net, depth: int | None = None) -> str:
+    """Return the table, in which numbers of a block are sums over all that is in it."""
+    shown = readable_depth(net) if depth is None else depth
+    rows = layers(net)
+    hidden = sum(row.depth >= shown for row in rows)
+    lines = [_line(HEAD), *(_line(_cells(row)) for row in rows if row.depth < shown)]
+    if hidden:
+        lines.append(f"({hidden} layers within these are not shown: --depth {shown + 1}, or --json)")
+    return "\n".join(lines)
+
+
+def _cells(row: Layer) -> tuple[str, ...]:
+    name = row.path.rpartition(".")[2] if isinstance(row.what, Part) else "."
+    return (
+        "  " * row.depth + (name or row.kind),
+        row.kind,
+        shape_text(row.shape),
+        f"{row.sums.numbers:,}" if row.sums.numbers else "",
+        "?" if row.sums.flops is None else count(row.sums.flops // 2) if row.sums.flops else "",
+        size(row.sums.output_bytes) if row.sums.output_bytes else "",
+    )
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    left = [f"{cell[: width - 1]}…" if len(cell) > width else cell for cell, width in zip(cells, WIDTHS)]
+    sides = (str.ljust, str.ljust, str.ljust, str.rjust, str.rjust, str.rjust)
+    return " ".join(place(cell, width) for place, cell, width in zip(sides, left, WIDTHS)).rstrip()
+
+
+def totals(net: Net, training: dict[str, Any]) -> list[str]:
+    """Return the lines below the table; `training` is as `as_json` has it."""
+    of_net = layer_table.sums(net)
+    given = ", ".join(f"{name} {shape_text(shape)}" for name, shape in net.inputs.items())
+    rest = of_net.numbers - of_net.trained_numbers
+    others = f", and {rest:,} that are not, as running statistics" if rest else ""
+    lines = [f"{of_net.trained_numbers:,} parameters that are learnt{others}; for {given}"]
+    if of_net.flops is None or of_net.backward_flops is None:
+        lines.append("multiply-adds (MACs): not known, as an operator of the net does not tell")
+    else:
+        both = count((of_net.flops + of_net.backward_flops) // 2)
+        lines.append(
+            f"{count(of_net.flops // 2)} multiply-adds (MACs) for an answer; {both} to learn from a sample"
+        )
+    lines.append(
+        f"memory to answer: weights {size(FLOAT32_BYTES * of_net.numbers)} and about "
+        f"{size(layer_table.inference_bytes(net))} a sample"
+    )
+    state = "not known" if training["state_bytes"] is None else size(training["state_bytes"])
+    lines.append(
+        f"memory to learn with {training['optimizer']}: weights {size(training['weight_bytes'])}, gradients "
+        f"{size(training['gradient_bytes'])}, its state {state}, and about "
+        f"{size(of_net.output_bytes)} a sample"
+    )
+    return lines
+
+
+def as_json(title: str, net: Net, training: dict[str, Any]) -> dict[str, Any]:
+    """Return all of it; sizes are bytes, for one sample."""
+    return {
+        "net": title,
+        "inputs": {name: list(shape) for name, shape in net.inputs.items()},
+        "outputs": [list(net.operators[number].shape) for number in net.outputs],
+        "totals": {**_numbers(layer_table.sums(net)), "inference_bytes": layer_table.inference_bytes(net)},
+        "training": training,
+        "layers": [
+            {
+                "path": row.path,
+                "kind": row.kind,
+                "depth": row.depth,
+                "output": list(row.shape),
+                **_numbers(row.sums),
+                "operators": layer_table.operators_of(row.what),
+            }
+            for row in layers(net)
+        ],
+        "operators": [{**each._asdict(), "attributes": dict(each.attributes)} for each in net.operators],
+    }
+
+
+def _numbers(sums: Sums) -> dict[str, Any]:
+    return {
+        "parameters": sums.numbers,
+        "learnt_parameters": sums.trained_numbers,
+        "parameter_bytes": FLOAT32_BYTES * sums.numbers,
+        "flops": sums.flops,
+        "backward_flops": sums.backward_flops,
+        "output_bytes": sums.output_bytes,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Words for single things
+
+
+def plain_name(operator: str) -> str:
+    """Return MXNet's name of an operator without what it begins with: `add` of `elemwise_add`."""
+    return PREFIXES.sub("", operator) or operator
+
+
+def settings(operator: Operator) -> str:
+    """Return what makes a convolution or pooling this one, such as `3×3 /2`."""
+    found = {name: operator.attributes[name] for name in SETTINGS if name in operator.attributes}
+    words = []
+    if "kernel" in found and operator.attributes.get("global_pool") != "True":
+        words.append("×".join(re.findall(r"\d+", found["kernel"])))
+    strides = set(re.findall(r"\d+", found.get("stride", "")))
+    if strides - {"1"}:
+        words.append("/" + "×".join(sorted(strides)))
+    if set(re.findall(r"\d+", found.get("dilate", ""))) - {"1"}:
+        words.append("dilated")
+    if found.get("num_group", "1") != "1":
+        words.append(f"in {found['num_group']} groups")
+    return " ".join(words)
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) if shape else "?"
+
+
+def count(number: int) -> str:
+    """Return a number as 1.81 G, 118 M or 9.41 k."""
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if number >= 10**power:
+            digits = max(0, 2 - int(math.log10(number / 10**power)))
+            return f"{number / 10**power:.{digits}f} {letter}"
+    return str(number)
+
+
+def size(num_bytes: int) -> str:
+    """Return a size as 46.8 MB or 3.1 kB."""
+    for power, letter in ((9, "GB"), (6, "MB"), (3, "kB")):
+        if num_bytes >= 10**power:
+            return f"{num_bytes / 10**power:.1f} {letter}"
+    return f"{num_bytes} B"

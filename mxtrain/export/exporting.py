@@ -1,0 +1,163 @@
+"""The way of an export: made in a folder aside, loaded back, compared with the net, described, and put in its place."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+import mxtrain
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run
+from mxtrain.core import formats
+from mxtrain.core.errors import UsageError
+from mxtrain.data import image_fields
+from mxtrain.data.augment import normalization
+from mxtrain.data.interfaces import Records
+from mxtrain.export import comparison, inference_graph, pixel_input, real_samples, symbol_export, target
+from mxtrain.export.comparison import Differences
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.export.int8 import int8_export
+from mxtrain.export.int8.int8_export import Judged
+from mxtrain.export.onnx import onnx_export, onnx_graph
+from mxtrain.export.options import Wish
+from mxtrain.export.real_samples import Batch
+from mxtrain.inference import trained_run
+from mxtrain.tasks.task import Task
+
+logger = logging.getLogger(__name__)
+
+CLASSES = "classes.txt"
+TOLERANCES = {"onnx": onnx_export.TOLERANCE, "symbol": symbol_export.TOLERANCE}
+
+
+class Export(NamedTuple):
+    """A finished export."""
+
+    folder: Path
+    files: list[str]
+    differences: Differences  # from the net
+    judged: Judged | None = None  # of an export to int8
+
+
+def make(found: Checkpoint, run: Run, wish: Wish, is_own: bool) -> Export:
+    """Make an export of a checkpoint's net and return it; nothing is left of one that fails.
+
+    The samples that it is compared on are the run's --val, which is its own or stands in the place of that.
+    """
+    task = trained_run.task_of(found, run)
+    if wish.from_pixels:
+        pixel_input.check(task)
+    if wish.to == "onnx":
+        onnx_export.check_installed()
+    if wish.to == "int8":
+        int8_export.check(task)
+    folder = wish.out or _usual_folder(found, wish.to)
+    with target.made(folder) as aside:
+        records = real_samples.open_records(task, is_own) if _has_samples(task, wish) else None
+        with inference_graph.of_checkpoint(found, run, task) as (net, graph):
+            batches = _batches(net, graph, task, wish, records)
+            if wish.from_pixels:
+                graph, net = pixel_input.taking_pixels(graph, task), pixel_input.NetOfPixels(net, task)
+            told = facts(found, task, graph, wish)
+            judged = None
+            if wish.to == "onnx":
+                files = onnx_export.write(graph, aside, wish.fixed_batch, told)
+                answer = onnx_export.answers(aside, wish.fixed_batch)
+            else:
+                if wish.to == "int8":
+                    assert records is not None
+                    judged = int8_export.write(net, graph, task, wish.int8, records, aside)
+                    told["int8"] = judged._asdict()
+                else:
+                    symbol_export.write(graph, aside)
+                files = [symbol_export.SYMBOL, symbol_export.PARAMS]
+                answer = symbol_export.answers(graph, aside)
+            has_best = task.judged_as not in ("numbers", "labels")
+            differences = comparison.compare(net, graph, answer, of_some_sizes(batches), has_best)
+        if wish.to in TOLERANCES:  # what int8 costs is judged by the score
+            comparison.refuse_beyond(TOLERANCES[wish.to], differences, wish.to, graph)
+        files += describe(aside, told, task, differences)
+    return Export(folder, files, differences, judged)
+
+
+def _usual_folder(found: Checkpoint, to: str) -> Path:
+    """Return the folder of a checkpoint's export: in that of its run."""
+    if found.path.parent.name != "checkpoints":
+        raise UsageError(f"{found.path}: is in no run folder; say with --out where the export goes")
+    return found.path.parent.parent / "export" / to
+
+
+def _has_samples(task: Task, wish: Wish) -> bool:
+    """Return whether the run has samples; one that was converted from elsewhere has none, and noise has to do."""
+    data = task.run.data
+    return bool(data.val or data.train) or wish.to == "int8" or not pixel_input.takes_pictures(task)
+
+
+def _batches(net: Any, graph: InferenceGraph, task: Task, wish: Wish, records: Records | None) -> list[Batch]:
+    """Return the inputs on which the export is compared with the net."""
+    if records is None:
+        logger.warning("the run has no data, so this is compared on noise; give --val for real pictures")
+        return real_samples.noise(graph, wish.samples, "uint8" if wish.from_pixels else "float32")
+    if wish.from_pixels:
+        return pixel_input.read(task, records, wish.samples)
+    return real_samples.read(net, graph, task, records, wish.samples)
+
+
+def facts(found: Checkpoint, task: Task, graph: InferenceGraph, wish: Wish) -> dict[str, Any]:
+    """Return what somebody has to know who uses an export: its inputs and outputs, classes, how pictures are made."""
+    run = task.run
+    told: dict[str, Any] = {
+        "made_by": f"mxtrain {mxtrain.__version__}",
+        "format": wish.to,
+        "task": run.model.task,
+        "model": run.model.model,
+        "step": found.state["step"],
+        "inputs": [_described(name, shape, graph.takes, wish) for name, shape in graph.inputs.items()],
+        "outputs": [
+            _described(name, shape, "float32", wish)
+            for name, shape in zip(onnx_graph.output_names(graph), graph.outputs.values())
+        ],
+    }
+    if "class_names" in task.description:
+        told["classes"] = task.description["class_names"]
+    if pixel_input.takes_pictures(task):
+        numbers = normalization.of_description(run.data, task.description)
+        told["pictures"] = {
+            "colours": "RGB" if run.data.channels == 3 else "grey",
+            "size": list(image_fields.shape_of(run.data)[1:]),
+            "resize": image_fields.resize_of(run.data),
+            "mean": list(numbers.mean),
+            "deviation": list(numbers.deviation),
+            "normalised_inside": wish.from_pixels,
+        }
+    return told
+
+
+def describe(folder: Path, told: dict[str, Any], task: Task, differences: Differences) -> list[str]:
+    """Write export.json, and the names of classes a line each, and return the files' names."""
+    files = []
+    if "classes" in told:
+        lines = [" ".join(str(name).split()) for name in told["classes"]]
+        (folder / CLASSES).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        files.append(CLASSES)
+    others = {name: value for name, value in task.description.items() if name != "class_names"}
+    whole = {formats.KEY: formats.EXPORT, **told, "description": others, "compared": differences._asdict()}
+    (folder / target.DESCRIBED).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    return [*files, target.DESCRIBED]
+
+
+def _described(name: str, shape: Sequence[int], kind: str, wish: Wish) -> dict[str, Any]:
+    first = onnx_graph.BATCH if wish.fixed_batch is None else wish.fixed_batch
+    return {"name": name, "shape": [first, *shape], "type": kind}
+
+
+def of_some_sizes(batches: Sequence[Batch]) -> list[Batch]:
+    """Return the samples as a batch of one, a batch of three, and those that are left."""
+    first, *others = batches
+    parts = [
+        {name: array[part] for name, array in first.items()}
+        for part in (slice(1), slice(1, 4), slice(4, None))
+    ]
+    return [part for part in [*parts, *others] if len(next(iter(part.values())))]

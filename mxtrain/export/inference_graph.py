@@ -1,0 +1,101 @@
+"""The plain float32 graph of a trained net, as MXNet's Symbol, with its weights.
+
+Owns tracing it. It computes what an evaluation computes: weights are the averaged ones where the checkpoint has some.
+What training does to graphs, to weights in bfloat16, and to gradients is not in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, python_objects
+from mxtrain.core.errors import UsageError
+from mxtrain.inference import trained_run
+from mxtrain.models import remat
+from mxtrain.models.contract import Shape
+from mxtrain.models.parameters import weights
+from mxtrain.models.rewrites import prelu
+from mxtrain.runtime import mx
+from mxtrain.tasks.task import Task
+
+
+class InferenceGraph(NamedTuple):
+    """A net as a graph. Arrays are on the CPU; inputs and outputs have the batch as their first axis."""
+
+    name: str  # as messages have it: `--model resnet18_v1b`
+    symbol: Any
+    arguments: dict[str, Any]  # weights, by the names of the symbol's variables
+    auxiliaries: dict[str, Any]  # running statistics, the same way
+    inputs: dict[str, Shape]  # of one sample, by name, in the order in which the net takes them
+    outputs: dict[str, Shape]  # of one sample; the names are those of symbol.list_outputs()
+    takes: str = "float32"  # the type of its inputs; outputs are float32
+
+    def shapes_of(self, batch: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the inputs of a batch."""
+        return {name: (batch, *shape) for name, shape in self.inputs.items()}
+
+
+@contextlib.contextmanager
+def of_checkpoint(
+    found: Checkpoint, run: Run, task: Task, devices: str = "cpu"
+) -> Iterator[tuple[Any, InferenceGraph]]:
+    """Yield the net of a checkpoint, in float32 and on one device, and its graph; loads mxnet."""
+    in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
+    with trained_run.net_of(found, in_float32, devices) as (net, _):
+        yield net, of_net(net, task)
+
+
+def of_net(net: Any, task: Task) -> InferenceGraph:
+    """Return the graph of the task's net, whose weights have values; UsageError for a net that is no graph."""
+    run = task.run
+    is_named = "model" in task.flags or python_objects.is_object(run.model.model)
+    name = f"--model {run.model.model}" if is_named else f"--task {run.model.task}"
+    inputs = inputs_of(task)
+    symbol = traced(remat.unwrapped(net), name, list(inputs))
+    values = {parameter.name: parameter for parameter in weights.named_parameters(net).values()}
+    arguments = {each: _value(values[each]) for each in symbol.list_arguments() if each not in inputs}
+    auxiliaries = {each: _value(values[each]) for each in symbol.list_auxiliary_states()}
+    _, shapes, _ = symbol.infer_shape(**{each: (1, *shape) for each, shape in inputs.items()})
+    outputs = {each: shape[1:] for each, shape in zip(symbol.list_outputs(), shapes)}
+    return InferenceGraph(name, symbol, arguments, auxiliaries, inputs, outputs)
+
+
+def inputs_of(task: Task) -> dict[str, Shape]:
+    """Return the shapes of the net's inputs, of one sample, by the names of the task's first fields, if it has them."""
+    shapes = task.contract().inputs
+    fields = list(task.fields)[: len(shapes)]
+    if [field.shape for field in fields] == list(shapes):
+        return {field.name: field.shape for field in fields}
+    names = ["data"] if len(shapes) == 1 else [f"data{number}" for number in range(len(shapes))]
+    return dict(zip(names, shapes))
+
+
+def traced(net: Any, name: str, inputs: Sequence[str]) -> Any:
+    """Return the output of the net, given symbols for its inputs; whether it is compiled makes no difference."""
+    try:
+        with prelu.as_one_node():
+            output = net(*map(mx.sym.var, inputs))
+        output = output if isinstance(output, mx.sym.Symbol) else mx.sym.Group(list(output))
+    except Exception as error:  # of MXNet, or of a forward function that needs numbers
+        kind = "" if isinstance(net, mx.gluon.HybridBlock) else "it is a Block, not a HybridBlock, and "
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+        raise UsageError(
+            f"{name}: {kind}cannot be traced into a graph, so there is nothing to show or export; write it as a "
+            f"HybridBlock, whose forward pass asks for no shapes and no numbers ({reason})"
+        ) from None
+    unknown = set(inputs) - set(output.list_arguments())
+    if unknown:
+        raise UsageError(
+            f"{name}: does not use its input {', '.join(sorted(unknown))}; it cannot be exported"
+        )
+    return output
+
+
+def _value(parameter: Any) -> Any:
+    """Return a copy of a parameter, as float32 in plain order, on the CPU."""
+    return mx.nd.array(parameter.list_data()[0].asnumpy().astype(np.float32, copy=False), dtype="float32")

@@ -1,0 +1,127 @@
+"""A net in int8 as plain MXNet loads it: calibrated on samples of the training set, and judged on those of --val.
+
+Owns which nets may become int8, the samples that they are calibrated on, and refusing one that has lost too much.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.core.system import kernels
+from mxtrain.data.interfaces import Records
+from mxtrain.export import comparison, real_samples, symbol_export
+from mxtrain.export.inference_graph import InferenceGraph
+from mxtrain.export.int8 import int8_graph
+from mxtrain.export.options import Int8Wish
+from mxtrain.runtime import mx
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.task import Task
+from mxtrain.train.evaluation import evaluate
+from mxtrain.train.open_data import open_source
+
+logger = logging.getLogger(__name__)
+
+BATCH = 8  # samples at a time in calibration, where all arrays of a net are looked at
+FEW_BATCHES = 4  # to find out which layers lose most
+# What no whole-number kernel of MXNet computes, and what they begin from.
+OTHER_NETS = {"RNN": "recurrence", "Embedding": "a table of embeddings"}
+
+
+class Judged(NamedTuple):
+    """A net in float32 and in int8, judged on the same samples; and how it became int8."""
+
+    score: str
+    float32: float
+    int8: float
+    samples: int
+    calibrated_on: int
+    ranges: str
+    operators: int
+    in_float32: list[str]
+
+    def in_words(self) -> str:
+        """Return it for people."""
+        others = f"; in float32: {', '.join(self.in_float32)}" if self.in_float32 else ""
+        return (
+            f"{self.score} {self.float32:.4f} in float32, {self.int8:.4f} in int8, on {self.samples} samples; "
+            f"{self.operators} operators in int8, ranges by {self.ranges} on {self.calibrated_on} samples{others}"
+        )
+
+
+def check(task: Task, graph: InferenceGraph | None = None) -> None:
+    """Refuse, with a UsageError, a task or a graph that int8 is not for."""
+    name = task.run.model.task
+    if task.judged_as not in ("classes", "labels") or task.score.is_lower_better:
+        raise UsageError(
+            f"--to int8: --task {name} is not judged by classes that are right or wrong, so that nobody could say what "
+            "int8 costs it; --to symbol and onnx export it in float32"
+        )
+    for node in int8_graph.nodes(graph.symbol) if graph else ():
+        if node["op"] in OTHER_NETS:
+            raise UsageError(
+                f"--to int8: {graph.name if graph else ''} has {OTHER_NETS[node['op']]} (layer {node['name']}), which "
+                "MXNet does not compute in int8; --to symbol and onnx export it in float32"
+            )
+
+
+def write(net: Any, graph: InferenceGraph, task: Task, wish: Int8Wish, val: Records, folder: Path) -> Judged:
+    """Write the net in int8 into `folder`, load it back and judge it on `val`; DataError for one that lost too much."""
+    check(task, graph)
+    problem = kernels.int8_problem()
+    if problem:
+        logger.warning("--to int8: %s", problem)
+    records = _calibration_records(task, wish)
+    batches = real_samples.read(net, graph, task, records, wish.samples, BATCH)
+    answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]
+    made = int8_graph.quantised(graph, answers, batches, wish.exclude)
+    symbol_export.write(made.graph, folder)
+    block = symbol_export.loaded(graph, folder)
+    float32, in_int8 = (_score(task, each, val) for each in (net, block))
+    num_samples = sum(len(answer) for answer in answers)
+    judged = Judged(
+        task.score.name, float32, in_int8, len(val), num_samples, made.ranges, made.num_int8, made.in_float32
+    )
+    if not float32 - in_int8 <= wish.tolerance:  # as not a number is refused too
+        few = int8_graph.sensitive_layers(graph, answers[:FEW_BATCHES], batches[:FEW_BATCHES], wish.exclude)
+        raise DataError(
+            f"the int8 export of {graph.name} has lost more than --tolerance {wish.tolerance:g}: {judged.in_words()}. "
+            f"Nothing is left of it; the layers that lose most are left in float32 by --exclude {' '.join(few)}"
+        )
+    return judged
+
+
+def _calibration_records(task: Task, wish: Int8Wish) -> Records:
+    """Return the samples to calibrate on, those of the run's --train; in its place stands what --calibrate names."""
+    flag, source = "--calibrate" if wish.calibrate is not None else "--train", task.run.data.train
+    if not source:
+        raise UsageError(
+            "--calibrate is missing: the run has no --train, give a .rec file of samples like its own"
+        )
+    try:
+        records: Any = open_source(flag, source, task.run, task)
+    except DataError as error:
+        if flag == "--calibrate":
+            raise
+        raise DataError(
+            f"{error} (this is the run's own --train; if that has moved, give --calibrate a file of samples like it)"
+        ) from None
+    if not hasattr(records, "read"):
+        raise UsageError(
+            f"{flag} {source}: gives samples that nobody can choose from; give --calibrate a .rec file or a Dataset"
+        )
+    task.check(records)
+    if len(records) < wish.samples:
+        logger.info("%s %s: has %d samples, all of which calibrate", flag, source, len(records))
+    found: Records = records
+    return found
+
+
+def _score(task: Task, net: Any, val: Records) -> float:
+    """Return the task's score of a net on all of `val`."""
+    forward = tasks.function_of(task, task.plain_forward)
+    found = evaluate(task.run, task, forward, net, val, [mx.cpu()])
+    assert found is not None, "nobody asks this evaluation to stop"
+    return float(found.numbers[f"val_{task.score.name}"])

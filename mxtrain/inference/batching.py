@@ -1,0 +1,145 @@
+"""A trained net's answers to single inputs, whatever its task: read ahead in threads, computed in micro-batches.
+
+Owns putting inputs together. What an input is, and what an answer says, is the task's (`tasks/task.py`).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Tuple, Union
+
+import numpy as np
+
+from mxtrain.config import batch_plan
+from mxtrain.core.errors import DataError
+from mxtrain.core.system import machine
+from mxtrain.data import fields
+from mxtrain.data.fields import Arrays, Field
+from mxtrain.data.loading.loader import MAX_THREADS
+from mxtrain.inference.input_samples import Input
+from mxtrain.models.analysis import features
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.task import Task
+from mxtrain.train.net.to_device import to_context
+
+logger = logging.getLogger(__name__)
+
+# From the arrays of a micro-batch to what there is to say of each sample.
+Compute = Callable[[Arrays], Iterable[Any]]
+Read = Tuple[Input, Union[Mapping[str, Any], DataError]]
+_MOST_BAD = 8  # micro-batches of inputs that are none, before those in between are answered
+
+
+def of(task: Task, compute: Compute, inputs: Iterable[Input | None]) -> Iterator[tuple[Input, Any]]:
+    """Yield each input with what `compute` says of it, or the DataError of one that is none, in their order.
+
+    As many are computed at once as in training; fewer before a None, which says that the next may take its time.
+    """
+    size = batch_plan.of_run(task.run).micro_batch
+    compute = tasks.named(task, compute)
+    with contextlib.closing(_read(task, inputs, 2 * size)) as read:
+        for group in _groups(read, size):
+            good = [values for _, values in group if not isinstance(values, DataError)]
+            told = iter(compute(together(task.fields, good)) if good else ())
+            for each, values in group:
+                yield each, values if isinstance(values, DataError) else next(told)
+
+
+def said_by(task: Task, net: Any, context: Any) -> Compute:
+    """Return the function that computes what the net says of samples, as the task shows it."""
+
+    is_told = False
+
+    def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
+        nonlocal is_told
+        said = task.answer(net, _placed(arrays, context)).asnumpy()
+        if not is_told and not np.isfinite(said).all():
+            is_told = True
+            logger.warning(
+                "the net says numbers that are not finite, as one does that has diverged; --checkpoint has others"
+            )
+        return map(task.shown, said)
+
+    return compute
+
+
+def features_by(task: Task, net: Any, name: str, context: Any) -> Compute:
+    """Return the function that computes the features of samples, what the head of the net takes; UsageError without."""
+    tapped = features.tapped(net, name)
+
+    def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
+        task.answer(tapped, _placed(arrays, context))
+        return [{"features": row} for row in features.by_sample(tapped.taken, name).asnumpy()]
+
+    return compute
+
+
+def together(all_fields: Sequence[Field], samples: Sequence[Mapping[str, Any]]) -> Arrays:
+    """Return the inputs of some samples as a micro-batch, with lengths that vary filled up as the loader does it."""
+    first = samples[0]
+    present = [
+        field._replace(dtype=np.asarray(first[field.name]).dtype.name)
+        for field in all_fields
+        if field.name in first
+    ]
+    memory = np.empty(fields.num_bytes(present, len(samples)), np.uint8)
+    rows = fields.rows(present, len(samples), memory)
+    for row, sample in enumerate(samples):
+        rows.write(present, row, sample)
+    return fields.cut(present, rows)
+
+
+def _placed(arrays: Arrays, context: Any) -> dict[str, Any]:
+    return {name: to_context(array, context) for name, array in arrays.items()}
+
+
+def _groups(read: Iterable[Read | None], size: int) -> Iterator[list[Read]]:
+    """Yield inputs in groups of so many good ones."""
+    group: list[Read] = []
+    num_good = 0
+    for each in read:
+        if each is not None:
+            group.append(each)
+            num_good += not isinstance(each[1], DataError)
+        if group and (each is None or num_good == size or len(group) == _MOST_BAD * size):
+            yield group
+            group, num_good = [], 0
+    if group:
+        yield group
+
+
+def _read(task: Task, inputs: Iterable[Input | None], num_ahead: int) -> Generator[Read | None, None, None]:
+    """Yield inputs with their arrays, read up to so many ahead; a user's task, which may compute, reads them here."""
+    if not tasks.is_built_in(task):
+        for each in inputs:
+            yield None if each is None else (each, _values(each))
+        return
+    waiting: collections.deque[tuple[Input, Future[Any]]] = collections.deque()
+    pool = ThreadPoolExecutor(min(machine.usable_cores(), MAX_THREADS), "reader")
+    try:
+        for each in inputs:
+            if each is not None:
+                waiting.append((each, pool.submit(_values, each)))
+            while waiting and (each is None or len(waiting) > num_ahead):
+                done, future = waiting.popleft()
+                yield done, future.result()
+            if each is None:
+                yield None
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
+        pool.shutdown()
+
+
+def _values(each: Input) -> Mapping[str, Any] | DataError:
+    """Return the arrays of an input, or why it is none: an exception that is kept would keep them all by its frames."""
+    try:
+        return each.values()
+    except DataError as error:
+        return error.with_traceback(None)

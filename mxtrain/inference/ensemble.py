@@ -1,0 +1,164 @@
+"""Test-time augmentation (`--tta`), and ensembles: the mean of several answers in the place of a net's one.
+
+Owns the views of a picture and what the mean of answers is. A `MeanAnswer` is called as a net is, so the task's own
+losses and metrics judge it. Views are of pictures that the loader has decoded once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Iterable, Sequence
+
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, python_objects
+from mxtrain.config.components import names
+from mxtrain.config.values import sizes
+from mxtrain.config.values.sizes import Size
+from mxtrain.core.errors import UsageError
+from mxtrain.data import image_fields
+from mxtrain.tasks.task import Task
+
+View = Callable[[Any], Any]  # from the pictures of a micro-batch to as many others
+KINDS = ("classes", "labels", "numbers")  # of Task.judged_as
+
+
+def kinds_of(text: str) -> tuple[str, ...]:
+    """Return the parts of --tta, such as `flip+crops`; UsageError for one that there is not."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split("+"))) if text else ()
+    for part in found:
+        if part not in names.TTA:
+            raise UsageError(
+                f"--tta {text}: no '{part}'; give {', '.join(names.TTA)}, or several joined by +"
+            )
+    return found
+
+
+def check(text: str, task: Task) -> None:
+    """Refuse --tta for a task whose samples are no pictures, or whose answers have no mean."""
+    if not kinds_of(text):
+        return
+    name = task.run.model.task
+    if "image_size" not in task.flags:
+        raise UsageError(
+            f"--tta {text}: the run's task, {name}, has no pictures to turn or crop; leave it out"
+        )
+    if task.judged_as not in KINDS:
+        raise UsageError(
+            f"--tta {text}: --task {name} does not say what its answers are; give it `judged_as`"
+        )
+
+
+def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
+    """Refuse --ensemble of a single net, and of nets whose answers have no mean."""
+    name = task.run.model.task
+    if len(members) < 2:
+        raise UsageError(f"--ensemble: {members[0].path} is one checkpoint; name several, or leave it out")
+    if task.judged_as not in KINDS:
+        raise UsageError(
+            f"--ensemble: answers of --task {name} have no mean; leave it out for the mean of the weights"
+        )
+    if python_objects.is_object(task.run.model.model):
+        raise UsageError(
+            "--ensemble: the net that the program gave holds one checkpoint at a time; leave it out"
+        )
+
+
+def reading(run: Run, kinds: Sequence[str]) -> Run:
+    """Return the run as the loader has to read for these views: for crops, pictures with what is around the centre."""
+    if "crops" not in kinds:
+        return run
+    size, resize = sizes.of(run.data.image_size), image_fields.resize_of(run.data)
+    if resize <= min(size):
+        raise UsageError(
+            f"--tta crops: --val-resize {resize} leaves nothing around a picture of --image-size "
+            f"{run.data.image_size}; "
+            f"give --tta flip, or a higher --val-resize, as {round(min(size) * 8 / 7)}"
+        )
+    whole = Size(*(round(side * resize / min(size)) for side in size))
+    text = whole.height if whole.height == whole.width else str(whole)
+    data = dataclasses.replace(run.data, image_size=text, val_resize=min(whole))
+    return dataclasses.replace(run, data=data)
+
+
+def views(run: Run, kinds: Sequence[str]) -> list[View]:
+    """Return the views of pictures that were read for them: five crops, or one, and each also from right to left."""
+    found: list[View] = [_same]
+    if "crops" in kinds:
+        size = sizes.of(run.data.image_size)
+        found = [Crop(vertical, horizontal, size) for vertical, horizontal in PLACES]
+    if "flip" in kinds:
+        found = [each for view in found for each in (view, Flipped(view))]
+    return found
+
+
+# The centre, as without --tta, then the corners: how far down and to the right of what is there, in halves.
+PLACES = ((1, 1), (0, 0), (0, 2), (2, 0), (2, 2))
+
+
+def _same(data: Any) -> Any:
+    return data
+
+
+@dataclasses.dataclass(frozen=True)
+class Crop:
+    """The view of a part of the pictures."""
+
+    vertical: int
+    horizontal: int
+    size: Size
+
+    def __call__(self, data: Any) -> Any:
+        height, width = data.shape[2:]
+        top = (height - self.size.height) * self.vertical // 2
+        left = (width - self.size.width) * self.horizontal // 2
+        bottom, right = top + self.size.height, left + self.size.width
+        return data.slice(begin=(None, None, top, left), end=(None, None, bottom, right))
+
+
+@dataclasses.dataclass(frozen=True)
+class Flipped:
+    """Another view from right to left."""
+
+    view: View
+
+    def __call__(self, data: Any) -> Any:
+        return self.view(data).flip(axis=3)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanAnswer:
+    """The mean answer of nets to views: of classes and labels the mean of probabilities, as scores that give these."""
+
+    nets: Sequence[Any]
+    views: Sequence[View]
+    kind: str
+
+    def __call__(self, first: Any, *others: Any) -> Any:
+        from mxtrain.runtime import mx
+
+        answers = [
+            net(view(first), *others).astype("float32", copy=False)
+            for view in self.views
+            for net in self.nets
+        ]
+        if self.kind == "numbers":
+            return mx.nd.stack(*answers).mean(axis=0)
+        if self.kind == "classes":
+            return _log_mean([each.log_softmax(axis=-1) for each in answers])
+        return _log_mean(map(_log_sigmoid, answers)) - _log_mean(_log_sigmoid(-each) for each in answers)
+
+
+def _log_sigmoid(scores: Any) -> Any:
+    from mxtrain.runtime import mx
+
+    return -mx.nd.Activation(-scores, "softrelu")
+
+
+def _log_mean(logarithms: Iterable[Any]) -> Any:
+    """Return the logarithm of the mean of probabilities, from their logarithms; also where all of them are tiny."""
+    from mxtrain.runtime import mx
+
+    together = mx.nd.stack(*logarithms)
+    largest = together.max(axis=0, keepdims=True)
+    shares = mx.nd.broadcast_sub(together, largest).exp().mean(axis=0, keepdims=True)
+    return (shares.log() + largest).squeeze(axis=0)

@@ -1,0 +1,149 @@
+"""Answers as text, a row for each: lines, a table for a terminal, JSON lines, CSV.
+
+Owns what stands in a row, and names of files that are no text. Where rows go to is `output_files.py`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import os
+from typing import Any, Callable, Mapping, NamedTuple
+
+import numpy as np
+
+from mxtrain.core import plain_text
+from mxtrain.core.errors import UsageError
+from mxtrain.report.sinks import json_lines
+
+# From the name of an input and the answer to it to a row of text, which ends its line.
+Row = Callable[[str, Mapping[str, Any]], str]
+Words = Callable[[Mapping[str, Any]], str]
+FORMATS = ("lines", "table", "jsonl", "csv")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which spreadsheets begin what they compute
+WIDEST = 28
+_MOST_COLUMNS = 12  # of a table
+
+
+class Told(NamedTuple):
+    """The common parts of rows: what inputs are called, `image` or `input`, and an answer in words."""
+
+    noun: str
+    in_words: Words
+    class_width: int = 0  # of the longest name of a class
+
+
+def row_of(name: str, told: Told) -> Row:
+    """Return the function of a format; a header is part of its first row."""
+    return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv}[name](told)
+
+
+def shown_name(name: str) -> str:
+    """Return a name as text that UTF-8 can write: bytes that are no UTF-8 as in `\\xff`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def in_line(name: str) -> str:
+    """Return a name as one line of text."""
+    return plain_text.printable(shown_name(name))
+
+
+def _lines(told: Told) -> Row:
+    return lambda name, shown: f"{in_line(name)}: {plain_text.printable(told.in_words(shown))}\n"
+
+
+def _jsonl(told: Told) -> Row:
+    def row(name: str, shown: Mapping[str, Any]) -> str:
+        named: dict[str, Any] = {told.noun: shown_name(name)}
+        if named[told.noun] != name:
+            named[f"{told.noun}_base64"] = base64.b64encode(os.fsencode(name)).decode()
+        return json_lines.text({**named, **shown}, _plain) + "\n"
+
+    return row
+
+
+def _csv(told: Told) -> Row:
+    columns: list[str] = []
+
+    def row(name: str, shown: Mapping[str, Any]) -> str:
+        found = {told.noun: shown_name(name), **cells(shown)}
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        if not columns:
+            columns.extend(found)
+            writer.writerow(map(_harmless, columns))
+        other = next((column for column in found if column not in columns), None)
+        if other is not None:
+            raise UsageError(
+                f"--format csv: {in_line(name)} has {other}, and answers before had not; give jsonl"
+            )
+        writer.writerow(_harmless(found.get(column, "")) for column in columns)
+        return lines.getvalue()
+
+    return row
+
+
+def _table(told: Told) -> Row:
+    """Return the rows of columns with the name at their end, which so needs no width."""
+    widths: dict[str, int] = {}
+
+    def row(name: str, shown: Mapping[str, Any]) -> str:
+        found = {column: _short(column, value) for column, value in cells(shown).items()}
+        if len(found) > _MOST_COLUMNS or any(len(text) > WIDEST for text in found.values()):
+            found = {"answer": plain_text.printable(told.in_words(shown))}
+        is_first = not widths
+        for column, text in found.items():
+            least = told.class_width if column.startswith("class_") else len(_title(column))
+            widths[column] = max(widths.get(column, least), min(len(text), WIDEST))
+        lines = [{column: _title(column) for column in found}, found] if is_first else [found]
+        ends = [told.noun, in_line(name)] if is_first else [in_line(name)]
+        return "".join(
+            "  ".join([*(text.ljust(widths[column]) for column, text in line.items()), end]) + "\n"
+            for line, end in zip(lines, ends)
+        )
+
+    return row
+
+
+def cells(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer as values by the names of columns: the likeliest classes side by side, and so features."""
+    found: dict[str, Any] = {}
+    for name, value in shown.items():
+        if name == "classes":
+            for number, each in enumerate(value, 1):
+                found[f"class_{number}"] = each["class"]
+                found[f"probability_{number}"] = each["probability"]
+        elif name == "probabilities":
+            found.update({f"probability of {each}": share for each, share in value.items()})
+        elif name == "features":
+            found.update({f"feature_{number}": each for number, each in enumerate(value.tolist())})
+        elif name == "present":
+            found[name] = plain_text.listed(value)
+        else:
+            found[name] = value if isinstance(value, (str, int, float)) else json_lines.text(value, _plain)
+    return found
+
+
+def _harmless(value: Any) -> Any:
+    """Return text that a spreadsheet would take for a formula with an apostrophe before it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _title(column: str) -> str:
+    """Return the short name of a column, for people."""
+    kind, _, number = column.partition("_")
+    if kind == "class" and number.isdecimal():
+        return "class" if number == "1" else f"{number}."
+    return "prob." if kind == "probability" and number.isdecimal() else column
+
+
+def _short(column: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if column.startswith("probability") else plain_text.number(value, 5)
+    return plain_text.printable(str(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers and arrays of NumPy's as JSON can hold them."""
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)

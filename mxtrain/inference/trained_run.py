@@ -1,0 +1,164 @@
+"""A trained run as commands open it: their common flags, which run is meant, its checkpoint, its task and its net."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+
+from mxtrain import config
+from mxtrain.checkpoint import directory
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.config import Run, python_objects
+from mxtrain.config.flags import from_python
+from mxtrain.config.flags.arguments import Parser
+from mxtrain.core import command_name, outputs
+from mxtrain.core.errors import UsageError
+from mxtrain.core.system import machine
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Task
+
+CHECKPOINTS = (
+    "of a run folder: best (default) | latest | a step | a path; the mean of several: last:5 | best:3 | "
+    "20,40,60"
+)
+VALUES = ("val_resize", "target")  # flags that are never objects
+USUAL = Path(config.Output().out)
+
+
+def parser(command: str, description: str, takes: str = "run") -> Parser:
+    """Return a parser of the flags that all commands on a trained run have in common, and of what stands alone.
+
+    That is the "run", "runs", or "inputs", which the command adds itself; `with_inputs` tells the run from them.
+    """
+    program = command_name.typed(f"python -m mxtrain.{command}")
+    flags = Parser(prog=program, description=description, allow_abbrev=False)
+    meaning = "a run folder, mxtrain.fit's --out, or a folder in its checkpoints/"
+    if takes != "inputs":
+        count = {"run": "?", "runs": "*"}[takes]
+        flags.add_argument(
+            takes, nargs=count, type=Path, metavar="RUN", help=f"{meaning}; {USUAL} when left out"
+        )
+    flags.add_argument("--run", type=Path, metavar="RUN", dest="run_flag", help=f"{meaning}: RUN as a flag")
+    flags.add_argument("--checkpoint", help=CHECKPOINTS)
+    flags.add_argument("--devices", default="cpu", help="cpu, cpu:0,1 or gpu:0")
+    flags.add_argument("--json", action="store_true", help="print JSON")
+    flags.add_argument("--quiet", action="store_true", help="nothing but errors on stderr")
+    return flags
+
+
+def named(options: argparse.Namespace) -> list[Path]:
+    """Return the runs that a command without inputs was given, alone or by --run; the usual one where none was."""
+    alone = getattr(options, "runs", None) or ([options.run] if getattr(options, "run", None) else [])
+    if alone and options.run_flag:
+        raise UsageError(f"--run {options.run_flag}: {alone[0]} is the run already; leave one of them out")
+    return alone or [options.run_flag or USUAL]
+
+
+def with_inputs(options: argparse.Namespace, words: Sequence[Any]) -> tuple[Path, list[Any]]:
+    """Return the run and the inputs that a command was given as `words`: the first is the run, if it is one.
+
+    With --run all of them are inputs. Where none is a run, the usual one is meant.
+    """
+    if options.run_flag:
+        return options.run_flag, list(words)
+    if words and is_run(Path(words[0])):
+        return Path(words[0]), list(words[1:])
+    if words and not is_run(USUAL) and not Path(words[0]).is_file():
+        raise UsageError(
+            f"{words[0]}: neither a run folder nor a checkpoint, and there is no {USUAL}, which is meant where none is "
+            "given; give the --out of mxtrain.fit first"
+        )
+    return USUAL, list(words)
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a path is a run folder, or a checkpoint."""
+    return directory.of_run(path).is_dir() or directory.is_checkpoint(path) or directory.has_begun(path)
+
+
+def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint:
+    """Return the checkpoint that is meant, verified; needs no mxnet. Of several, it is to be averaged with the others.
+
+    `trained` is a run folder, of which `which` says which one or which ones, the folder of a checkpoint, a Result, or
+    a list of these.
+    """
+    from mxtrain.checkpoint import selection
+    from mxtrain.config.checks import run_checks
+
+    run_checks.check_present(devices)
+    several = trained if isinstance(trained, (list, tuple)) else [trained]
+    if not several:
+        raise UsageError("give a run folder, a checkpoint, or the Result of fit; this list of them is empty")
+    return selection.select([_folder(each) for each in several], which)
+
+
+def refuse_output(flag: str, out: Path | None, found: Checkpoint) -> None:
+    """Refuse a file to write that is a part of a checkpoint or of its run, with a UsageError."""
+    for path in (found.path, *found.others):
+        outputs.refuse_part_of_run(flag, out, path)
+
+
+def _folder(trained: Any) -> Path:
+    return trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
+
+
+def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
+    """Return the run of a checkpoint with the objects of its Result, if `trained` has one, and those given `instead`.
+
+    What it names itself can be imported from then on.
+    """
+    from mxtrain.checkpoint import locations, resume
+
+    flat = found.state["config"]
+    first = trained[0] if isinstance(trained, (list, tuple)) else trained
+    known = config.to_flat(first.run) if hasattr(first, "run") else {}
+    at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
+    values = {name: value for name, value in instead.items() if name in VALUES and value is not None}
+    objects = {name: value for name, value in instead.items() if name not in VALUES}
+    whole = {**flat, **at_hand, **values}
+    before = dataclasses.replace(config.from_flat(whole), explicit=frozenset(whole))  # for another task too
+    run = dataclasses.replace(from_python.with_objects(before, objects), explicit=frozenset())
+    own = {
+        name: str(flat.get(name) or "")
+        for name in ("task", "model", "loss", "val", "metric")
+        if instead.get(name) is None
+    }
+    locations.make_importable(
+        found, *(part for text in own.values() for part in python_objects.parts_of(text))
+    )
+    return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, found))
+
+
+def task_of(found: Checkpoint, run: Run) -> Task:
+    """Return the task of a checkpoint's run."""
+    from mxtrain.checkpoint import locations
+    from mxtrain.checkpoint.input_identity import description_of
+    from mxtrain.tasks import registry as tasks
+
+    description = description_of(found.state)
+    locations.refuse_of_python(found.path, str(description.get("tokenizer") or ""))
+    return tasks.of_description(run, description)
+
+
+@contextlib.contextmanager
+def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
+
+    A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
+    """
+    from mxtrain import runtime
+
+    threads = run.layout.threads
+    runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
+    from mxtrain.models.nets import zoo
+    from mxtrain.models.parameters import weights
+    from mxtrain.train.net import build_net
+
+    places = build_net.contexts(devices)
+    lent = zoo.given_net(run.model.model) if python_objects.is_object(run.model.model) else None
+    with contextlib.nullcontext() if lent is None else weights.kept(lent):
+        yield build_net.load_trained(found, places, run=run), places

@@ -1,0 +1,306 @@
+"""Nets by name: built, then compiled with known shapes.
+
+Owns building a net for `--model`, and the choice between a symbolic graph and imperative execution. Does not own the
+list of names (`config/components/gluoncv_names.py`, which needs no mxnet) or the weights
+(`models/parameters/initializers.py`, `models/parameters/pretrained.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import math
+from typing import Any, Mapping, Sequence
+
+from mxtrain import runtime
+from mxtrain.config import python_objects
+from mxtrain.config.checks.bounds import LARGEST_ARRAY
+from mxtrain.config.components import gluoncv_names, import_path, names, torch_net_names
+from mxtrain.core.errors import UsageError, as_user_code
+from mxtrain.models.analysis import shapes
+from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.contract import Contract
+from mxtrain.models.nets import small, torch_nets
+from mxtrain.models.parameters import weights
+from mxtrain.models.rewrites import (
+    broadcasts,
+    clips,
+    concats,
+    graph_rewrites,
+    hard_sigmoids,
+    layer_norms,
+    norm_relus,
+    plain_arrays,
+    prelu,
+    rnn_weights,
+    volumes,
+)
+from mxtrain.models.rewrites.graph_rewrites import Rewrite, Shape
+from mxtrain.runtime import mx
+
+logger = logging.getLogger(__name__)
+
+BEFORE_NARROWING = (volumes.with_padded_volumes, concats.with_trainable_concats)
+AFTER_NARROWING = (
+    norm_relus.with_joined_relus,
+    hard_sigmoids.with_hard_sigmoids,
+    clips.with_fast_clips,
+    plain_arrays.with_plain_arrays,
+    rnn_weights.with_weights_by_rows,
+)
+COLOURS = 3
+MOST_ERRORS = 100  # that a pass through a graph may leave with MXNet's engine
+REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
+TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
+
+
+def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+    """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
+    return (*needed_rewrites(narrowing), *AFTER_NARROWING)
+
+
+def needed_rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+    """Return those of `rewrites` without which a graph would be wrong, or in another precision."""
+    return (*BEFORE_NARROWING, *([narrowing] if narrowing else []))
+
+
+def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
+    """Return the net called `name` for pictures, with `num_classes` outputs, not initialised yet.
+
+    A user's function hears of the channels of pictures where these are not the three colours.
+    """
+    prelu.patch()
+    if name in names.SMALL_NETS:
+        return small.BY_NAME[name](num_classes)
+    if name in gluoncv_names.GLUONCV_CLASSIFIERS or name in torch_net_names.TORCH_NETS:
+        net = _gluoncv_net(name, num_classes)
+        if channels != COLOURS:
+            _take_channels(net, channels)
+        return net
+    return user_net(name, num_classes=num_classes, **({} if channels == COLOURS else {"channels": channels}))
+
+
+def _take_channels(net: Any, channels: int) -> None:
+    """Let the convolutions that were made for colours take so many channels; others find out by themselves."""
+    for layer in weights.layers(net, mx.gluon.nn.Conv2D):
+        outputs, inputs, *kernel = layer.weight.shape
+        if inputs == COLOURS:
+            layer._in_channels = channels
+            layer.weight._shape = (outputs, channels, *kernel)
+
+
+def user_net(name: str, **sizes: Any) -> Any:
+    """Return what the user's function `name` of --model makes of the `sizes` that the task gives it."""
+    function = import_path.load_callable("--model", name)
+    _refuse_other_arguments(name, function, sizes)
+    net = as_user_code(f"--model {name}", function)(**sizes)
+    if not isinstance(net, mx.gluon.Block):
+        raise UsageError(f"--model {name}: returned a {type(net).__name__}, not a gluon Block")
+    _clear_added_gradients(net)
+    net.forward = as_user_code(
+        f"--model {name}", net.forward
+    )  # errors name the flag, wherever the net is called
+    return net
+
+
+def _refuse_other_arguments(name: str, function: Any, sizes: Mapping[str, Any]) -> None:
+    """Refuse a function that cannot be called with these sizes; some that are not of Python do not tell."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**sizes)
+    except TypeError as error:
+        call = ", ".join(f"{size}={value!r}" for size, value in sizes.items())
+        raise UsageError(
+            f"--model {name}: is called with {call}, but {error}; let it take these alone"
+        ) from None
+
+
+def given_net(name: str) -> Any:
+    """Return the net that a Python program gave in the place of a name; None where it gave none."""
+    net = python_objects.require("--model", name) if python_objects.is_object(name) else None
+    if not isinstance(net, mx.gluon.Block):
+        return None  # perhaps a function that builds one, which is called as any other
+    prelu.patch()
+    _clear_added_gradients(net)
+    return net
+
+
+def _clear_added_gradients(net: Any) -> None:
+    """Have gradients written: the step sums micro-batches itself, and nothing would clear those that are added."""
+    for parameter in net.collect_params().values():
+        if parameter.grad_req == "add":
+            parameter.grad_req = "write"
+
+
+def _gluoncv_net(name: str, num_classes: int) -> Any:
+    """Return GluonCV's net, or one of torch's made of it; families take the number of classes in different ways."""
+    if name in torch_net_names.TORCH_NETS:
+        net = _gluoncv_net(torch_nets.base_of(name), num_classes)
+        torch_nets.adapt(net, name, num_classes)
+        return net
+    keywords = {"classes": num_classes}
+    if name.startswith("hrnet"):
+        keywords = {"num_classes": num_classes}
+    elif name.startswith("nasnet"):
+        keywords["use_aux"] = False  # it would return a second output
+    module, function = gluoncv_names.function_of(name)
+    net = getattr(runtime.load_gluoncv_module(module), function)(pretrained=False, **keywords)
+    if name in gluoncv_names.PRUNED:  # their shapes come from a file made for 1000 classes
+        with net.name_scope():
+            net.fc = mx.gluon.nn.Dense(num_classes, in_units=net.fc.weight.shape[1])
+    return net
+
+
+def check_sizes(net: Any, name: str, num_classes: int) -> None:
+    """Refuse parameters that are too large for MXNet, which would print a C++ stack when it makes the arrays."""
+    for parameter in net.collect_params().values():
+        if math.prod(parameter.shape or ()) > LARGEST_ARRAY:
+            raise UsageError(
+                f"--model {name}: {parameter.name} of shape {parameter.shape} for {num_classes} classes is more than "
+                "MXNet takes in one array; give a lower --num-classes or a smaller net"
+            )
+
+
+def compile(
+    net: Any,
+    name: str,
+    contexts: Sequence[Any],
+    contract: Contract,
+    narrowing: Narrowing | None = None,
+    micro_batch: int = 1,
+    flag: str = "--model",
+    one_by_one: bool = False,
+) -> None:
+    """Fix all shapes, and turn the net, which `flag` calls `name`, into a symbolic graph if it can be one.
+
+    A sample is computed only where shapes do not follow from the graph, and to try the graph of a user's own net.
+    Only a graph has operators in bfloat16: those that `narrowing` takes for a `micro_batch` of samples. MXNet queues a
+    graph's operators several at a time, which takes a little less, or `one_by_one`, for a profile to tell them apart.
+    UsageError if the net does not take or answer what the `contract` says.
+    """
+    sample = [mx.nd.zeros((1, *shape), ctx=contexts[0]) for shape in contract.inputs]
+    answer = None if contract.answer is None else (1, *contract.answer)
+    found = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
+    is_computed = found is None or answer not in (None, found)
+    if is_computed:
+        _check_output(f"{flag} {name}", _computed(net, f"{flag} {name}", sample, contract), contract)
+    _refuse_unused(f"{flag} {name}", net)
+    if is_computed:
+        _lay_out_plainly(net)
+    if all(parameter.grad_req == "null" for parameter in net.collect_params().values()):
+        raise UsageError(f"{flag} {name}: has no parameters to train")
+    if not isinstance(net, mx.gluon.HybridBlock):
+        logger.warning(
+            "%s runs imperatively%s: it is a Block, not a HybridBlock", name, _in_float32(narrowing)
+        )
+        return
+    try:
+        compile_graph(
+            net, [(micro_batch, *shape) for shape in contract.inputs], contexts[0], narrowing, one_by_one
+        )
+        if ":" in name:  # a user's own net is tried; known ones are by our tests
+            _try(net, sample)
+            _lay_out_plainly(net)
+    except Exception as error:
+        net.hybridize(active=False)
+        reason = reason_of(error)
+        logger.warning(
+            "%s runs imperatively%s, it will not hybridize: %s", name, _in_float32(narrowing), reason
+        )
+
+
+def compile_graph(
+    net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None, one_by_one: bool = False
+) -> None:
+    """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
+    graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing))
+    queueing = {"forward_bulk_size": 0, "backward_bulk_size": 0} if one_by_one else {}
+    net.hybridize(static_alloc=True, static_shape=True, **queueing)
+    net._get_graph(*(mx.nd.empty(shape, ctx=context) for shape in inputs))  # made once, for these shapes
+    net._build_cache(*(mx.nd.empty((1, *shape[1:]), ctx=context) for shape in inputs))
+
+
+def _try(net: Any, sample: Sequence[Any]) -> None:
+    try:
+        net(*sample)
+        mx.nd.waitall()
+    except mx.base.MXNetError as error:
+        if not fall_back(net, error):
+            raise
+        net(*sample)
+        mx.nd.waitall()
+
+
+def fall_back(net: Any, error: Exception) -> bool:
+    """Have a net that failed with `error` compiled anew by its graph as it is, and say so.
+
+    Return whether it was rewritten; nothing is done or said otherwise.
+    """
+    _forget_errors()
+    if not graph_rewrites.take_plain_graphs(net):
+        return False
+    line = "the net's graph as rewritten for speed cannot be computed (%s): it stays as it is"
+    logger.warning(line, reason_of(error))
+    return True
+
+
+def _forget_errors() -> None:
+    """Wait for everything: each array that a failed operator should have written raises its error once."""
+    for _ in range(MOST_ERRORS):
+        with contextlib.suppress(mx.base.MXNetError):
+            mx.nd.waitall()
+            return
+
+
+def _computed(net: Any, named: str, sample: Sequence[Any], contract: Contract) -> Any:
+    """Return what the net makes of one sample, which gives its parameters their shapes and values."""
+    try:
+        output = net(*sample)
+        mx.nd.waitall()
+    except (mx.base.MXNetError, ValueError) as error:
+        raise UsageError(f"{named} does not take {contract.takes}: {reason_of(error)}") from None
+    return output
+
+
+def _lay_out_plainly(net: Any) -> None:
+    """Give parameters new, plain arrays: oneDNN has laid out those of convolutions as it computed the sample.
+
+    MXNet cannot cast them from there if they are of convolutions in groups, whose layout has one more axis, nor copy
+    into them, as to further devices, if they are of convolutions over one or three dimensions.
+    """
+    for parameter in net.collect_params().values():
+        values = mx.nd.array(parameter.data(parameter.list_ctx()[0]).asnumpy(), dtype=parameter.dtype)
+        parameter._init_impl(values, parameter.list_ctx())
+
+
+def _in_float32(narrowing: Narrowing | None) -> str:
+    return " and in float32, whatever --amp says" if narrowing else ""
+
+
+def _check_output(named: str, output: Any, contract: Contract) -> None:
+    """Refuse a wrong number of outputs: MXNet clips labels to the outputs there are, so too few train silently."""
+    shape = getattr(output, "shape", f"a {type(output).__name__}")
+    if contract.answer is not None and shape != (1, *contract.answer):
+        raise UsageError(f"{named}: gives {shape} for one {contract.noun}, but {contract.expects}")
+
+
+def _refuse_unused(named: str, net: Any) -> None:
+    """Refuse a layer that was not called: the shape of its parameters is unknown."""
+    unknown = [parameter.name for parameter in net.collect_params().values() if parameter._deferred_init]
+    if unknown:
+        raise UsageError(
+            f"{named}: has a layer that it never calls ({', '.join(unknown)}); take it out, or give it the "
+            "numbers that it takes (in_units, in_channels)"
+        )
+
+
+def reason_of(error: Exception) -> str:
+    """Return the sentence of an MXNet error, without the C++ stack around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "Check failed" in line or "Error in operator" in line]
+    line = (causes or lines or [type(error).__name__])[-1]
+    return line.split("Error: ")[-1][:200]

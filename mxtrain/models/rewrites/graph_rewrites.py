@@ -1,0 +1,284 @@
+"""Rewriting of the graphs that Gluon compiles nets from, in JSON as MXNet writes it.
+
+Owns where rewrites take place, for the whole process, and replacing nodes. What replaces what is each rewrite's own
+module's; `models/nets/zoo.py` lists them. A rewritten graph has the same inputs in the same order, the same values, and
+outputs of the same names.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+from mxtrain.runtime import mx
+
+Graph = Mapping[str, Any]
+Shape = Sequence[int]
+Shapes = Mapping[str, Shape]  # of the nodes' outputs, by their names
+Inputs = List[List[int]]  # of a node: each the position of a node, and the number of its output
+AddNode = Callable[[Dict[str, Any]], int]
+Rewrite = Callable[[Graph, Shapes], Graph]
+# Takes a node and its inputs in the new graph, adds nodes, and returns the position of the one with the output.
+Replacement = Callable[[Mapping[str, Any], Inputs, AddNode], int]
+FLOAT32 = ("0", "float32")  # as a variable and as a cast write it
+CASTS = ("Cast", "amp_cast")  # a user's own, and those of mixed precision
+
+
+def rewrite_graphs(
+    rewrites: Sequence[Rewrite],
+    training_rewrites: Sequence[Rewrite] = (),
+    needed_rewrites: Sequence[Rewrite] = (),
+) -> None:
+    """Make HybridBlocks that compute on CPUs compile what `rewrites`, one after the other, make of their graphs.
+
+    They train by what `training_rewrites` make of that: these make the backward pass faster, the forward pass slower.
+    All else, such as evaluation and export, is by the graph without them. `needed_rewrites` are those that a block has
+    after `take_plain_graphs` too.
+    """
+    block = mx.gluon.HybridBlock
+    get_graph = getattr(block._get_graph, "__wrapped__", block._get_graph)
+    build_cache = getattr(block._build_cache, "__wrapped__", block._build_cache)
+
+    @functools.wraps(get_graph)
+    def get_rewritten_graph(self: Any, *args: Any) -> Any:
+        is_new = not self._cached_graph
+        inputs, output = get_graph(self, *args)
+        if is_new and _are_on_cpu(args):
+            self._shapes_of_graph = _shapes(inputs, args)
+            if not _is_plain(self):
+                self._needed_rewrites = needed_rewrites
+            chosen = self._needed_rewrites if _is_plain(self) else rewrites
+            self._cached_graph = inputs, rewritten(output, self._shapes_of_graph, chosen)
+        return self._cached_graph
+
+    @functools.wraps(build_cache)
+    def build_caches(self: Any, *args: Any) -> None:
+        build_cache(self, *args)
+        if training_rewrites and _are_on_cpu(args):
+            chosen = () if _is_plain(self) else training_rewrites
+            # A block that is made from a graph was not asked for one.
+            shapes = getattr(self, "_shapes_of_graph", _shapes(self._cached_graph[0], args))
+            judging = operator_for_inference(self)
+            training = OperatorForTraining(self, chosen, self._cached_op, judging)
+            if training.is_rewritten_for(shapes) or judging is not self._cached_op:
+                self._cached_op = training
+
+    block._get_graph, block._build_cache = get_rewritten_graph, build_caches
+
+
+def take_plain_graphs(net: Any) -> bool:
+    """Have a net on CPUs compiled anew, by graphs rewritten only as far as they must be; return whether it was more."""
+    compiled: list[Any] = []
+
+    def add(block: Any) -> None:
+        if (
+            getattr(block, "_cached_graph", None)
+            and hasattr(block, "_needed_rewrites")
+            and not _is_plain(block)
+        ):
+            compiled.append(block)
+
+    net.apply(add)
+    for block in compiled:
+        block._is_plain_graph = True
+        block._clear_cached_op()
+    return bool(compiled)
+
+
+def _is_plain(block: Any) -> bool:
+    return getattr(block, "_is_plain_graph", False)
+
+
+def rewrite_no_graphs() -> None:
+    """Make HybridBlocks compile their graphs as they are again; what is compiled stays."""
+    block = mx.gluon.HybridBlock
+    for name in ("_get_graph", "_build_cache"):
+        method = getattr(block, name)
+        setattr(block, name, getattr(method, "__wrapped__", method))
+
+
+def operator_for_inference(block: Any) -> Any:
+    """Return the block's compiled graph, or it compiled again where static shapes are not for inference.
+
+    There an LSTM that writes into a static graph's memory has other last bits by where that lies, which is somewhere
+    else in each process. Training has not, and is half as fast again with static shapes.
+    """
+    _, output = block._cached_graph
+    flags = dict(block._flags)
+    if not flags.get("static_shape") or '"op": "RNN"' not in output.tojson():
+        return block._cached_op
+    return mx.nd.CachedOp(output, [*_places(block).items(), *{**flags, "static_shape": False}.items()])
+
+
+class OperatorForTraining:
+    """A net compiled twice, called as Gluon calls one that is compiled once.
+
+    For training it is compiled for inputs of certain shapes; others, as those of an epoch's last, short step, have it
+    compiled anew.
+    """
+
+    def __init__(self, block: Any, rewrites: Sequence[Rewrite], as_it_is: Any, otherwise: Any):
+        _, self._output = block._cached_graph
+        self.symbol = self._output  # what it trains by
+        self._places = _places(block)
+        self._flags = [*self._places.items(), *block._flags]
+        self._rewrites, self._as_it_is, self._otherwise = rewrites, as_it_is, otherwise
+        self._names = self._output.list_inputs()
+        self._shapes: Shapes = {}
+        self._training: Any = None
+        self._hooks: list[Any] = []
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if not mx.autograd.is_training():
+            return self._otherwise(*args, **keywords)
+        shapes = {self._names[place]: args[place].shape for place in self._places["data_indices"]}
+        if shapes != self._shapes:
+            self.is_rewritten_for(shapes)
+        return self._training(*args, **keywords)
+
+    def is_rewritten_for(self, shapes: Shapes) -> bool:
+        """Compile the net for training with inputs of these shapes; return whether that differs from its own graph."""
+        self.symbol = symbol = rewritten(self._output, shapes, self._rewrites)
+        is_other = symbol is not self._output
+        self._shapes = shapes
+        self._training = mx.nd.CachedOp(symbol, self._flags) if is_other else self._as_it_is
+        for hook in self._hooks if is_other else ():
+            self._training._register_op_hook(*hook)
+        return is_other
+
+    def _register_op_hook(self, *hook: Any) -> None:
+        self._hooks.append(hook)
+        for each in {self._training, self._otherwise}:
+            each._register_op_hook(*hook)
+
+
+def _places(block: Any) -> dict[str, list[int]]:
+    """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
+    are_data = [is_data for is_data, _ in block._cached_op_args]
+    return {
+        kind: [place for place, is_data in enumerate(are_data) if is_data == wanted]
+        for kind, wanted in (("data_indices", True), ("param_indices", False))
+    }
+
+
+def _are_on_cpu(args: Sequence[Any]) -> bool:
+    return all(isinstance(arg, mx.nd.NDArray) and arg.context.device_type == "cpu" for arg in args)
+
+
+def _shapes(inputs: Sequence[Any], args: Sequence[Any]) -> Shapes:
+    return {symbol.name: arg.shape for symbol, arg in zip(inputs, args)}
+
+
+def rewritten(output: Any, input_shapes: Shapes, rewrites: Sequence[Rewrite]) -> Any:
+    """Return a Symbol that computes what `output` does."""
+    before, shapes = nodes_and_shapes(output, input_shapes)
+    after = functools.reduce(lambda graph, rewrite: rewrite(graph, shapes), rewrites, before)
+    return output if after is before else mx.sym.load_json(json.dumps(after))
+
+
+def nodes_and_shapes(output: Any, input_shapes: Shapes) -> tuple[Graph, Shapes]:
+    """Return the graph of a Symbol, and the shapes of its nodes' outputs as far as MXNet knows them."""
+    internals = output.get_internals()
+    _, shapes, _ = internals.infer_shape_partial(**input_shapes)
+    graph = json.loads(output.tojson(remove_amp_cast=False))  # else a net for bfloat16 becomes one in float32
+    # A rewrite keeps the names of what it replaces.
+    return graph, dict(zip(internals.list_outputs(), shapes or []))
+
+
+def shape_of(graph: Graph, shapes: Shapes, source: int, output: int) -> Shape:
+    """Return the shape of an output of the node at `source`; an empty one where it is not known."""
+    while graph["nodes"][source]["op"] == "amp_cast":  # younger than `shapes`
+        source, output, *_ = graph["nodes"][source]["inputs"][0]
+    name = graph["nodes"][source]["name"]
+    # The name of a variable, of an operator's only output, of one of several outputs.
+    names = (name, f"{name}_output", f"{name}_output{output}")
+    return next((shapes[each] for each in names if each in shapes), ())
+
+
+def users_of(graph: Graph) -> dict[int, list[int]]:
+    """Return the positions of the nodes that take outputs of each node, once for each time that they do."""
+    users: dict[int, list[int]] = {}
+    for position, node in enumerate(graph["nodes"]):
+        for source, *_ in node["inputs"]:
+            users.setdefault(source, []).append(position)
+    return users
+
+
+def numbers(attributes: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Return the numbers of an attribute such as `stride`; none where it is not given."""
+    return tuple(ast.literal_eval(str(attributes.get(name, ()))))
+
+
+def are_float32(weights: Mapping[str, Any]) -> bool:
+    """Return whether the node of these weights, a variable or the cast of one, is float32."""
+    attributes = weights.get("attrs", {})
+    return attributes.get("dtype" if weights["op"] == "amp_cast" else "__dtype__", "0") in FLOAT32
+
+
+def in_float32(graph: Graph) -> set[int]:
+    """Return the positions of the nodes that are known to give float32: weights, casts, and what comes of them.
+
+    Of the type of data, such as tokens, the graph says nothing.
+    """
+    wide: set[int] = set()
+    for place, node in enumerate(graph["nodes"]):
+        if node["op"] == "null":
+            is_wide = "__dtype__" in node.get("attrs", {}) and are_float32(node)
+        elif node["op"] in CASTS:
+            is_wide = node["attrs"]["dtype"] == "float32"
+        else:
+            is_wide = any(source in wide for source, *_ in node["inputs"])
+        if is_wide:
+            wide.add(place)
+    return wide
+
+
+def in_bfloat16(graph: Graph) -> set[int]:
+    """Return the positions of the nodes that give bfloat16: from a cast to it on, up to a cast to float32."""
+    narrow: set[int] = set()
+    for place, node in enumerate(graph["nodes"]):
+        first = next((source for source, *_ in node["inputs"]), -1)
+        if node["op"] in CASTS:
+            if node["attrs"]["dtype"] == "bfloat16":
+                narrow.add(place)
+        elif first in narrow:
+            narrow.add(place)
+    return narrow
+
+
+def plain_copy(name: str, entry: list[int]) -> dict[str, Any]:
+    """Return a node that copies float32 pictures to plain order; its backward pass does so with the gradient.
+
+    Not for bfloat16, of which it writes float32, beyond the array's end.
+
+    An operator that oneDNN does not compute needs plain arrays. Of blocked ones MXNet makes copies for it, of both
+    inputs and of the output of its backward pass, and in a static graph keeps each for good. This node's copies are the
+    graph's own arrays, in memory that is used again. A transposition that moves no axis is it because oneDNN computes
+    it, and because unlike a reshape it never works in place, for which oneDNN copies twice.
+    """
+    return {"op": "transpose", "name": name, "attrs": {"axes": "(0, 1, 2, 3)"}, "inputs": [entry]}
+
+
+def with_replaced(graph: Graph, replacements: Mapping[int, Replacement | None]) -> Graph:
+    """Return the graph with what `replacements` make of the nodes at their positions; the same one without any."""
+    if not any(replacements.values()):
+        return graph
+    nodes: list[dict[str, Any]] = []
+    new_positions: list[int] = []  # of the node that has each old node's output
+
+    def add(node: dict[str, Any]) -> int:
+        nodes.append(node)
+        return len(nodes) - 1
+
+    for position, node in enumerate(graph["nodes"]):
+        inputs = [[new_positions[source], *rest] for source, *rest in node["inputs"]]
+        replace = replacements.get(position)
+        new_positions.append(replace(node, inputs, add) if replace else add({**node, "inputs": inputs}))
+    return {
+        "nodes": nodes,
+        "arg_nodes": [new_positions[position] for position in graph["arg_nodes"]],
+        "heads": [[new_positions[position], *rest] for position, *rest in graph["heads"]],
+        "attrs": graph["attrs"],
+    }

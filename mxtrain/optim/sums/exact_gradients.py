@@ -1,0 +1,143 @@
+"""Gradients that are added exactly: the same bits whoever computes which micro-batch of a step (docs/adr/0020).
+
+Owns when a device's gradients are added, and how MXNet's engine does it while a backward pass still computes others.
+Does not own the arithmetic (`grid.py`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Sequence
+
+import numpy as np
+
+from mxtrain import native
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
+from mxtrain.optim.sums.gradients import GradientAccumulator
+from mxtrain.optim.sums.grid import Grid, exact_bits
+from mxtrain.runtime import mx
+
+
+class ExactAccumulator(GradientAccumulator):
+    """Sums the gradients of all devices, which are CPUs of this process, to the same totals.
+
+    The step's first micro-batch is computed by worker 0 on its first device, however many there are. A worker without
+    a micro-batch adds zeros.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        contexts: Sequence[Any],
+        grid: Grid,
+        loss_scale: float,
+        group: WorkerGroup = SINGLE_WORKER,
+    ):
+        super().__init__(parameters, contexts)
+        self.grid, self.group = grid, group
+        grid.start_step(loss_scale)
+        self.learns = grid.exponents is None
+        # Gradients that travel are views of their buckets and stay where they are; others oneDNN moves as it likes. To
+        # learn a grid, and to add what several devices compute, takes all of a gradient.
+        has_views = group.world_size > 1 and len(contexts) == 1
+        self.waits = self.learns or not has_views or native.new_addition is None
+
+    def before_backward(self, context: Any) -> None:
+        """Add the device's last gradients before the next backward pass overwrites them."""
+        if context in self.sums:
+            self._add(self._last(context))
+        self.sums[context] = []
+
+    def write_sums(self) -> list[Any]:
+        """Write the sums to the first device's arrays, and zeros to all others.
+
+        Where nothing has to be waited for, a sum is written once the backward pass has computed the gradient.
+        """
+        first_device, *others = self.contexts
+        first = self._last(first_device)
+        if self.learns:
+            self._learn(first)
+        for context in others:
+            if context in self.sums:
+                self._add(self._last(context))
+        self._add(first, is_last=True)
+        for context in others:
+            for parameter in self.parameters:
+                parameter.grad(context)[:] = 0
+        self._set_fresh(True)
+        return first
+
+    def wide_blocks(self) -> Any:
+        """Return of each block whether its sums, once computed, have more digits than servers add exactly."""
+        if self.group.world_size == 1:
+            return np.zeros(self.grid.ends[-1], bool)  # one worker's they only copy
+        return self.grid.are_beyond(exact_bits(self.group.world_size))
+
+    def end_step(self, is_applied: bool) -> None:
+        sums = [memory(parameter.grad(self.contexts[0])) for parameter in self.parameters]
+        self.grid.end_step(sums, is_applied)
+
+    def _add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
+        if self.learns:
+            self._learn(gradients)
+        if self.waits:
+            self.grid.add([memory(gradient) for gradient in gradients], is_last)
+            return
+        numbers = [_memory_later(gradient) for gradient in gradients]
+        additions = list(zip(gradients, self.grid.additions(numbers, is_last)))
+        for gradient, addition in reversed(additions):  # in the order of the backward pass and of the buckets
+            _add_in_engine(gradient, addition)
+
+    def _learn(self, gradients: Sequence[Any]) -> None:
+        """Let all workers take the grid from worker 0's first gradients; a collective."""
+        self.learns = False
+        numbers = [memory(gradient) for gradient in gradients]
+        own = self.grid.maxima(numbers) if self.group.rank == 0 else np.zeros(self.grid.ends[-1])
+        self.grid.learn(self.group.sum(own))
+
+
+def memory(array: Any) -> Any:
+    """Return the numbers of a float32 array on a CPU, where they are, flat; computing them must have been asked for.
+
+    `asnumpy` copies them. They are the caller's until MXNet is asked to compute with the array again.
+    """
+    array.wait_to_read()
+    return _memory_later(array)
+
+
+def _memory_later(array: Any) -> Any:
+    """Return where the numbers will be; of an array that is no view only once they are computed."""
+    pointer = ctypes.POINTER(ctypes.c_float)()
+    # Also puts an array that oneDNN has laid out in blocks back in order.
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    return np.ctypeslib.as_array(pointer, (array.size,))
+
+
+class _Context(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("number", ctypes.c_int32)]
+
+
+CPU = _Context(1, 0)
+# Of MXNet's FnProperty. Other operations on CPUs wait in one line with the layers that a backward pass still computes,
+# and are held back until there are fifteen of them.
+PRIORITIZED = ctypes.c_int(3)
+
+
+def _add_in_engine(gradient: Any, addition: Sequence[Any]) -> None:
+    """Let MXNet's engine make an addition: after all that it has been asked for with the gradient, before all else."""
+    assert native.new_addition is not None
+    mx.base.check_call(
+        mx.base._LIB.MXEnginePushSyncND(
+            ctypes.c_void_p(native.ADD_IN_ENGINE),
+            ctypes.c_void_p(native.new_addition(*addition)),
+            ctypes.c_void_p(native.FREE),
+            ctypes.byref(CPU),
+            None,
+            0,
+            ctypes.byref(gradient.handle),
+            1,
+            ctypes.byref(PRIORITIZED),
+            0,
+            b"add_on_grid",
+        )
+    )

@@ -1,0 +1,83 @@
+"""Gradient accumulation: the gradients of a step's micro-batches, summed on each device.
+
+Owns what a device's gradient arrays hold when a trainer reduces them, and how they are unscaled and clipped after.
+Does not own the reduction over devices and workers (`kvstore`) or exact sums (`exact_gradients.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Sequence
+
+from mxtrain.models.nets import sparse_rows
+from mxtrain.runtime import mx
+
+
+class GradientAccumulator:
+    """Sums the gradients of each device's micro-batches into its gradient arrays.
+
+    `grad_req='add'` would do it, but silently gives zeros under AMP. A parameter that a backward pass does not reach
+    keeps its old gradient in MXNet: here it counts as zero, and so does a device without work.
+    """
+
+    def __init__(self, parameters: Sequence[Any], contexts: Sequence[Any]):
+        self.contexts = contexts
+        self.parameters = [parameter for parameter in parameters if parameter.grad_req != "null"]
+        self.sums: dict[Any, list[Any]] = {}
+        # Gradients that a step without an update left behind must never be taken for new ones.
+        self._set_fresh(False)
+
+    def before_backward(self, context: Any) -> None:
+        """Save the device's last gradients before the next backward pass overwrites them."""
+        if context not in self.sums:
+            self.sums[context] = []
+        elif not self.sums[context]:
+            self.sums[context] = [gradient.copy() for gradient in self._last(context)]
+        else:
+            for total, gradient in zip(self.sums[context], self._last(context)):
+                total += gradient
+
+    def write_sums(self) -> list[Any]:
+        """Write each device's sums to its gradient arrays, and return the first device's arrays."""
+        for context in self.contexts:
+            gradients = self._last(context)
+            for total, gradient in zip(self.sums.get(context, []), gradients):
+                gradient += total
+        self._set_fresh(True)
+        return [parameter.grad(self.contexts[0]) for parameter in self.parameters]
+
+    def end_step(self, is_applied: bool) -> None:
+        """Note whether the step's sums, which the gradient arrays hold by now, are applied; called before `unscale`."""
+
+    def unscale(self, scale: float) -> None:
+        """Divide the gradients on every device by the loss scale.
+
+        This is an operator of its own, because as part of an optimizer's factor or a clip's limit a scale would change
+        how MXNet reads that number: it reads float32 from decimals, and takes some x / 1024 for a neighbouring number.
+        """
+        if scale != 1.0:
+            for gradient in self._on_all_devices():
+                gradient *= 1.0 / scale
+
+    def clip(self, limit: float) -> None:
+        """Clip the gradients on every device to [-limit, limit]."""
+        for gradient in self._on_all_devices():
+            mx.nd.clip(gradient, -limit, limit, out=gradient)
+
+    def _on_all_devices(self) -> Iterator[Any]:
+        return (parameter.grad(context) for context in self.contexts for parameter in self.parameters)
+
+    def _last(self, context: Any) -> list[Any]:
+        """Return the gradients of the last backward pass there, zero where it did not reach."""
+        gradients = []
+        for parameter in self.parameters:
+            data, gradient = parameter.data(context), parameter.grad(context)
+            if not data._fresh_grad:
+                sparse_rows.set_zero(gradient)
+            data._fresh_grad = False
+            gradients.append(gradient)
+        return gradients
+
+    def _set_fresh(self, fresh: bool) -> None:
+        for context in self.contexts:
+            for parameter in self.parameters:
+                parameter.data(context)._fresh_grad = fresh

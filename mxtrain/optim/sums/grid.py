@@ -1,0 +1,191 @@
+"""Sums of gradients that do not depend on their order, because they are exact (docs/adr/0020).
+
+Owns the grid and the arithmetic on it. A parameter's gradient is cut into blocks of 1,024 numbers, and a block has an
+exponent: before they are first added its numbers are rounded to multiples of a unit, 2**exponent. Float64 adds such
+multiples without rounding. The exponents of a step follow from the sum of the step before it, which is the same
+whoever computed it, and a grid without any takes them from the first gradient that it sees (`grid_units.py`). Knows
+arrays of NumPy only; whose gradients are added, and when, is `exact_gradients.py`'s.
+
+Where mxtrain's part in C is built it does what `_add` and `_write_maxima` do, to the same bits in less time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mxtrain import native
+from mxtrain.optim.sums import grid_units
+from mxtrain.optim.sums.grid_units import LOWEST, Units
+
+BLOCK = 1024
+# Rounding takes the digits below a unit away from numbers below 2**51 units, and float64 has 2**53 of them.
+LARGEST, DIGITS = 51, 53
+FLOAT32_DIGITS = 24
+PIECE = BLOCK * 256  # as many numbers at a time are added without C, which needs arrays in between
+
+
+class Grid:
+    """The exponents for gradients of these `sizes`, None until one is known, and the `totals` of a step.
+
+    A step adds up to `num_addends` gradients, and if it `is_single` one of them to these totals. Exponents are kept as
+    for a loss scale of 1, so that a scale which is a power of two moves no bit. Arrays stay where they are, for
+    additions that are made later.
+    """
+
+    def __init__(self, sizes: Sequence[int], num_addends: int, is_single: bool = False):
+        self.counts = np.array([num_blocks(size) for size in sizes])
+        self.ends = np.cumsum(self.counts)
+        bits_of_addends = math.ceil(math.log2(num_addends))
+        self.reach = min(LARGEST, DIGITS - bits_of_addends)
+        # With it no sum leaves float32, whatever part of it who adds.
+        self.highest = 127 - bits_of_addends - self.reach
+        self.units: Units | None = None
+        self.before: Units | None = None
+        self.rule, self.scale_exponent = grid_units.RULE, 0
+        # Exponents for gradients that are scaled with the loss.
+        self.scaled = np.zeros(self.ends[-1], np.int32)
+        # A single gradient has no more digits on a grid than before.
+        kind = np.float32 if is_single else np.float64
+        self.totals = [np.zeros(size, kind) for size in sizes]
+        self.is_empty = True  # whatever the totals hold
+        # Absolute value in each block of the finished totals.
+        self.largest = np.zeros(self.ends[-1], np.float32)
+
+    @property
+    def exponents(self) -> Any:
+        """Of all blocks, int32; None where they are not known."""
+        return self.units and self.units.exponents
+
+    def restore(self, rule: int, arrays: Mapping[str, Any]) -> bool:
+        """Go on by a saved `rule`, from saved units if there are any; return False for a rule that is not known.
+
+        Units of other parameters, trained before a `--freeze`, are not taken.
+        """
+        if rule > grid_units.RULE:
+            return False
+        self.rule = rule
+        if arrays and arrays["exponents"].shape == (self.ends[-1],):
+            levels, peaks = (
+                arrays[name] if rule > since else None for name, since in (("levels", 1), ("peaks", 2))
+            )
+            self.units = Units(arrays["exponents"], levels, peaks)
+        return True
+
+    def start_step(self, loss_scale: float) -> None:
+        """Begin new totals; gradients of the step are `loss_scale` times what they would be."""
+        self.before, self.scale_exponent = self.units, math.frexp(loss_scale)[1] - 1
+        self.is_empty = True
+        self._scale()
+
+    def learn(self, maxima: Any) -> None:
+        """Take exponents from the largest numbers of the step's first gradient, the same for all workers."""
+        numbers = np.asarray(maxima, np.float32)
+        self.units = self._first(numbers) if np.isfinite(numbers).all() else None
+        self._scale()
+
+    def _scale(self) -> None:
+        if self.units is not None:
+            wanted = self.units.exponents + self.scale_exponent
+            np.clip(wanted, LOWEST, self.highest, out=self.scaled, casting="unsafe")
+
+    def add(self, gradients: Sequence[Any], is_last: bool = False) -> None:
+        """Add float32 gradients to the totals; write the finished ones over the last, and their blocks' `largest`.
+
+        A number that is not finite becomes no number, so that nothing can take it away again, and one that is out of
+        reach infinity. Without exponents nothing is one.
+        """
+        add = native.add_on_grid or _add
+        for addition in self.additions(gradients, is_last):
+            add(*addition)
+        if self.exponents is None:
+            for array in (*self.totals, *(gradients if is_last else ())):
+                array[:] = np.nan
+
+    def additions(self, gradients: Sequence[Any], is_last: bool) -> list[tuple[Any, ...]]:
+        """Return the arguments of `native.add_on_grid` for each gradient; all are to be added, in any order."""
+        is_first, self.is_empty = self.is_empty, False
+        maxima = np.split(self.largest, self.ends[:-1]) if is_last else [None] * len(gradients)
+        exponents = np.split(self.scaled, self.ends[:-1])
+        return [
+            (total, gradient, of_blocks, self.reach, is_first, largest)
+            for total, gradient, of_blocks, largest in zip(self.totals, gradients, exponents, maxima)
+        ]
+
+    def are_beyond(self, num_bits: int) -> Any:
+        """Return of each block whether a total has 2**num_bits units or more."""
+        if self.exponents is None:
+            return np.zeros(self.ends[-1], bool)
+        return self.largest >= np.ldexp(1.0, self.scaled + num_bits)
+
+    def block(self, arrays: Sequence[Any], number: int) -> Any:
+        """Return the numbers of a block, one of all parameters' blocks, in `arrays` like the totals."""
+        index = int(np.searchsorted(self.ends, number, side="right"))
+        start = BLOCK * (number - (self.ends[index - 1] if index else 0))
+        return arrays[index][start : start + BLOCK]
+
+    def end_step(self, sums: Sequence[Any], is_applied: bool) -> None:
+        """Take exponents for the next step from the sums of this one.
+
+        A step that is not applied leaves them as they were; but where a number was out of reach they are raised. They
+        are unknown again where all sums of a step that is applied are zero.
+        """
+        maxima = self.maxima(sums)
+        is_out_of_reach = np.isinf(maxima).any() and not np.isnan(maxima).any()
+        if is_out_of_reach:
+            reach = np.ldexp(1.0, self.scaled + self.reach)
+            self.units = self.units and grid_units.raised(
+                self.units, maxima, reach, self.scale_exponent, self.counts
+            )
+        elif is_applied and not maxima.any():
+            self.units = None
+        elif is_applied:
+            assert self.units is not None
+            self.units = grid_units.following(self.units, maxima, self.scale_exponent, self.counts)
+        else:
+            self.units = self.before
+
+    def _first(self, maxima: Any) -> Units:
+        return grid_units.first(maxima, self.scale_exponent, self.counts, self.rule)
+
+    def maxima(self, gradients: Sequence[Any]) -> Any:
+        """Return the largest absolute value of each block; not finite where one of its numbers is not."""
+        found = np.empty(self.ends[-1], np.float32)
+        write = native.block_maxima or _write_maxima
+        for gradient, maxima in zip(gradients, np.split(found, self.ends[:-1])):
+            write(gradient, maxima)
+        return found
+
+
+def num_blocks(size: int) -> int:
+    return math.ceil(size / BLOCK)
+
+
+def exact_bits(num_workers: int) -> int:
+    """Return of how many bits numbers of units may be that float32 adds exactly, one from each worker."""
+    return FLOAT32_DIGITS - math.ceil(math.log2(num_workers))
+
+
+def _add(total: Any, values: Any, exponents: Any, reach: int, is_first: bool, maxima: Any) -> None:
+    if is_first:
+        total[:] = 0
+    for start in range(0, len(values), PIECE):
+        part = values[start : start + PIECE].astype(np.float64)
+        of_blocks = np.ldexp(1.0, exponents[start // BLOCK : (start + PIECE) // BLOCK])
+        units = np.repeat(of_blocks, BLOCK)[: len(part)]
+        rounder = 1.5 * 2.0**52 * units  # beside which float64 has no digits below a unit
+        with np.errstate(invalid="ignore", over="ignore"):
+            rounded = (part + rounder) - rounder
+            rounded[np.abs(part) > 2.0**reach * units] = np.inf
+            rounded[~np.isfinite(part)] = np.nan
+            total[start : start + PIECE] += rounded
+    if maxima is not None:
+        with np.errstate(over="ignore"):
+            values[:] = total
+        _write_maxima(values, maxima)
+
+
+def _write_maxima(values: Any, maxima: Any) -> None:
+    np.maximum.reduceat(np.abs(values), np.arange(0, len(values), BLOCK), out=maxima)

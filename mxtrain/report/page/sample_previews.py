@@ -1,0 +1,205 @@
+"""The samples on a page: those with the largest losses, read from the run's --val by their positions.
+
+Owns how a sample is shown: a picture as a small JPEG in the page itself, a text as text. Where the data is not there
+any more, or is the user's own code, which a page does not run, the page says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from pathlib import Path
+from typing import Any
+
+from mxtrain.config.components.import_path import is_import_path
+from mxtrain.core.errors import Stop
+from mxtrain.report.history import History
+
+PICTURE_TASKS = ("classification", "multilabel", "regression")
+TEXT_TASKS = ("sequence_classification", "token_classification", "lm")
+SIDE = 128  # pixels of a picture's longer side
+QUALITY = 85
+MOST_CHARACTERS = 400  # of a text
+MOST_AUGMENTED = 32
+TOLD = ("label", "predicted", "probability", "label_probability")  # what the page has words of its own for
+
+
+def worst_samples(history: History, class_names: list[str], tokenizer: str = "") -> dict[str, Any] | None:
+    """Return the samples with the largest losses at the newest evaluation; None where the run has recorded none."""
+    records = [record for record in history.of_kind("worst") if isinstance(record.get("samples"), list)]
+    if not records:
+        return None
+    samples = [
+        each
+        for each in records[-1]["samples"]
+        if isinstance(each, dict) and isinstance(each.get("sample"), int)
+    ]
+    config = history.config
+    task, window = str(config.get("task", "classification")), config.get("window")
+    shown, problem = _shown(
+        *(_judged_set(config), task, tokenizer, window if isinstance(window, int) else 0),
+        tuple(each["sample"] for each in samples),
+    )
+    return {
+        "step": records[-1]["step"],
+        "problem": problem,
+        "samples": [
+            {
+                **{"sample": each["sample"], "loss": each.get("loss"), **shown.get(each["sample"], {})},
+                "label": _class_name(each.get("label"), class_names),
+                "predicted": _class_name(each.get("predicted"), class_names),
+                **{key: each.get(key) for key in ("probability", "label_probability")},
+                "told": [
+                    [key, _in_words(value, class_names)]
+                    for key, value in each.items()
+                    if key not in ("sample", "loss", *TOLD)
+                ],
+            }
+            for each in samples
+        ],
+    }
+
+
+def _judged_set(config: dict[str, Any]) -> str:
+    """Return the data set that evaluations judge: with --overfit it is what is learnt."""
+    return str(config.get("train" if config.get("overfit") else "val") or "")
+
+
+@functools.lru_cache(maxsize=16)  # a live page asks again and again for the same
+def _shown(
+    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...]
+) -> tuple[dict[int, dict[str, str]], str]:
+    """Return what is shown of the samples at these positions, and one sentence where that is nothing."""
+    if not val or task not in (*PICTURE_TASKS, *TEXT_TASKS):
+        return {}, ""
+    if is_import_path(val):
+        return (
+            {},
+            f"--val {val} is code, which a page does not run: samples are shown by their positions only.",
+        )
+    try:
+        if task in PICTURE_TASKS:
+            return _pictures(val, positions), ""
+        return _texts(val, task, tokenizer, window, positions), ""
+    except (Stop, OSError, ValueError, ImportError) as error:
+        return {}, f"The samples cannot be shown: {' '.join(str(error).split())}"
+
+
+def _pictures(val: str, positions: tuple[int, ...]) -> dict[int, dict[str, str]]:
+    from mxtrain.data.decode import decoding
+    from mxtrain.data.records.record_sets import open_set
+
+    records = open_set(val)
+    found = {}
+    for position in positions:
+        if 0 <= position < len(records):
+            try:
+                pixels = decoding.decode(records.read(position).payload)
+            except (Stop, ValueError):
+                continue  # a record that cannot be read any more
+            found[position] = {"picture": jpeg_uri(pixels)}
+    return found
+
+
+def jpeg_uri(pixels: Any) -> str:
+    """Return RGB pixels as the address of a small picture that is in the address itself."""
+    from mxtrain.core.opencv import cv2
+
+    height, width = pixels.shape[:2]
+    scale = SIDE / max(height, width)
+    size = max(round(width * scale), 1), max(round(height * scale), 1)
+    # Small ones stay as sharp as they are: the reader wants to see what the net sees.
+    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_NEAREST)
+    _, data = cv2.imencode(
+        ".jpg", cv2.cvtColor(resized, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
+    )
+    return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
+
+
+def _texts(
+    val: str, task: str, tokenizer: str, window: int, positions: tuple[int, ...]
+) -> dict[int, dict[str, str]]:
+    from mxtrain.data.records.record_sets import open_set
+    from mxtrain.data.text import tokenizers, tokens
+    from mxtrain.data.text.windows import Windows
+
+    records: Any = open_set(val)
+    known = tokens.format_of(records)
+    portable = tokenizer or tokenizers.portable(known.tokenizer, Path(records.files[0]).parent)
+    if tokenizers.is_code(portable):
+        raise ValueError("their tokenizer is code, which a page does not run")
+    decode = tokenizers.of_portable(portable).decode
+    if decode is None:
+        raise ValueError("their tokenizer makes no text of tokens")
+    if task == "lm":
+        records = Windows(records, known, window)
+    found = {}
+    for position in positions:
+        if 0 <= position < len(records):
+            payload = records.read(position).payload
+            ids = payload if task == "lm" else known.ids(payload)
+            words = decode([int(each) for each in ids[: 4 * MOST_CHARACTERS] if each != known.end_token])
+            found[position] = {
+                "text": words if len(words) <= MOST_CHARACTERS else words[:MOST_CHARACTERS] + "…"
+            }
+    return found
+
+
+def _class_name(value: Any, names: list[str]) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
+        return names[value]
+    return None if value is None else _short(value)
+
+
+def _in_words(value: Any, names: list[str]) -> str:
+    """Return what a task tells of a sample: labels by their names, and answers on the wrong side (docs/records.md)."""
+    if not isinstance(value, list):
+        return _short(value)
+    words = []
+    for each in value:
+        kinds = [type(part) for part in each] if isinstance(each, list) else []
+        if kinds == [int, float]:
+            words.append(f"{_class_name(each[0], names)} {each[1]:.0%}")
+        elif kinds == [int, str, str]:
+            words.append(f"word {each[0] + 1}: {each[1]}, taken for {each[2]}")
+        else:
+            words.append(str(_class_name(each, names)) if isinstance(each, int) else _short(each))
+    return _short("; ".join(words) or "none")
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.5g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+
+
+def augmented_samples(history: History) -> dict[str, Any] | None:
+    """Return the samples that the run has kept of what its net saw in training; None where it has kept none."""
+    folder = history.folder / "augmented"
+    paths = sorted(path for path in folder.glob("*") if path.suffix in (".png", ".jpg", ".txt"))
+    samples = [
+        {"name": path.stem.partition(" ")[2] or path.stem, **shown}
+        for path in paths[:MOST_AUGMENTED]
+        if (shown := _shown_file(path))
+    ]
+    return {"text": "after --augment, as a batch has them", "samples": samples} if samples else None
+
+
+def _shown_file(path: Path) -> dict[str, str]:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return {}
+    if path.suffix == ".txt":
+        return {"text": content.decode(errors="replace")[:MOST_CHARACTERS]}
+    picture = _picture_uri(content)
+    return {"picture": picture} if picture else {}
+
+
+@functools.lru_cache(maxsize=4 * 32)
+def _picture_uri(content: bytes) -> str:
+    from mxtrain.data.decode import decoding
+
+    try:
+        return jpeg_uri(decoding.decode(content))
+    except ValueError:
+        return ""

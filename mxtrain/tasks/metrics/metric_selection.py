@@ -1,0 +1,289 @@
+"""The numbers of a run's evaluations, and the one that decides: `--metric` and `--score`.
+
+Owns the choice, and metrics made of a user's code. Formulas are `metric_functions.py`'s; which metrics a task has
+anyway, and what its samples are judged by, is the task's. Needs no mxnet, but a user's module may import it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import re
+from typing import Any, Collection, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from mxtrain import runtime
+from mxtrain.cluster import environment
+from mxtrain.config import python_objects
+from mxtrain.config.components import catalogue, import_path
+from mxtrain.core.errors import UsageError, in_user_code, nearest
+from mxtrain.data.fields import Array, Arrays
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.metrics.class_report import ClassReport
+from mxtrain.tasks.metrics.metric_functions import FORMULAS, Formula
+from mxtrain.tasks.task import NO_NUMBER, Judged, Metric, Score, State, Task
+
+TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
+
+
+class Judgement(NamedTuple):
+    """The metrics of a run's evaluations, and its score."""
+
+    metrics: Sequence[Metric]
+    score: Score
+
+
+def of_task(task: Task) -> Judgement:
+    """Return the judgement of a task's run, by --score or the task's own; UsageError for a score that nothing gives."""
+    metrics = metrics_of(task)
+    report = report_of(task)
+    return Judgement(metrics, _score(task, [*metrics, *([report] if report else [])]))
+
+
+def metrics_of(task: Task) -> list[Metric]:
+    """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
+    found = _own(task)
+    has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
+    for name, numbers in catalogue.metrics(task.run.output.metric):
+        if _is_had_anyway(task, name, has):
+            continue
+        asked = _asked(task, name, numbers)
+        names = names_of(asked) or ()
+        if isinstance(asked, Named) and has.issuperset(names):
+            continue  # the same number
+        for each in has.intersection(names):
+            raise UsageError(given_twice(each))
+        has.update(names)
+        found.append(asked)
+    return found
+
+
+def names_beside(task: Task) -> frozenset[str]:
+    """Return the names of numbers that evaluations have anyway, and that neither --metric nor the task's score is."""
+    report = report_of(task)
+    own = [*_own(task), *([report] if report else [])]
+    has = frozenset(name for metric in own for name in names_of(metric) or ())
+    asked: set[str] = set()
+    for name, numbers in catalogue.metrics(task.run.output.metric):
+        is_had = _is_had_anyway(task, name, has)
+        asked.update({name} if is_had else names_of(_asked(task, name, numbers)) or ())
+    return has - asked
+
+
+def report_of(task: Task) -> ClassReport | None:
+    """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
+    if task.judged_as not in ("classes", "labels"):
+        return None
+    judged = tasks.without_failures(task, task.judged, (np.zeros(0), np.zeros(0)))
+    return ClassReport(judged, of_labels=task.judged_as == "labels")
+
+
+def given_twice(name: str) -> str:
+    """Return the message about a number of evaluations that two metrics give."""
+    return f"--metric: another number of this run's evaluations is called {name} already; give yours another name"
+
+
+def is_users(metric: Metric) -> bool:
+    """Return whether a metric is code of the user's, which may draw or add in another order elsewhere."""
+    return isinstance(metric, (OfObject, OfFunction))
+
+
+def names_of(metric: Metric) -> Sequence[str] | None:
+    """Return the names of a metric's numbers; None where only an evaluation can tell."""
+    names: Sequence[str] | None = getattr(metric, "names", None)
+    return names
+
+
+def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
+    """Return the score among the numbers of an evaluation; UsageError where it is not there, or is no number."""
+    if f"val_{score.name}" not in numbers:
+        known = ", ".join(name[4:] for name in numbers if name.startswith("val_"))
+        raise UsageError(f"--score {score.name}: the evaluation gave {known}; give one of them")
+    value: float = numbers[f"val_{score.name}"]
+    if math.isnan(value):
+        raise UsageError(
+            f"--score {score.name}: {NO_NUMBER} over the samples of --val, as where they lack a class; give another"
+        )
+    return value
+
+
+def _is_had_anyway(task: Task, name: str, has: Collection[str]) -> bool:
+    """Return whether a task has a metric of --metric already; a user's task may call something else so."""
+    return name in catalogue.METRICS and name in has and tasks.is_built_in(task)
+
+
+def _own(task: Task) -> list[Metric]:
+    """Return the metrics that the task has anyway; failures in those of a user's task name its flag."""
+    if tasks.is_built_in(task):
+        return list(task.metrics())
+    flag = f"--task {task.run.model.task}"
+    with in_user_code(flag):
+        return [OfObject(flag, metric) for metric in task.metrics()]
+
+
+def _score(task: Task, metrics: Sequence[Metric]) -> Score:
+    wanted = re.sub("^val_", "", task.run.output.score) or task.score.name
+    if wanted == task.score.name:
+        return task.score
+    if wanted == "loss":
+        return Score("loss", is_lower_better=True)
+    for metric in metrics:
+        names = names_of(metric)
+        if names is None or wanted in names:  # of one whose names are not known the first evaluation tells
+            return Score(wanted, _is_lower_better(metric, wanted))
+    known = list(
+        dict.fromkeys(("loss", task.score.name, *(name for each in metrics for name in names_of(each) or ())))
+    )
+    raise UsageError(
+        f"--score {wanted}: no number of this run's evaluations{nearest(wanted, known)} ({', '.join(known)}; --metric "
+        "adds others)"
+    )
+
+
+def _is_lower_better(metric: Metric, name: str) -> bool:
+    lower: bool | Collection[str] = getattr(metric, "lower_is_better", False)
+    return lower if isinstance(lower, bool) else name in lower
+
+
+def _asked(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
+    """Return a metric of --metric; UsageError where it does not fit the task."""
+    if name not in catalogue.METRICS:
+        return _users(task, name)
+    fitting = FORMULAS.get(task.judged_as, {})
+    if name not in fitting:
+        has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
+        raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
+    formula = fitting[name]
+    if numbers:
+        formula = formula._replace(kept=functools.partial(formula.kept, **numbers))
+    shown = name.replace("topk", f"top{numbers.get('k')}_accuracy")
+    return Named((shown,), formula, task.judged)
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A metric by a formula, of what a task judges. A state is a table, with the number of its columns before it."""
+
+    names: Sequence[str]
+    formula: Formula
+    judged: Judged
+
+    width = 0
+
+    @property
+    def lower_is_better(self) -> bool:
+        """As `Formula` says."""
+        return self.formula.is_lower_better
+
+    def state(self, output: Any, arrays: Arrays) -> State:
+        """Return what is kept of a micro-batch."""
+        kept = self.formula.kept(*self.judged(output, arrays))
+        return np.concatenate([kept.shape[1:], kept.ravel()])
+
+    def finish(self, states: Sequence[State]) -> dict[str, float]:
+        """Return the number by its name."""
+        tables = [state[1:].reshape(-1, int(state[0])) for state in states]
+        return {self.names[0]: self.formula.number(np.concatenate(tables))}
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The user's own
+
+
+def _users(task: Task, path: str) -> Metric:
+    """Return the metric of `module:callable`: a class with state and finish, or a function of what the task judges."""
+    runtime.set_shares(environment.workers_on_host(os.environ, task.run), task.run.layout.threads or None)
+    flag = f"--metric {path}"
+    is_object = python_objects.is_object(path)
+    found: Any = (
+        python_objects.require("--metric", path) if is_object else import_path.load_callable("--metric", path)
+    )
+    if isinstance(found, type):
+        with in_user_code(flag):
+            found = found()
+    if not (hasattr(found, "state") and hasattr(found, "finish")):
+        if not callable(found):
+            raise UsageError(f"{flag}: has no state and finish, and is no function; give one of these")
+        return OfFunction(flag, found, task.judged)
+    return OfObject(flag, found)
+
+
+class OfObject:
+    """A metric object of the user's, whose failures name its flag."""
+
+    def __init__(self, flag: str, metric: Any):
+        self.width: int = getattr(metric, "width", 0)  # which is right for any
+        self.names: Sequence[str] | None = getattr(metric, "names", None)
+        self.lower_is_better: bool | Collection[str] = getattr(metric, "lower_is_better", False)
+        self._flag, self._metric = flag, metric
+
+    def state(self, output: Any, arrays: Arrays) -> State:
+        """Return the user's state."""
+        with in_user_code(self._flag):
+            return np.asarray(self._metric.state(output, arrays), np.float64).ravel()
+
+    def finish(self, states: Sequence[State]) -> dict[str, float]:
+        """Return the user's numbers."""
+        with in_user_code(self._flag):
+            found = self._metric.finish(states)
+        return _numbers(self._flag, "metric", found)
+
+
+class OfFunction:
+    """A function of the user's, of all predictions and targets in their order; it may have attributes as a `Metric`.
+
+    A state holds both arrays as they are, each with its type and shape before it.
+    """
+
+    width = 0
+
+    def __init__(self, flag: str, function: Any, judged: Judged):
+        self.names: Sequence[str] | None = getattr(function, "names", None)
+        self.lower_is_better: bool | Collection[str] = getattr(function, "lower_is_better", False)
+        self._flag, self._function, self._judged = flag, function, judged
+
+    def state(self, output: Any, arrays: Arrays) -> State:
+        """Return the predictions and the targets of a micro-batch."""
+        return np.concatenate([_flat(self._flag, array) for array in self._judged(output, arrays)])
+
+    def finish(self, states: Sequence[State]) -> dict[str, float]:
+        """Return what the function gives."""
+        parts = [_arrays(state) for state in states]
+        if len({tuple(array.shape[1:] for array in both) for both in parts}) > 1:
+            raise UsageError(
+                f"{self._flag}: micro-batches have other shapes here than there; give an object with state and finish"
+            )
+        predictions, targets = (np.concatenate(of_all) for of_all in zip(*parts))
+        with in_user_code(self._flag):
+            found = self._function(predictions, targets)
+        return _numbers(self._flag, getattr(self._function, "__name__", "metric"), found)
+
+
+def _flat(flag: str, array: Array) -> State:
+    if array.dtype.name not in TYPES:
+        raise UsageError(f"{flag}: the task judges by {array.dtype}; it takes {', '.join(TYPES)}")
+    return np.concatenate([[TYPES.index(array.dtype.name), array.ndim], array.shape, array.ravel()])
+
+
+def _arrays(state: State) -> list[Array]:
+    """Return the arrays that a state holds."""
+    found = []
+    while len(state):
+        kind, num_dimensions = TYPES[int(state[0])], int(state[1])
+        shape = tuple(map(int, state[2 : 2 + num_dimensions]))
+        end = 2 + num_dimensions + math.prod(shape)
+        found.append(state[2 + num_dimensions : end].astype(kind).reshape(shape))
+        state = state[end:]
+    return found
+
+
+def _numbers(flag: str, name: str, found: Any) -> dict[str, float]:
+    """Return numbers by their names; UsageError where the user's code gave something else."""
+    named = found if isinstance(found, Mapping) else {name: found}
+    try:
+        return {str(each): float(value) for each, value in named.items()}
+    except (TypeError, ValueError):
+        raise UsageError(f"{flag}: gave {type(found).__name__}; give a number, or a dict of them") from None

@@ -1,0 +1,106 @@
+"""Tasks by name: `--task NAME`, or `module:Class` for the user's own. Needs no mxnet."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from typing import Any, Callable, ContextManager
+
+from mxtrain import runtime
+from mxtrain.cluster import environment
+from mxtrain.config import Run
+from mxtrain.config.components import import_path
+from mxtrain.core.errors import UsageError, as_user_code, in_user_code
+from mxtrain.data.interfaces import Dataset
+from mxtrain.data.user.streams import Stream
+from mxtrain.tasks import task_flags
+from mxtrain.tasks.arrays import Arrays
+from mxtrain.tasks.classification import Classification
+from mxtrain.tasks.lm import LanguageModel
+from mxtrain.tasks.multilabel import Multilabel
+from mxtrain.tasks.regression import Regression
+from mxtrain.tasks.sequence_classification import SequenceClassification
+from mxtrain.tasks.task import Description, Task
+from mxtrain.tasks.token_classification import TokenClassification
+
+logger = logging.getLogger(__name__)
+
+BY_NAME: dict[str, type[Task]] = {
+    "classification": Classification,
+    "multilabel": Multilabel,
+    "regression": Regression,
+    "lm": LanguageModel,
+    "arrays": Arrays,
+    "sequence_classification": SequenceClassification,
+    "token_classification": TokenClassification,
+}
+
+
+def check_flags(run: Run) -> None:
+    """Refuse flags that the task of a run does not heed."""
+    task_flags.check(run, class_of(run), BY_NAME)
+
+
+def of_data(run: Run, train: Dataset, val: Dataset | None) -> Task:
+    """Return the task of a run that begins, after its data is checked."""
+    found = class_of(run)
+    seen = train.first() if found.looks_at and isinstance(train, Stream) else train
+    with in_user_code(f"--task {run.model.task}"):
+        return found(run, found.describe(run, seen, val))
+
+
+def of_description(run: Run, description: Description) -> Task:
+    """Return the task of a run whose data is described already, in a checkpoint for instance."""
+    found = class_of(run)
+    with in_user_code(f"--task {run.model.task}"):
+        return found(run, description)
+
+
+def class_of(run: Run) -> type[Task]:
+    """Return the class of a run's task; the user's own module is imported, and may import mxnet (docs/adr/0014)."""
+    name = run.model.task
+    if name in BY_NAME:
+        return BY_NAME[name]
+    runtime.set_shares(environment.workers_on_host(os.environ, run), run.layout.threads or None)
+    found: type[Task] = import_path.load_callable("--task", name)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
+    return found
+
+
+def is_built_in(task: Task) -> bool:
+    """Return whether a task is mxtrain's, and not the user's."""
+    return task.run.model.task in BY_NAME
+
+
+def in_code_of(task: Task) -> ContextManager[None]:
+    """Return a block that calls a task: failures in a user's own are reported with its flag."""
+    return contextlib.nullcontext() if is_built_in(task) else in_user_code(f"--task {task.run.model.task}")
+
+
+def named(task: Task, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the task's whose calls are in such blocks; it pickles if `function` does."""
+    return function if is_built_in(task) else as_user_code(f"--task {task.run.model.task}", function)
+
+
+def without_failures(task: Task, function: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+    """Return a function of the task's that gives `instead` where a user's task fails in it; it pickles if that does.
+
+    For what nobody has asked for: a class of the user's may inherit it, and make of its arrays something else.
+    """
+    return function if is_built_in(task) else functools.partial(_or_else, function, instead)
+
+
+def _or_else(function: Callable[..., Any], instead: Any, *given: Any) -> Any:
+    try:
+        return function(*given)
+    except Exception:
+        logger.debug("%s fails, and is left out", function, exc_info=True)
+        return instead
+
+
+def function_of(task: Task, method: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """Return the function that a method of the task gives, so named, as the method is itself."""
+    return named(task, named(task, method)(*given))

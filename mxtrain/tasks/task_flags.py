@@ -1,0 +1,63 @@
+"""The flags that only some tasks heed; any other task refuses them, so that none is given in vain.
+
+So it is with nets and losses, where they go by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Mapping
+
+from mxtrain import config
+from mxtrain.config import Model, Run, schema
+from mxtrain.config.components import catalogue, net_names
+from mxtrain.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Task
+
+# By their names in `config/schema.py`.
+OF_PICTURES = frozenset(
+    (
+        *("image_size", "channels", "val_resize", "augment", "mixup", "cutmix"),
+        *("mean", "deviation", "normalize", "cache"),
+    )
+)
+OF_CLASSES = frozenset(("num_classes", "sampling", "label_smoothing", "class_weights"))
+OF_TEACHERS = frozenset(("teacher", "distill_weight", "distill_temperature"))
+OF_TEXT = frozenset(("window",))
+OF_TABLES = frozenset(("target", "inputs", "exclude", "categories", "missing"))
+OF_WEIGHTS = frozenset(("sample_weight",))
+ONLY_SOME_TASKS = (
+    OF_PICTURES | OF_CLASSES | OF_TEACHERS | OF_TEXT | OF_TABLES | OF_WEIGHTS | {"model", "loss"}
+)
+
+
+def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
+    """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do."""
+    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    requested = schema.requested(run)
+    for name in given:
+        is_set = given[name] != default[name] or name in requested
+        if is_set and name in ONLY_SOME_TASKS - task.flags:
+            _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
+    net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
+    if "model" in task.flags and net in net_names.NETS and net not in task.nets:
+        _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
+    if "loss" in task.flags and loss in catalogue.LOSSES and loss not in task.losses:
+        _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)
+
+
+def refuse_of_classes(run: Run, why: str) -> None:
+    """Refuse flags of classes, whose defaults ask for nothing, where the data has none; `why` says what it has."""
+    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    for name in sorted(OF_CLASSES):
+        if given[name] != default[name]:
+            raise UsageError(f"--{name.replace('_', '-')} is for classes, and {why}; leave it out")
+
+
+def _refuse(
+    run: Run, name: str, value: str, known: Mapping[str, type[Task]], heeds: Callable[[type[Task]], bool]
+) -> None:
+    heeding = [each for each, of_name in known.items() if heeds(of_name)]
+    where = f"goes with --task {' or '.join(heeding)}, not with" if heeding else "means nothing to --task"
+    raise UsageError(f"--{name.replace('_', '-')}{value} {where} {run.model.task}; leave it out")

@@ -1,0 +1,150 @@
+"""The evaluation of a net on a data set: every sample once, exact counts.
+
+Owns the numbers and the other records of an evaluation, for training and for the evaluate command. The net sees
+micro-batches of the size that it trains with: they fit here too, where nothing is kept for a backward pass.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Any, Callable, NamedTuple, Sequence
+
+import numpy as np
+
+from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, gather_in_turn, in_order, sum_arrays
+from mxtrain.config import Run, batch_plan
+from mxtrain.core.errors import DataError, Stop, UsageError
+from mxtrain.data.interfaces import Records
+from mxtrain.data.loading import sample_requests
+from mxtrain.data.loading.assembly import SampleAssembly
+from mxtrain.data.loading.loader import Loader, loader_options
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.metrics import metric_selection
+from mxtrain.tasks.task import Forward, Outcome, Task
+from mxtrain.train.net.to_device import to_context
+from mxtrain.train.step import number
+from mxtrain.train.telemetry.worst_samples import WorstSamples
+
+
+class Evaluation(NamedTuple):
+    """The findings of an evaluation."""
+
+    numbers: dict[str, Any]  # by name: `val_loss`, `val_...` of each metric's, and `num_samples`
+    records: list[dict[str, Any]]  # `classes` and `worst`, by their kinds
+
+
+def evaluate(
+    run: Run,
+    task: Task,
+    forward: Forward,
+    net: Any,
+    records: Records,
+    contexts: Sequence[Any],
+    stop_requests: Sequence[Stop] = (),
+    group: WorkerGroup = SINGLE_WORKER,
+    step: int = 0,
+    on_samples: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation | None:
+    """Return loss, the task's metrics and more over all of `records`, which the workers of `group` divide among them.
+
+    None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
+    this worker's progress; `on_samples` is called with how many samples are done, about, and of how many.
+    """
+    judged, done = _Judged(task, records), 0
+    with open_loader(run, task, records, group) as loader:
+        pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
+        for batch in loader:
+            if stop_requests:
+                break
+            group.report_progress("evaluation", step)
+            context = contexts[batch.request.position % len(contexts)]
+            arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
+            pending.append((batch, forward(net, arrays)))
+            # As many batches compute at once as there are devices.
+            if len(pending) == len(contexts):
+                judged.add(loader, *pending.popleft())
+            done += len(batch) * group.world_size
+            on_samples(min(done, len(records)), len(records))
+        while pending:
+            judged.add(loader, *pending.popleft())
+            group.report_progress()
+    # A state for each micro-batch: their sum has the same bits whoever computes them.
+    num_micro_batches = math.ceil(len(records) / batch_plan.of_run(run).micro_batch)
+    return judged.finish(num_micro_batches, group, len(stop_requests))
+
+
+def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:
+    """Return a loader of this worker's part of all samples, each once, in micro-batches of training's size."""
+    requests = sample_requests.evaluation_requests(
+        len(records), batch_plan.of_run(run).micro_batch, group.rank, group.world_size
+    )
+    reader = tasks.function_of(task, task.reader, False)
+    assembly = SampleAssembly(records, reader, task.fields, seed=0, skip_bad=run.data.skip_bad)
+    return Loader(assembly, requests, loader_options(run.data))
+
+
+class _Judged:
+    """The losses and the metrics' states of this worker's micro-batches, in their order."""
+
+    def __init__(self, task: Task, records: Records):
+        self._metrics, self._report = metric_selection.metrics_of(task), metric_selection.report_of(task)
+        self._losses: list[tuple[float, float]] = []  # with their weights
+        self._states: list[list[Any]] = [[] for _ in self._metrics]
+        self._report_states: list[Any] = []
+        self._worst = WorstSamples(tasks.without_failures(task, task.sample_result, {}))
+        self._num_samples = len(records)
+        self._positions = sample_requests.positions(records)
+
+    def add(self, loader: Loader, batch: Any, outcome: Outcome) -> None:
+        """Wait for what became of the next micro-batch, and release it."""
+        losses = outcome.losses.asnumpy()
+        self._losses.append((losses.sum(dtype=np.float64), number(outcome.weight)))
+        for metric, states in zip(self._metrics, self._states):
+            states.append(np.asarray(metric.state(outcome.output, batch.arrays), np.float64))
+        if self._report is not None:
+            self._report_states.append(self._report.state(outcome.output, batch.arrays))
+        self._worst.add(losses, self._positions[batch.request.samples], outcome.output, batch.arrays)
+        loader.release(batch)
+
+    def finish(self, num_micro_batches: int, group: WorkerGroup, num_stop_requests: int) -> Evaluation | None:
+        """Return what all workers' micro-batches give; None where any of them has been asked to stop."""
+        widths = (2, *(metric.width for metric in self._metrics))
+        rows = np.zeros((num_micro_batches, sum(widths)))
+        own_rows = rows[group.rank :: group.world_size]
+        for place, (losses, *states) in enumerate(zip(self._losses, *self._states)):
+            known = [state for metric, state in zip(self._metrics, states) if metric.width]
+            own_rows[place] = np.concatenate([losses, *known])
+        rows, num_of_all = sum_arrays(group, [rows, np.array(num_stop_requests)])
+        if num_of_all:
+            return None
+        losses, *columns = np.split(rows, np.cumsum(widths)[:-1], axis=1)
+        loss, weight = in_order(losses).tolist()
+        if not weight:
+            raise DataError("none of the samples that are evaluated counts: their weight is 0")
+        found = {"val_loss": loss / weight}
+        for metric, of_metric, states in zip(self._metrics, columns, self._states):
+            of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
+            numbers = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
+            for name in numbers.keys() & found.keys():
+                raise UsageError(metric_selection.given_twice(name[len("val_") :]))
+            found.update(numbers)
+        records = []
+        if self._report is not None:
+            of_all = gather_in_turn(group, self._report_states, num_micro_batches)
+            for name, value in self._report.finish(of_all).items():
+                found.setdefault(f"val_{name}", value)
+            record = self._report.record(of_all)
+            records += [] if record is None else [{"kind": "classes", **record}]
+        if any(map(metric_selection.is_users, self._metrics)):
+            found = _of_rank_0(found, group)
+        worst = self._worst.of_all(group)
+        records += [{"kind": "worst", "samples": worst}] if worst else []
+        return Evaluation({**found, "num_samples": self._num_samples}, records)
+
+
+def _of_rank_0(found: dict[str, float], group: WorkerGroup) -> dict[str, float]:
+    """Return the numbers of the worker of rank 0, on each: all have to decide alike."""
+    values = np.array(list(found.values()), np.float64)
+    values = values if group.rank == 0 else np.zeros_like(values)
+    return dict(zip(found, group.sum(values).tolist()))

@@ -1,0 +1,81 @@
+"""Result of a run for a Python program."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Sequence
+
+from mxtrain.checkpoint import directory, run_folder
+from mxtrain.config import Run
+from mxtrain.config.python_objects import Given
+from mxtrain.report.sinks.record import BEGINNINGS, ENDS
+from mxtrain.train.session import Ended
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Score
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Result:
+    """Outcome of a run: `evaluate` and `predict` take it in the place of a run folder.
+
+    Attributes:
+        net: the Gluon net as the last step left it, on the devices of the run; one that was given is trained in place.
+        history: the records of all steps and evaluations of the run, as in metrics.jsonl, which has others too
+            (docs/records.md): dicts of `kind` "train" or "eval", also of the parts before a resume.
+        best: the evaluation with the best score, None where none has a finite one.
+        checkpoint: the folder of the checkpoint with the best score, or of the newest where none has a finite one.
+        run: the run as it was trained; it holds the objects that `fit` was given.
+        score: the name of the number in an evaluation by which evaluations are compared, as "val_accuracy".
+        stopped: why the run was stopped before its end, None where it was not; the same call goes on from there.
+    """
+
+    net: Any
+    history: list[dict[str, Any]]
+    best: dict[str, Any] | None
+    checkpoint: Path
+    run: Run
+    score: str = ""
+    stopped: str | None = None
+
+    def __repr__(self) -> str:
+        num_steps = max((each["step"] for each in self.history), default=0)
+        best = self.best and f"best {self.score} {self.best[self.score]:.4g} at step {self.best['step']}"
+        shown = [
+            f"{type(self.net).__name__} after {num_steps} steps",
+            best or "no best evaluation",
+            str(self.checkpoint),
+            *([self.stopped] if self.stopped is not None else []),
+        ]
+        return f"Result({', '.join(shown)})"
+
+
+def of(ended: Ended) -> Result:
+    """Return the result of a run that has ended."""
+    folder = ended.out / "checkpoints"
+    if ended.resumed_from is not None and not ended.has_happened:
+        folder = ended.resumed_from.path.resolve().parent
+    found = directory.best(folder)
+    assert found is not None, "a run that has ended has saved"
+    records = run_folder.records(folder.parent)
+    history = [each for each in records if each["kind"] in ("train", "eval")]
+    evaluations = [record for record in history if record["kind"] == "eval"]
+    best = best_of(evaluations, ended.score)
+    ends = [each for each in records if each.get("event") in (*BEGINNINGS, *ENDS)]
+    stopped = ends[-1].get("reason") if ends else None
+    return Result(_net(ended), history, best, found.path, ended.run, f"val_{ended.score.name}", stopped)
+
+
+def _net(ended: Ended) -> Any:
+    """Return the net of a run: one that was given is that, though --remat trains it inside of another."""
+    model = ended.run.model.model
+    own = model.given if isinstance(model, Given) else None
+    return own if hasattr(own, "collect_params") else ended.net
+
+
+def best_of(evaluations: Sequence[dict[str, Any]], score: Score) -> dict[str, Any] | None:
+    """Return the evaluation with the best score, of equals the newest; None where none has a finite one."""
+    key, sign = f"val_{score.name}", -1 if score.is_lower_better else 1
+    scored = [each for each in reversed(evaluations) if each.get(key) is not None]
+    return max(scored, key=lambda each: sign * each[key], default=None)

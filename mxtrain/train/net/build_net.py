@@ -1,0 +1,109 @@
+"""The net of a run: built to be trained, or loaded from a checkpoint to be used."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any, Collection, Mapping, Sequence
+
+from mxtrain import config
+from mxtrain.checkpoint import initial_weights
+from mxtrain.checkpoint.directory import Checkpoint
+from mxtrain.checkpoint.input_identity import description_of
+from mxtrain.config import Run, batch_plan, python_objects
+from mxtrain.core.errors import DataError
+from mxtrain.models import remat
+from mxtrain.models.autocast.autocast import Forecast
+from mxtrain.models.nets import zoo
+from mxtrain.models.parameters import fast_init, initializers, pretrained, weights
+from mxtrain.models.pruning import Cut
+from mxtrain.models.rewrites import graph_rewrites
+from mxtrain.optim import freeze, precision
+from mxtrain.runtime import mx
+from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.task import Task
+from mxtrain.train.net import thin_net
+
+logger = logging.getLogger(__name__)
+
+
+def contexts(devices: str) -> list[Any]:
+    """Return the MXNet contexts that `--devices` names."""
+    return [mx.Context(kind, index) for kind, index in batch_plan.parse_devices(devices)]
+
+
+def build_to_train(
+    run: Run, task: Task, places: Sequence[Any], widths: Mapping[str, int] | None = None
+) -> Any:
+    """Return the run's net as it is before the first step, compiled.
+
+    With the `widths` of a checkpoint, which brings the weights, it holds zeros and none of --pretrained.
+    """
+    model, is_fresh = run.model, widths is None
+    precision.enable_amp(model.amp)
+    kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
+    narrowing = precision.narrowing(model, kind)
+    is_named = "model" in task.flags or python_objects.is_object(model.model)
+    flag, name = ("--model", model.model) if is_named else ("--task", model.task)  # for messages
+    with tasks.in_code_of(task):
+        given_net, contract = zoo.given_net(model.model), task.contract()
+        net = task.build_net() if given_net is None else given_net
+    thinned = thin_net.narrow(net, name, model, contract, widths)
+    frozen = freeze.freeze(net, model.freeze) if model.freeze else []
+    named = weights.named_parameters(net)
+    untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights
+    if model.zero_gamma:
+        initializers.zero_gamma(net, name)
+    init, seed = model.init if is_fresh else initializers.ZEROS, run.optim.seed
+    with fast_init.in_less_time(net, init, seed):
+        initializers.initialize(net, init, places, seed)
+        zoo.compile(net, name, places, contract, narrowing, micro_batch, flag, bool(run.output.profile))
+    if is_fresh:
+        _load_pretrained(net, model, untrained, thinned.cut)
+    if model.remat:
+        net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
+    if model.amp in ("bf16", "auto"):
+        logger.info("%s", precision.summary(model.amp, kind, narrowing))
+    net.forecast, net.widths = narrowing.forecast if narrowing else Forecast(), thinned.widths
+    # Graphs made from now on are not this net's.
+    graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES, zoo.BEFORE_NARROWING)
+    return net
+
+
+def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: Cut | None) -> None:
+    """Load the weights of --pretrained, if any, and warn of frozen parameters that stay random."""
+    taken: Collection[str] = ()
+    if model.pretrained:
+        taken = pretrained.load(net, initial_weights.weights_file("--pretrained", model.pretrained), cut)
+    left = [name for name in untrained if name not in taken]
+    pretrained.warn_of_untrained(model.freeze, left, model.pretrained)
+
+
+def load_trained(
+    found: Checkpoint, places: Sequence[Any], like: Run | None = None, run: Run | None = None
+) -> Any:
+    """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
+
+    The run `like` sets another image size and precision than the checkpoint's own `run`, which is given where the
+    checkpoint does not know it all: it has no objects.
+    """
+    state = found.state
+    run = run or config.from_flat(state["config"])
+    like = like or run
+    amp = precision.usable_amp(like.model.amp, places[0].device_type)
+    table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
+    model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
+    like = dataclasses.replace(like, model=model)
+    task = tasks.of_description(like, description_of(state))
+    net = build_to_train(like, task, places, found.state.get("widths", {}))
+    try:
+        weights.load(net, *(str(initial_weights.weights_of(path)) for path in (found.path, *found.others)))
+    except DataError as error:
+        hint = (
+            "; the mean of weights is of nets of the same shape, --ensemble takes others"
+            if found.others
+            else ""
+        )
+        raise DataError(f"{error}{hint}") from None
+    return net

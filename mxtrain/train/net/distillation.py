@@ -1,0 +1,31 @@
+"""Distillation: learning from a trained net, `--teacher`.
+
+Owns loading that net. It is not part of what trains, and what a checkpoint keeps of it is a checksum
+(`checkpoint/initial_weights.py`); what is learnt from it is the task's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from mxtrain.checkpoint import initial_weights, locations
+from mxtrain.config import Run, python_objects
+from mxtrain.core.errors import UsageError
+from mxtrain.train.net import build_net
+
+
+def teacher_net(run: Run, places: Sequence[Any]) -> Any:
+    """Return the run's teacher on every device, without gradients; None where the run has none."""
+    if not run.model.teacher:
+        return None
+    found = initial_weights.checkpoint_at("--teacher", run.model.teacher)
+    model: str = found.state["config"]["model"]
+    if python_objects.is_object(model):
+        raise UsageError(
+            f"--teacher {run.model.teacher}: its net was an object of a Python program, which no file keeps; give one "
+            "whose --model has a name, or is module:callable"
+        )
+    locations.make_importable(found, model, last=True)
+    net = build_net.load_trained(found, places, like=run)
+    net.collect_params().setattr("grad_req", "null")
+    return net

@@ -1,0 +1,42 @@
+"""The first forward and backward pass on each device, and the way back from a rewritten graph that has no kernels.
+
+Which kernels there are depends on the CPU and on shapes, and oneDNN says so only when an operator is computed. Nothing
+has been learnt by then, so the net is compiled again, by its graph as it is. Processes decide for themselves, alike
+where they have the same CPU; one that resumes decides anew, so it goes on as it began.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, TypeVar
+
+from mxtrain.core.errors import UsageError
+from mxtrain.models import remat
+from mxtrain.models.nets import zoo
+from mxtrain.models.parameters.running_statistics import StepStatistics
+from mxtrain.runtime import mx
+from mxtrain.train.context import TrainingParts
+
+Row = TypeVar("Row")
+
+
+def computed(parts: TrainingParts, context: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
+    """Return what `compute` does: a micro-batch's passes on `context`, whose statistics have been set for them.
+
+    The first time on each device it is waited for, and computed once more if the net's rewritten graph has failed.
+    """
+    if context not in parts.untried:
+        return compute()
+    parts.untried.discard(context)
+    try:
+        row = compute()
+        mx.nd.waitall()
+        return row
+    except mx.base.MXNetError as error:
+        if isinstance(parts.net, remat.RecomputedNet):
+            reason = zoo.reason_of(error)
+            line = f"--remat: a segment of the net cannot be computed ({reason}); leave it out"
+            raise UsageError(line) from error
+        if not zoo.fall_back(parts.net, error):
+            raise
+    running.before_batch(context)
+    return compute()

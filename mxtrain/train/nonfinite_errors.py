@@ -1,0 +1,169 @@
+"""The errors of a run whose numbers stopped being finite, naming the layer and the samples where that begins.
+
+A step that was not applied has left weights and running statistics alone, and its seeds come from its number, so
+computing it again finds the same numbers; so does an evaluation. That happens once, imperatively and slowly, when the
+run ends for it. Weights that an update has spoilt are examined as they are. The search itself is `nonfinite.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Callable, Iterable
+
+import numpy as np
+
+from mxtrain.cluster.worker_group import WorkerGroup
+from mxtrain.config import Run
+from mxtrain.core import durable
+from mxtrain.core.errors import Diverged
+from mxtrain.data.interfaces import Records
+from mxtrain.models import remat
+from mxtrain.runtime import mx
+from mxtrain.train import evaluation
+from mxtrain.train.context import TrainingParts
+from mxtrain.train.nonfinite import (
+    BlockOutput,
+    NonFiniteOrigin,
+    blocks,
+    find_origin,
+    find_origin_in_evaluation,
+    is_finite,
+    largest,
+    layer_text,
+    own_arrays,
+)
+from mxtrain.train.state import TrainState
+from mxtrain.train.step import StepResult
+
+SAMPLES_IN_LINE = 3
+
+
+def bad_step(
+    parts: TrainingParts,
+    batches: Iterable[Any],
+    release: Callable[[Any], None],
+    name_of: Callable[[int], str],
+    state: TrainState,
+    result: StepResult,
+    out: Path,
+) -> Diverged:
+    """Return the error for a run whose last step was not finite, after computing that step again to find out why.
+
+    `batches` are this worker's of that step, each given to `release`; `name_of` names a sample's record. All that is
+    found goes into `out`/logs. Of several workers the first that finds something returns; its error ends the others.
+    """
+    found: NonFiniteOrigin | None = None
+    of_step: list[int] = []
+    samples: list[int] = []
+    parts.net.hybridize(active=False)
+    for batch in batches:
+        of_step += batch.request.samples.tolist()
+        if found is None:
+            found = find_origin(parts, batch, state.step - 1, state.scale.scale)
+            samples = [] if found is None else batch.request.samples[found.rows].tolist()
+        mx.nd.waitall()  # it reads the batch where the loader has put it
+        release(batch)
+    _wait_unless_first_finder(parts.step_group, found is not None)
+    records = [name_of(sample) for sample in samples]
+    path = _write(out, state, found, result.loss, samples=samples, records=records, samples_of_step=of_step)
+    return Diverged(_line(state, result, found, samples, path))
+
+
+def bad_evaluation(
+    run: Run, parts: TrainingParts, val: Records, state: TrainState, loss: float, out: Path
+) -> Diverged:
+    """Return the error for a run whose validation loss is no number; as `bad_step`, over the samples of `val`."""
+    found: NonFiniteOrigin | None = None
+    samples: list[int] = []
+    parts.net.hybridize(active=False)
+    with evaluation.open_loader(run, parts.task, val, parts.group) as loader:
+        for batch in loader:
+            found = find_origin_in_evaluation(parts, batch)
+            mx.nd.waitall()  # it reads the batch where the loader has put it
+            if found is not None:
+                samples = batch.request.samples[found.rows].tolist()
+                break
+            loader.release(batch)
+            parts.group.report_progress()
+    _wait_unless_first_finder(parts.group, found is not None)
+    path = _write(out, state, found, loss, samples=samples, records=[val.where(each) for each in samples])
+    where = (
+        f"it begins in {found.layer}, for {_sample_list(samples)} of --val"
+        if found
+        else "computed again it is finite"
+    )
+    return Diverged(
+        f"step {state.step}: the validation loss is {loss}; {where} ({path}); lower --lr or raise "
+        "--warmup-epochs, and give another --out"
+    )
+
+
+def spoilt_weights(parts: TrainingParts, state: TrainState, out: Path) -> Diverged:
+    """Return the error for a run whose last update left weights that are not finite, with the first such layer."""
+    context, named = parts.contexts[0], list(blocks(remat.unwrapped(parts.net), ""))
+    lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, context)))]
+    if lost:
+        layer, what = layer_text(BlockOutput(*lost[0], [], []), context), "not finite"
+    else:
+        name, block = max(
+            named, key=lambda each: max(map(largest, own_arrays(each[1], context)), default=0.0)
+        )
+        top = max(map(largest, own_arrays(block, context)))
+        layer = f"{layer_text(BlockOutput(name, block, [], []), context)}, which reaches {top:.2g}"
+        what = "longer than 1.8e19, whose square float32 does not hold"
+    path = _write(out, state, NonFiniteOrigin(layer, "update", []), None)
+    return Diverged(
+        f"step {state.step}: weights are {what}, in {layer} ({path}); lower --lr or raise --warmup-epochs, and "
+        "give another --out"
+    )
+
+
+def _write(
+    out: Path, state: TrainState, found: NonFiniteOrigin | None, loss: float | None, **samples: Any
+) -> Path:
+    """Write all that is known to `out`/logs/diverged.json and return that path."""
+    path = out / "logs" / "diverged.json"
+    record = {
+        "step": state.step,
+        "bad_steps_in_a_row": state.bad_steps_in_a_row,
+        "loss": loss if loss is None or math.isfinite(loss) else str(loss),
+        "layer": found and found.layer,
+        "way": found and found.phase,
+        **{"samples": [], "records": [], "samples_of_step": [], **samples},
+    }
+    with durable.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _wait_unless_first_finder(group: WorkerGroup, has_found: bool) -> None:
+    """Wait on all workers but the first that has found something: its error ends the others here."""
+    finders = group.sum(np.eye(group.world_size)[group.rank] * has_found)
+    if int(np.argmax(finders)) != group.rank:
+        group.sum([0])
+
+
+def _line(
+    state: TrainState, result: StepResult, found: NonFiniteOrigin | None, samples: list[int], path: Path
+) -> str:
+    several = f" in {state.bad_steps_in_a_row} steps in a row" if state.bad_steps_in_a_row > 1 else ""
+    head = f"step {state.step}: not finite{several} (loss {result.loss:g})"
+    if found is None:
+        where = (
+            "computed again, each micro-batch was finite: either the sum of their gradients is longer than 1.8e19, "
+            "whose square float32 does not hold, or a DataLoader gave other samples"
+        )
+    else:
+        where = f"it begins in {found.layer}, {found.phase}, for {_sample_list(samples)}"
+    scale = state.scale
+    is_fixed = scale.scale != 1.0 and not scale.dynamic
+    cure = "lower --loss-scale" if is_fixed else "raise --warmup-epochs"
+    return f"{head}; {where} ({path}); mend that, lower --lr or {cure}, and give another --out"
+
+
+def _sample_list(samples: list[int]) -> str:
+    more = f" and {len(samples) - SAMPLES_IN_LINE} more" if len(samples) > SAMPLES_IN_LINE else ""
+    return f"samples {', '.join(map(str, samples[:SAMPLES_IN_LINE]))}{more}"

@@ -1,0 +1,144 @@
+"""An evaluation sees every sample once, in micro-batches of training's size, each of which is progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxtrain import config
+from mxtrain.cluster.worker_group import SingleWorker
+from mxtrain.core.errors import UsageError
+from mxtrain.data.user.user_datasets import UserDataset
+from mxtrain.models import losses
+from mxtrain.runtime import mx
+from mxtrain.tasks.classes import ClassificationForward
+from mxtrain.tasks.classification import Classification
+from mxtrain.train.evaluation import Evaluation, evaluate
+from mxtrain.train.net import build_net
+from tests.support import user_data, user_net
+from tests.support.worker_threads import on_workers
+
+NUM_SAMPLES, STEP = 32, 7
+FLAGS = "--image-size 16 --batch-size 48"
+
+
+class Listening(SingleWorker):
+    """Notes every sign of progress."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
+        self.told.append(self.told[-1] if phase is None or step is None else (phase, step))
+
+
+class Seeing(mx.gluon.Block):  # type: ignore[misc]
+    """Notes how many pictures come at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.sizes = user_net.plain(2), []
+
+    def forward(self, pictures: Any) -> Any:
+        self.sizes.append(len(pictures))
+        return self.body(pictures)
+
+
+def evaluated(
+    flags: str,
+    loss: Any = losses.cross_entropy,
+    group: SingleWorker | None = None,
+    task: type[Classification] = Classification,
+    forward: Any = ClassificationForward,
+) -> tuple[Evaluation, list[int], list[tuple[str, int]]]:
+    """Return what is found, how many pictures the net saw at a time, and what was told of it."""
+    run = config.parse([*FLAGS.split(), *flags.split()])
+    contexts = build_net.contexts(run.layout.devices)
+    mx.random.seed(0)
+    net, listening = Seeing(), Listening()
+    net.initialize(ctx=contexts)
+    net(mx.nd.zeros((1, 3, 16, 16), ctx=contexts[0]))
+    net.sizes.clear()
+    records = UserDataset("own", user_data.dataset(NUM_SAMPLES))
+    found = evaluate(
+        run, task.numbered(run, 2), forward(loss), net, records, contexts, group=group or listening, step=STEP
+    )
+    assert found is not None
+    return found, net.sizes, listening.told
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"),
+    [
+        ("--micro-batch 1", [1] * 32),
+        ("--micro-batch 5 --devices cpu:0,1,2", [5] * 6 + [2]),
+        ("", [16, 16]),
+        ("--batch-size 256 --accumulate 4", [32]),
+    ],
+)
+def test_micro_batches_are_those_of_training(flags: str, sizes: list[int]) -> None:
+    _, seen, told = evaluated(flags)
+    assert seen == sizes
+    assert len(told) >= len(sizes) and set(told) == {("evaluation", STEP)}
+
+
+def test_devices_and_micro_batches_do_not_change_scores() -> None:
+    one, _, _ = evaluated("--micro-batch 5")
+    assert evaluated("--micro-batch 5 --devices cpu:0,1,2")[0] == one
+    other, _, _ = evaluated("--micro-batch 32")
+    assert other.numbers["val_accuracy"] == one.numbers["val_accuracy"]
+    assert other.numbers["num_samples"] == NUM_SAMPLES
+    np.testing.assert_allclose(other.numbers["val_loss"], one.numbers["val_loss"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 8])
+def test_workers_find_what_one_finds_to_the_bit(world_size: int) -> None:
+    """Of eight one has no sample."""
+    one, _, _ = evaluated("--micro-batch 5")
+    assert [record["kind"] for record in one.records] == ["classes", "worst"]
+    found = on_workers(world_size, lambda group: evaluated("--micro-batch 5", group=group)[0])
+    assert found == [one] * world_size
+
+
+def test_the_loss_is_the_mean_over_samples() -> None:
+    loss = losses.build("focal:gamma=2", 0.0, 2)
+    heard: list[Any] = []
+
+    def listening(output: Any, label: Any) -> Any:
+        heard.append(loss(output, label).asnumpy())
+        return mx.nd.array(heard[-1])
+
+    found, _, _ = evaluated("--micro-batch 5", listening)
+    assert found.numbers["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
+
+
+def test_a_number_called_as_one_of_the_tasks_is_refused() -> None:
+    """It might be the score."""
+    with pytest.raises(UsageError, match=r"--metric: another number .* is called accuracy already"):
+        evaluated("--metric tests.support.user_metrics:accuracy")
+
+
+class Inheriting(Classification):
+    """A user's, whose net answers with two arrays, and whose labels are called otherwise."""
+
+    def sample_result(self, output: Any, arrays: Any) -> dict[str, Any]:
+        raise KeyError("label")
+
+    def metrics(self) -> Any:
+        return ()
+
+
+def test_a_task_that_inherits_what_does_not_fit_it_is_evaluated_without() -> None:
+    class TwoHeads(ClassificationForward):
+        def __call__(self, net: Any, arrays: Any) -> Any:
+            outcome = super().__call__(net, arrays)
+            return outcome._replace(output=[outcome.output, outcome.output])
+
+    found = evaluated(
+        "--task tests.engine.train.test_evaluation:Inheriting", task=Inheriting, forward=TwoHeads
+    )[0]
+    assert found.numbers.keys() == {"val_loss", "num_samples"}
+    (worst,) = found.records
+    assert worst["kind"] == "worst" and worst["samples"][0].keys() == {"sample", "loss"}

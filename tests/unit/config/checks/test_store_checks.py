@@ -1,0 +1,59 @@
+"""What dist_async cannot do is refused with the flag's name and the way out; the rest is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mxtrain import config
+from mxtrain.config.checks.store_checks import check_async
+from mxtrain.config.components.catalogue import OPTIMIZERS
+from mxtrain.core.errors import UsageError
+
+ASYNC = {"train": "a.rec", "kvstore": "dist_async", "num_workers": 2}
+
+
+def run(**flags: Any) -> config.Run:
+    return config.from_flat({**config.to_flat(config.Run()), **ASYNC, **flags})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"ema": 0.999}, "--ema 0.999 .* leave it out"),
+        ({"compress": "2bit"}, "--compress 2bit .* dist_sync"),
+        ({"lr_base_batch": 256}, "--lr-base-batch 256 .* --lr"),
+        ({"amp": "fp16"}, "--amp fp16 .* --loss-scale"),
+        ({"loss_scale": "dynamic"}, "--loss-scale dynamic .* number"),
+        ({"optimizer": "lamb"}, "--optimizer lamb .* adamw"),
+        ({"optimizer": "lars:eta=0.01"}, "--optimizer lars .* sgd"),
+        (
+            {"optimizer": "mxtrain.core.errors:nearest"},
+            "--optimizer mxtrain.core.errors:nearest .* known one",
+        ),
+        ({"batch_size": 40, "num_workers": 3}, "--num-workers 3 .* 2 micro-batches .* --micro-batch"),
+    ],
+)
+def test_what_cannot_be_done(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_async(run(**flags))
+
+
+@pytest.mark.parametrize("optimizer", [name for name in OPTIMIZERS if name not in ("lamb", "lars")])
+def test_other_optimizers_are_welcome(optimizer: str) -> None:
+    check_async(run(optimizer=optimizer))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"clip_norm": 1.0},
+        {"clip_value": 1.0},
+        {"amp": "fp16", "loss_scale": "1024"},
+        {"amp": "bf16"},
+        {"freeze": "a.*"},
+    ],
+)
+def test_what_a_worker_can_do_by_itself(flags: dict[str, Any]) -> None:
+    check_async(run(**flags))
