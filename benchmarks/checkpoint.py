@@ -59,11 +59,11 @@ class Training:
         runtime.load()
         from mxtrain.tasks.classification import Classification
         from mxtrain.train import state
-        from mxtrain.train.context import build_parts
+        from mxtrain.train.context import build_context
 
         flags = f"--train none --out {out} --model resnet50_v1b --image-size {IMAGE_SIZE} --batch-size {BATCH_SIZE}"
         self.run = config.parse([*flags.split(), "--optimizer", optimizer])
-        self.parts = build_parts(self.run, Classification.numbered(self.run, NUM_CLASSES))
+        self.parts = build_context(self.run, Classification.numbered(self.run, NUM_CLASSES))
         self.progress = state.restore(self.run, self.parts, None)
         self.batch = random_batch()
 

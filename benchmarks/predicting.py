@@ -45,7 +45,7 @@ def main() -> int:
 
 def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
     """Return the wall and CPU seconds of an image by each side, medians of some rounds after a first one."""
-    from mxtrain.inference import predictor
+    from mxtrain.inference import predictor as predictors
 
     with tempfile.TemporaryDirectory() as folder:
         flags = (
@@ -61,9 +61,9 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
             images.NUM_CLASSES,
         )
         run = commands.fit(Path(folder), *flags)
-        opened = predictor.opened(run, "latest", "cpu", {}, is_judged=False)
-        with predictor.net_of(opened, "cpu") as of_run:
-            sides = _sides(opened, of_run, rec)
+        opened = predictors.open_run(run, "latest", "cpu", {}, is_judged=False)
+        with predictors.open_predictor(opened, "cpu") as predictor:
+            sides = _sides(opened, predictor, rec)
             times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
             for number in range(-1, rounds):
                 for side in list(sides)[:: 1 if number % 2 else -1]:
@@ -77,18 +77,18 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
     }
 
 
-def _sides(opened: Any, of_run: Any, rec: Path) -> dict[str, Callable[[], int]]:
+def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int]]:
     """Return for each side the function that does its work and returns the number of images."""
     from mxtrain.data.records.record_sets import open_set
-    from mxtrain.inference import predictor, row_formats
+    from mxtrain.inference import row_formats
     from mxtrain.inference.input_samples import Inputs
     from mxtrain.train import evaluation
 
-    task, net, context = of_run
-    row = row_formats.row_of("jsonl", row_formats.Told("image", task.in_words))
+    task, net, context = predictor
+    row = row_formats.row_of("jsonl", row_formats.RowFormat("image", task.in_words))
 
     def predicted(*given: Path) -> int:
-        answers = predictor.answers(of_run, Inputs(task, given), 3, 0.5, embed=False)
+        answers = predictor.predict(Inputs(task, given), 3, 0.5, embed=False)
         return sum(len(row(each.name, shown)) > 0 for each, shown in answers)
 
     def evaluated() -> int:

@@ -88,7 +88,7 @@ def made_steps(net: Net, out: Path) -> Iterator[Callable[[str], dict[str, float]
     from mxtrain.report.sinks.writers import Logged, open_sinks
     from mxtrain.tasks.classification import Classification
     from mxtrain.train import state
-    from mxtrain.train.context import build_parts
+    from mxtrain.train.context import build_context
     from mxtrain.train.input_pipeline import InputPipeline
     from mxtrain.train.next_action import RunLength
     from mxtrain.train.step import train_step
@@ -97,7 +97,7 @@ def made_steps(net: Net, out: Path) -> Iterator[Callable[[str], dict[str, float]
 
     flags = f"--train none --out {out} --model {net.name} --image-size {net.image_size} --log none"
     run = config.parse([*flags.split(), "--batch-size", str(net.batch_size)])
-    parts = build_parts(run, Classification.numbered(run, NUM_CLASSES))
+    parts = build_context(run, Classification.numbered(run, NUM_CLASSES))
     batches = random_batches(net)
     progress, length = state.restore(run, parts, None), RunLength(10**6, 10**6)
     of_step: dict[str, float] = {}

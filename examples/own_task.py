@@ -27,7 +27,7 @@ def read(record, rng, row):
 
 class Gauge(Task):
     fields = (Field("readings", (NUM_READINGS,)), Field("label", ()))
-    judged_as = "numbers"  # --metric mae, rmse and r2 compare what `judged` returns
+    metric_kind = "numbers"  # --metric mae, rmse and r2 compare what `predictions_and_targets` returns
 
     @classmethod
     def describe(cls, run, train, val):
@@ -55,7 +55,7 @@ class Gauge(Task):
     def metrics(self):
         return (Coverage(),)
 
-    def judged(self, output, arrays):
+    def predictions_and_targets(self, output, arrays):
         return output.asnumpy()[:, 0], arrays["label"]
 
     def samples_in(self, source):

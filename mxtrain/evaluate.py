@@ -24,7 +24,7 @@ from mxtrain.export import exported_net
 from mxtrain.export.exported_net import Export
 from mxtrain.inference import trained_run
 from mxtrain.report import evaluation
-from mxtrain.report.evaluation import Choice
+from mxtrain.report.evaluation import ReportOptions
 from mxtrain.report.sinks import json_lines
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def evaluate(
     """
     from mxtrain.train.library import process_isolation
 
-    with process_isolation.as_guest():
+    with process_isolation.isolated_run():
         exported = exported_net.named(trained, checkpoint, devices, ensemble)
         trained, checkpoint = (exported.run, str(exported.step)) if exported else (trained, checkpoint)
         found = trained_run.find_checkpoint(trained, checkpoint, devices)
@@ -123,7 +123,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         return
     print(f"{run.data.val}: {evaluation.in_line(numbers, len(others.get('class_names', ())))}")
     if not options.quiet:
-        print("\n" + evaluation.in_words({**numbers, **others}, Choice(options.sort, options.all)))
+        print("\n" + evaluation.in_words({**numbers, **others}, ReportOptions(options.sort, options.all)))
 
 
 def parser() -> Parser:
@@ -166,8 +166,8 @@ def _graph(named: Sequence[Path], options: argparse.Namespace) -> None:
 
     if len(named) > 1:
         raise UsageError(f"--graph {named[0]} {named[1]}: give one run or model")
-    wish = {name: getattr(options, name) for name in net_graph.Wish._fields if name != "as_json"}
-    print(net_graph.show(named[0], options.checkpoint, net_graph.Wish(**wish, as_json=options.json)))
+    wish = {name: getattr(options, name) for name in net_graph.GraphOptions._fields if name != "as_json"}
+    print(net_graph.show(named[0], options.checkpoint, net_graph.GraphOptions(**wish, as_json=options.json)))
 
 
 def _refuse_flags_of_graph(options: argparse.Namespace) -> None:
@@ -201,7 +201,7 @@ def _evaluated(
     answering = (
         _answering(found, run, task, devices, kinds, is_ensemble)
         if exported is None
-        else exported_net.answering(exported, run, task, kinds)
+        else exported_net.open_export(exported, run, task, kinds)
     )
     with answering as (net, contexts):
         from mxtrain.tasks import registry as tasks
@@ -258,7 +258,7 @@ def _answering(
         net, contexts = nets[0]
         if kinds or is_ensemble:
             views = ensemble.views(run, kinds)
-            net = ensemble.MeanAnswer([net for net, _ in nets], views, task.judged_as)
+            net = ensemble.MeanAnswer([net for net, _ in nets], views, task.metric_kind)
         yield net, contexts
 
 

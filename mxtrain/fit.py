@@ -227,7 +227,7 @@ def dry_run(run: config.Run) -> None:
     inputs = session.open_inputs(run)
     resume_point = resume.find(run, inputs.identity, run.layout.num_workers)
     run = session.begun(run, inputs, resume_point and resume_point.checkpoint)
-    inputs = session.going_on(run, inputs, resume_point and resume_point.checkpoint)
+    inputs = session.resume_inputs(run, inputs, resume_point and resume_point.checkpoint)
     rate_of = schedules.rate_function(run.optim, *schedules.run_length(run.optim, len(inputs.train)))
     rate_of(0)  # a schedule of the user's own is tried
 

@@ -22,11 +22,12 @@ from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import outputs, plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError, one_line
 from mxtrain.data import input_files
-from mxtrain.inference import predictor, printing, text_generation, trained_run
-from mxtrain.inference.predictor import Asked
-from mxtrain.inference.text_generation import Wish
+from mxtrain.inference import predictor as predictors
+from mxtrain.inference import printing, text_generation, trained_run
+from mxtrain.inference.predictor import Predictor
+from mxtrain.inference.text_generation import SamplingOptions
 
-__all__ = ["Wish", "main", "predict"]
+__all__ = ["SamplingOptions", "main", "predict"]
 PROGRAM = "mxtrain.predict"
 FORMATS = ("table", "lines", "jsonl", "csv", "npz", "npy")
 
@@ -36,7 +37,7 @@ def predict(
     inputs: Any = (),
     *,
     prompts: Sequence[str] | None = None,
-    wish: Wish | None = None,
+    sampling: SamplingOptions | None = None,
     top: int | None = None,
     threshold: float = 0.5,
     embed: bool = False,
@@ -56,7 +57,7 @@ def predict(
             or a pattern stands for all the samples in it, whose answers begin with their names, `image` or `input`.
         prompts: for a language model, and in the place of inputs: the beginnings of texts. An answer has `prompt`,
             `text`, `num_tokens`, and whether the document `has_ended`.
-        wish: how much it writes, and how tokens are drawn, as in Wish(max_tokens=50, temperature=0.8).
+        sampling: how much it writes, and how tokens are drawn, as in SamplingOptions(max_tokens=50, temperature=0.8).
         top: how many classes each answer names; all when left out.
         threshold: of several labels a picture, those are `present` whose probability is above it.
         embed: True for `{"features": array}` in the place of answers, what the last layer takes, float32.
@@ -75,38 +76,43 @@ def predict(
     """
     from mxtrain.train.library import process_isolation
 
-    _check_asked(1 if top is None else top, threshold, mistakes, embed, prompts, target)
+    _check_options(1 if top is None else top, threshold, mistakes, embed, prompts, target)
     is_single = isinstance(inputs, (str, os.PathLike))
     if isinstance(inputs, bytes) or not (is_single or hasattr(inputs, "__iter__")):
         raise UsageError(f"predict: inputs is a {type(inputs).__name__}; give a list of them, or a path")
     instead = {"model": net, "task": task, "target": target}
     if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
         instead["val"] = inputs
-    with process_isolation.as_guest():
-        opened = predictor.opened(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
+    with process_isolation.isolated_run():
+        opened = predictors.open_run(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
         if prompts is not None:
-            writer, wish = text_generation.language_model(opened.task, trained), wish or Wish()
-            wish.check()
-            with predictor.net_of(opened, devices) as of_run:
-                return list(text_generation.write(writer, of_run.net, of_run.context, prompts, wish))
-        with predictor.net_of(opened, devices) as of_run:
+            writer, sampling = (
+                text_generation.language_model(opened.task, trained),
+                sampling or SamplingOptions(),
+            )
+            sampling.check()
+            with predictors.open_predictor(opened, devices) as predictor:
+                return list(
+                    text_generation.write(writer, predictor.net, predictor.context, prompts, sampling)
+                )
+        with predictors.open_predictor(opened, devices) as predictor:
             if mistakes:
-                found = predictor.mistakes(of_run, os.fspath(inputs) if is_single else None, mistakes, _raise)
-                return [{of_run.noun: each.input.name, **each.shown} for each in found.worst]
-            return _answers(of_run, [inputs] if is_single else inputs, top, threshold, embed)
+                found = predictor.worst_mistakes(os.fspath(inputs) if is_single else None, mistakes, _raise)
+                return [{predictor.noun: each.input.name, **each.shown} for each in found.worst]
+            return _answers(predictor, [inputs] if is_single else inputs, top, threshold, embed)
 
 
 def _answers(
-    of_run: Asked, given: Any, top: int | None, threshold: float, embed: bool
+    predictor: Predictor, given: Any, top: int | None, threshold: float, embed: bool
 ) -> list[dict[str, Any]]:
     """Return the answers to inputs; DataError for the first that is none."""
     from mxtrain.inference.input_samples import Inputs
 
     found = []
-    for each, shown in predictor.answers(of_run, Inputs(of_run.task, given), top, threshold, embed):
+    for each, shown in predictor.predict(Inputs(predictor.task, given), top, threshold, embed):
         if isinstance(shown, DataError):
             raise shown
-        found.append({**({of_run.noun: each.name} if each.is_part else {}), **shown})
+        found.append({**({predictor.noun: each.name} if each.is_part else {}), **shown})
     return found
 
 
@@ -125,7 +131,7 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     options = parser().parse_args(argv)
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
-    _check_asked(
+    _check_options(
         options.top, options.threshold, options.mistakes, options.embed, options.prompt, options.target
     )
     _check_inputs(options)
@@ -134,36 +140,46 @@ def command(argv: Sequence[str] | None = None) -> None:
     run_folder.start_log("error" if options.quiet else "warning")
     is_judged = options.mistakes is not None
     instead = {"target": options.target}
-    opened = predictor.opened(options.run, options.checkpoint, options.devices, instead, is_judged)
+    opened = predictors.open_run(options.run, options.checkpoint, options.devices, instead, is_judged)
     trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
         text_generation.language_model(opened.task, options.run)
     options.inputs += _texts(options, opened.task)
-    tell = _write_on if options.prompt else printing.mistakes if is_judged else printing.answers
-    with predictor.net_of(opened, options.devices) as of_run, interrupts.stopped_by_signal(PROGRAM):
-        tell(options, of_run)
+    tell = _write_on if options.prompt else printing.mistakes if is_judged else printing.print_predictions
+    with predictors.open_predictor(opened, options.devices) as predictor, interrupts.stopped_by_signal(
+        PROGRAM
+    ):
+        tell(options, predictor)
 
 
-def _write_on(options: argparse.Namespace, of_run: Asked) -> None:
+def _write_on(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print what the language model writes after each prompt, as it is written."""
-    wish = _wish(options)
-    task = text_generation.language_model(of_run.task, options.run)
+    sampling = _sampling(options)
+    task = text_generation.language_model(predictor.task, options.run)
 
     def show(number: int, piece: str) -> None:
         print(piece, end="", flush=True)
 
     for number, prompt in enumerate(options.prompt):
         if options.json:
-            (told,) = text_generation.write(task, of_run.net, of_run.context, [prompt], wish, first=number)
+            (told,) = text_generation.write(
+                task, predictor.net, predictor.context, [prompt], sampling, first=number
+            )
             print(json.dumps(told), flush=True)
             continue
         show(number, ("\n" if number else "") + prompt)
-        list(text_generation.write(task, of_run.net, of_run.context, [prompt], wish, show, first=number))
+        list(
+            text_generation.write(
+                task, predictor.net, predictor.context, [prompt], sampling, show, first=number
+            )
+        )
         print(flush=True)
 
 
-def _wish(options: argparse.Namespace) -> Wish:
-    return Wish(options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed)
+def _sampling(options: argparse.Namespace) -> SamplingOptions:
+    return SamplingOptions(
+        options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed
+    )
 
 
 def parser() -> Parser:
@@ -212,7 +228,7 @@ def parser() -> Parser:
         ("--top-p", float, "draw from the likeliest tokens that together have this share"),
         ("--seed", int, "the same one draws the same text"),
     ):
-        default = getattr(Wish, flag[2:].replace("-", "_"))
+        default = getattr(SamplingOptions, flag[2:].replace("-", "_"))
         flags.add_argument(flag, type=kind, default=default, help=meaning)
     flags.add_argument(
         "--prompt",
@@ -223,7 +239,7 @@ def parser() -> Parser:
     return flags
 
 
-def _check_asked(
+def _check_options(
     top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any, target: str | None
 ) -> None:
     if top < 1:
@@ -258,7 +274,7 @@ def _check_inputs(options: argparse.Namespace) -> None:
     """Refuse words that do not go together, and files of which none is there, before any net is loaded."""
     words = options.inputs
     if options.prompt:
-        _wish(options).check()
+        _sampling(options).check()
         if words or options.text:
             also = words[0] if words else "--text"
             raise UsageError(f"--prompt: leave {also} out; one command takes prompts or files")

@@ -108,9 +108,9 @@ def take_turns(run: Any, group: Any, net: Net) -> None:
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
     from mxtrain.train import step
-    from mxtrain.train.context import build_parts
+    from mxtrain.train.context import build_context
 
-    parts = build_parts(run, Classification.numbered(run, CLASSES), group)
+    parts = build_context(run, Classification.numbered(run, CLASSES), group)
     rng = np.random.default_rng(group.rank)
     data = rng.standard_normal((net.batch_of_worker, 3, net.image_size, net.image_size)).astype(np.float32)
     label = rng.integers(0, CLASSES, net.batch_of_worker).astype(np.float32)

@@ -35,12 +35,12 @@ def main() -> None:
 def parts_of(net: Net, amp: str, amp_table: str = "") -> Any:
     """Return a run's parts as `fit` builds them."""
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.context import build_parts
+    from mxtrain.train.context import build_context
 
     if net.vocabulary:
         return _parts_of_tokens(net, amp, amp_table)
     run = config.parse(_flags(net, amp, amp_table, net.model, net.size))
-    return build_parts(run, Classification.numbered(run, CLASSES))
+    return build_context(run, Classification.numbered(run, CLASSES))
 
 
 def _flags(net: Net, amp: str, amp_table: str, model: str, image_size: int) -> list[str]:
@@ -59,17 +59,17 @@ def _parts_of_tokens(net: Net, amp: str, amp_table: str) -> Any:
     from mxtrain.optim.weight_decay import exempt_from_decay
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.context import build_parts
+    from mxtrain.train.context import build_context
 
     run = config.parse(_flags(net, amp, amp_table, "small_cnn", 32))
-    parts = build_parts(run, Classification.numbered(run, 10))
+    parts = build_context(run, Classification.numbered(run, 10))
     from benchmarks.step import mxnet_nets
 
     of_tokens = mxnet_nets.of_tokens(net)
     mx.random.seed(run.optim.seed)
     of_tokens.initialize(mx.init.Normal(0.02))
     of_tokens(mx.nd.zeros((1, net.size))).wait_to_read()
-    narrowing = precision.narrowing(run.model, "cpu")
+    narrowing = precision.autocast_of(run.model, "cpu")
     zoo.compile_graph(of_tokens, [(net.batch_size, net.size)], mx.cpu(), narrowing)
     of_tokens.forecast = narrowing and narrowing.forecast
     trained = list(weights.named_parameters(of_tokens).values())

@@ -25,12 +25,12 @@ def main() -> None:
     runtime.load()
     from mxtrain.optim import precision
     from mxtrain.tasks.classification import Classification
-    from mxtrain.train.context import build_parts
+    from mxtrain.train.context import build_context
 
     flags = f"--train t.rec --model {options.model} --image-size {options.image_size} --ema 0.999"
     size = f"--batch-size {options.batch_size} --micro-batch {options.batch_size}"
     run = config.parse(f"{flags} {size}".split())
-    parts = build_parts(run, Classification.numbered(run, CLASSES))
+    parts = build_context(run, Classification.numbered(run, CLASSES))
     net = Net(options.model, options.batch_size, options.image_size, rate=1e-4)
     timed = {"a whole step": mxnet_side.steps_of(net, parts), **pieces(parts)}
     fastest = dict.fromkeys(timed, float("inf"))

@@ -41,8 +41,8 @@ class InputIdentity:
         return cls(
             description=description,
             num_samples=len(train),
-            training_set=fingerprint.of(train),
-            validation_set=None if val is None else fingerprint.of(val),
+            training_set=fingerprint.fingerprint_of(train),
+            validation_set=None if val is None else fingerprint.fingerprint_of(val),
             pretrained=initial_weights.pretrained_checksum(run),
             teacher=initial_weights.teacher_checksum(run, description),
             scored_by=scored_by,

@@ -63,11 +63,11 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
         path = Path(run.output.resume)
         found = Checkpoint(path, directory.read_state(path))
         _refuse_converted(found)
-        _refuse_another_runs_folder(as_begun(run, found), identity, folder, found)
+        _refuse_another_runs_folder(with_saved_sums(run, found), identity, folder, found)
     if found is None:
         return None
     _refuse_converted(found)
-    asked, run = run, as_begun(run, found)
+    asked, run = run, with_saved_sums(run, found)
     if is_async(run.layout.kvstore):
         store_checks.check_async(run)  # its batch may be cut into fewer parts than a new run's
     _refuse_another_curve(run, identity, found)
@@ -94,7 +94,7 @@ def _refuse_converted(found: Checkpoint) -> None:
         )
 
 
-def as_begun(run: config.Run, found: Checkpoint | None) -> config.Run:
+def with_saved_sums(run: config.Run, found: Checkpoint | None) -> config.Run:
     """Return `run` as it goes on from this checkpoint, to the same bits: with its micro-batch where flags name none.
 
     And with `--sums fast` where it was begun so. The other way round, `--sums fast` where sums were exact, is refused

@@ -20,7 +20,7 @@ from mxtrain.cluster.channel import Malformed, Message, Timeouts
 from mxtrain.cluster.connections import UNAUTHENTICATED_SECONDS, Connection, Connections
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import NodeInfo
-from mxtrain.cluster.sums import Sums
+from mxtrain.cluster.sums import PendingSum
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
 
@@ -56,7 +56,7 @@ class Coordinator:
         self._has_lost_one = False
         self._ps_port: socket.socket | None = None
         self._meeting = stalls.Meeting()
-        self._sums: Sums | None = None  # None until the end of the rendezvous
+        self._sums: PendingSum | None = None  # None until the end of the rendezvous
         self._verdict: Verdict | None = None
 
     def run(self) -> None:
@@ -230,7 +230,7 @@ class Coordinator:
         code = RESTART_ME if self._node.is_restart or self._has_lost_one else USAGE
         return Verdict(code, "; ".join([reason, *self._incidents]))
 
-    def _leave_out(self, choice: resume_step.Choice) -> None:
+    def _leave_out(self, choice: resume_step.ResumeChoice) -> None:
         """Let the workers that lack the chosen checkpoint wait, as those that come too late do."""
         for connection in self._connections.members:
             if connection.info in choice.left_out:
@@ -245,7 +245,7 @@ class Coordinator:
         assignments = rendezvous.assign_ranks(self._infos(), port, step, self._node.job)
         for remark in assignments[0].remarks:
             logger.warning("%s", remark)
-        self._sums = Sums(assignments[0].num_workers)
+        self._sums = PendingSum(assignments[0].num_workers)
         for connection, assignment in zip(self._connections.members, assignments):
             connection.rank = assignment.rank
             content = dataclasses.asdict(assignment)

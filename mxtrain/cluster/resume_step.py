@@ -15,14 +15,14 @@ from mxtrain.cluster.rendezvous import NodeInfo
 FRESH = -1  # the resume step of a run that starts at step 1
 
 
-class Choice(NamedTuple):
+class ResumeChoice(NamedTuple):
     """The step to resume from, and the workers that cannot because their disks lack it."""
 
     step: int
     left_out: tuple[NodeInfo, ...] = ()
 
 
-def choose(workers: Sequence[NodeInfo], node: NodeSpec, min_workers: int = 0) -> Choice | str:
+def choose(workers: Sequence[NodeInfo], node: NodeSpec, min_workers: int = 0) -> ResumeChoice | str:
     """Return the resume step for these workers, FRESH to start at step 1, or a sentence why they cannot go on.
 
     `node` is the scheduler's place. Workers are left out only if the job is restarted, the others hold a step that it
@@ -31,10 +31,10 @@ def choose(workers: Sequence[NodeInfo], node: NodeSpec, min_workers: int = 0) ->
     steps = _steps_of_disks(workers, node)
     holding = [folder for folder in steps if steps[folder]]
     if not holding or _died_in_first_checkpoint(workers, steps, node):
-        return Choice(FRESH)
+        return ResumeChoice(FRESH)
     common = set.intersection(*steps.values())
     if common:
-        return Choice(max(common))
+        return ResumeChoice(max(common))
     return _without_outdated(workers, steps, node, min_workers) or _conflict(workers, steps)
 
 
@@ -74,13 +74,13 @@ def _died_in_first_checkpoint(
 
 def _without_outdated(
     workers: Sequence[NodeInfo], steps: dict[str, set[int]], node: NodeSpec, min_workers: int
-) -> Choice | None:
+) -> ResumeChoice | None:
     """Return the newest step that enough workers hold: those left out of an attempt miss what it saved and pruned."""
     own = {step for info in workers for step in _own(info, node)}
     for step in sorted(own, reverse=True):
         left_out = tuple(info for info in workers if step not in steps[info.folder])
         if 0 < min_workers <= len(workers) - len(left_out):
-            return Choice(step, left_out)
+            return ResumeChoice(step, left_out)
     return None
 
 

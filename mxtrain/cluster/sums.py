@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Sums:
+class PendingSum:
     """The one sum that is open at a time: a worker waits for its total before it can ask for the next."""
 
     def __init__(self, num_workers: int):

@@ -15,13 +15,13 @@ from mxtrain.core.errors import UsageError
 BEGIN = "<object "
 
 
-class Given(str):
+class ObjectName(str):
     """The text that stands for an object, with the object."""
 
     given: Any
 
     @classmethod
-    def of(cls, given: Any) -> Given:
+    def of(cls, given: Any) -> ObjectName:
         """Return the text for an object."""
         kind = given if _has_name(given) else type(given)
         name = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
@@ -29,7 +29,7 @@ class Given(str):
         made.given = given
         return made
 
-    def __deepcopy__(self, memo: Any) -> Given:
+    def __deepcopy__(self, memo: Any) -> ObjectName:
         return self
 
     def __reduce__(self) -> Any:
@@ -55,11 +55,11 @@ class Joined(str):
         return str, (str(self),)
 
 
-def parts_of(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Return the names that a text joins by commas."""
     if isinstance(text, Joined):
         return text.parts
-    return [text] if isinstance(text, Given) else [part.strip() for part in text.split(",")]
+    return [text] if isinstance(text, ObjectName) else [part.strip() for part in text.split(",")]
 
 
 def name_of(given: Any) -> str:
@@ -76,7 +76,7 @@ def name_of(given: Any) -> str:
             found = getattr(found, part, None)
         if found is given:
             return f"{module}:{name}"
-    return Given.of(given)
+    return ObjectName.of(given)
 
 
 def is_object(text: str) -> bool:
@@ -86,7 +86,7 @@ def is_object(text: str) -> bool:
 
 def require(flag: str, text: str) -> Any:
     """Return the object that `text`, the value of `flag`, stands for; UsageError where it is not at hand."""
-    if not isinstance(text, Given):
+    if not isinstance(text, ObjectName):
         word = flag.lstrip("-").replace("-", "_")
         word = {"model": "net"}.get(word, word)
         raise UsageError(

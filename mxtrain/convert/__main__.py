@@ -23,7 +23,7 @@ from mxtrain.core.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from mxtrain.convert.caffe.caffe_config import Recipe
-    from mxtrain.convert.options import Done, Wish
+    from mxtrain.convert.options import Conversion, ConvertOptions
 
 __all__ = ["convert", "main"]
 
@@ -68,10 +68,10 @@ def convert(
     Raises:
         UsageError, DataError: as the command says them, see `mxtrain.core.errors`.
     """
-    from mxtrain.convert.options import Wish
+    from mxtrain.convert.options import ConvertOptions
     from mxtrain.train.library import process_isolation
 
-    wish = Wish(
+    wish = ConvertOptions(
         model=model,
         classes=None if classes is None else Path(classes),
         image_size=image_size,
@@ -85,7 +85,7 @@ def convert(
         samples=samples,
     )
     sources = source if isinstance(source, (list, tuple)) else [source]
-    with process_isolation.as_guest():
+    with process_isolation.isolated_run():
         return _as_json(_converted(sources, Path(out), to, wish))
 
 
@@ -102,10 +102,12 @@ def command(argv: Sequence[str] | None = None) -> None:
     *sources, out = paths
 
     from mxtrain.checkpoint import run_folder
-    from mxtrain.convert.options import Wish
+    from mxtrain.convert.options import ConvertOptions
 
     run_folder.start_log("error" if options.quiet else "warning")
-    wish = Wish(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Wish)})
+    wish = ConvertOptions(
+        **{field.name: getattr(options, field.name) for field in dataclasses.fields(ConvertOptions)}
+    )
     done = _converted(sources, out, options.to, wish)
     if options.json:
         print(json.dumps(_as_json(done)))
@@ -161,7 +163,7 @@ def parser() -> Parser:
     return flags
 
 
-def _converted(sources: Sequence[Any], out: Path, to: str, wish: Wish) -> Done | Recipe:
+def _converted(sources: Sequence[Any], out: Path, to: str, wish: ConvertOptions) -> Conversion | Recipe:
     """Return what became of a conversion."""
     from mxtrain.convert.caffe import caffe_config
 
@@ -180,7 +182,7 @@ def _converted(sources: Sequence[Any], out: Path, to: str, wish: Wish) -> Done |
     return _from_elsewhere(paths, out, wish)
 
 
-def _to_torch(source: Any, out: Path, wish: Wish) -> Done:
+def _to_torch(source: Any, out: Path, wish: ConvertOptions) -> Conversion:
     from mxtrain.convert.torch import state_dict
     from mxtrain.inference import trained_run
 
@@ -196,7 +198,7 @@ def _to_torch(source: Any, out: Path, wish: Wish) -> Done:
     return to_torch.convert(found, run, task, out, wish)
 
 
-def _from_elsewhere(sources: Sequence[Path], out: Path, wish: Wish) -> Done:
+def _from_elsewhere(sources: Sequence[Path], out: Path, wish: ConvertOptions) -> Conversion:
     from mxtrain.convert import converted_run
 
     converted_run.refuse(out)
@@ -220,7 +222,7 @@ def _load_mxnet() -> None:
     runtime.load()
 
 
-def _as_json(done: Done | Recipe) -> dict[str, Any]:
+def _as_json(done: Conversion | Recipe) -> dict[str, Any]:
     return {**vars(done), "out": str(done.out), "notes": list(done.notes)}
 
 

@@ -51,7 +51,7 @@ def run_folder(
     )
     description: dict[str, Any] = {"class_names": list(class_names)}
     for name, text in (("mean", data.mean), ("deviation", data.deviation)):
-        numbers = mean_deviation.given(f"--{name}", text, data.channels)
+        numbers = mean_deviation.parse_numbers(f"--{name}", text, data.channels)
         description.update({} if numbers is None else {name: list(numbers)})
     state = {
         "config": config.to_flat(run),

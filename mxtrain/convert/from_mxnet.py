@@ -18,7 +18,7 @@ from mxtrain.config import Run
 from mxtrain.config.components import names
 from mxtrain.convert import converted_run, target_net
 from mxtrain.convert.imagenet import class_names_of_imagenet
-from mxtrain.convert.options import Done, Wish
+from mxtrain.convert.options import Conversion, ConvertOptions
 from mxtrain.core.errors import DataError, UsageError, nearest
 from mxtrain.core.params_file import Arrays
 from mxtrain.models import contract
@@ -43,7 +43,7 @@ def is_taken(path: Path) -> bool:
     return path.suffix == PARAMS or path.name.endswith(".json")
 
 
-def convert(sources: Sequence[Path], out: Path, wish: Wish) -> Done:
+def convert(sources: Sequence[Path], out: Path, wish: ConvertOptions) -> Conversion:
     """Write the net of a .params file, and of its symbol if that is given, to `out`."""
     if wish.drop_head:
         raise UsageError(
@@ -67,7 +67,7 @@ def convert(sources: Sequence[Path], out: Path, wish: Wish) -> Done:
         if difference is None
         else [f"outputs are those of {symbol_path}, to {difference:.1e} of the largest"]
     )
-    return Done(out, str(path), model, num_classes, len(found), notes)
+    return Conversion(out, str(path), model, num_classes, len(found), notes)
 
 
 def _files(sources: Sequence[Path]) -> tuple[Path, Path | None]:
@@ -96,7 +96,7 @@ def _read(path: Path) -> Arrays:
     return found
 
 
-def _model(path: Path, wish: Wish) -> str:
+def _model(path: Path, wish: ConvertOptions) -> str:
     """Return the net: as it was asked for, or as the file's name says it, as in resnet50_v1b-0ecdba34.params."""
     if wish.model:
         if wish.model not in names.MODELS and ":" not in wish.model:
@@ -108,7 +108,7 @@ def _model(path: Path, wish: Wish) -> str:
     raise UsageError(f"{path}: its name says no net; give --model, as to mxtrain.fit")
 
 
-def _matched(path: Path, model: str, arrays: Arrays, wish: Wish) -> tuple[int, Any, Arrays]:
+def _matched(path: Path, model: str, arrays: Arrays, wish: ConvertOptions) -> tuple[int, Any, Arrays]:
     """Return the number of classes, a net for them, and its weights by their places in it; DataError unless all fit."""
     net = target_net.built(wish.run(model), USUAL_CLASSES)
     match = _match(net, arrays)

@@ -11,7 +11,7 @@ from mxtrain.core.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class ConvertOptions:
     """The flags of a conversion, as the command has them."""
 
     model: str = ""  # as --model; found out when empty
@@ -45,7 +45,7 @@ class Wish:
 
 
 @dataclasses.dataclass(frozen=True)
-class Done:
+class Conversion:
     """A conversion that was written."""
 
     out: Path

@@ -28,7 +28,7 @@ PROPERTIES = {
 }
 
 
-def of(dataset: Dataset) -> dict[str, str]:
+def fingerprint_of(dataset: Dataset) -> dict[str, str]:
     """Return a digest of each property that is known: all of .rec files, the labels of other data sets.
 
     Of a stream it is its beginning; what another one means is `data/user/streams.py`'s to say.
@@ -36,7 +36,7 @@ def of(dataset: Dataset) -> dict[str, str]:
     if isinstance(dataset, Stream):
         return {"beginning": dataset.beginning}
     if isinstance(dataset, Windows):
-        return of(dataset.documents)
+        return fingerprint_of(dataset.documents)
     files = dataset if isinstance(dataset, (RecordFile, RecordSet)) else None
     found = {"labels": _digest(files.flat_labels() if files is not None else dataset.labels())}
     if files is not None:

@@ -50,12 +50,12 @@ def dtype_of(run: Run) -> str:
 
 def resize_of(data: Data) -> int:
     """Return the length of a picture's short side before the centre crop of evaluations."""
-    return data.val_resize or round(min(sizes.of(data.image_size)) / 0.875)
+    return data.val_resize or round(min(sizes.height_and_width(data.image_size)) / 0.875)
 
 
 def shape_of(data: Data) -> tuple[int, int, int]:
     """Return channels, height and width of the pictures that the net sees."""
-    return (data.channels, *sizes.of(data.image_size))
+    return (data.channels, *sizes.height_and_width(data.image_size))
 
 
 def fields_of(run: Run, label: tuple[int, ...] = ()) -> tuple[Field, ...]:
@@ -67,7 +67,7 @@ def fields(
     image_size: ImageSize, dtype: str = "float32", label: tuple[int, ...] = (), channels: int = 3
 ) -> tuple[Field, ...]:
     """Return the fields, with labels of the shape `label`; planes of uint8 are still to be normalised."""
-    return Field("data", (channels, *sizes.of(image_size)), dtype), Field("label", label)
+    return Field("data", (channels, *sizes.height_and_width(image_size)), dtype), Field("label", label)
 
 
 def refuse_arrays(dataset: Dataset) -> None:
@@ -161,7 +161,7 @@ def of_batch(
             f"{user}: gave labels of shape {label.shape}, but a batch is a step: give as many{row} as "
             f"--batch-size {batch_size}, with last_batch='discard'"
         )
-    shape = (batch_size, channels, *sizes.of(image_size))
+    shape = (batch_size, channels, *sizes.height_and_width(image_size))
     if data.shape != shape:
         raise UsageError(
             f"{user}: gave pictures of shape {data.shape}; give {shape}, as --batch-size and --image-size say"

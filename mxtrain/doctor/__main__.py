@@ -81,7 +81,7 @@ def examine_run(options: argparse.Namespace, of_fit: Sequence[str]) -> None:
     if not options.seconds > 0:
         raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
     given = (options.seconds, options.memory, options.rate_steps, options.rate_plot)
-    asked = run_doctor.Asked(run_doctor.chosen(options.only), *given)
+    asked = run_doctor.DoctorOptions(run_doctor.chosen(options.only), *given)
     run = config.parse(list(of_fit), command_name.typed("python -m mxtrain.doctor"))
     with interrupts.stopped_by_signal("mxtrain.doctor"):
         found = run_doctor.examine(run, asked)

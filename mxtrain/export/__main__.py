@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import interrupts
 from mxtrain.core.errors import one_line
-from mxtrain.export.options import KINDS, Wish, int8_wish
+from mxtrain.export.options import KINDS, ExportOptions, int8_options
 from mxtrain.inference import trained_run
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def export(
     """
     from mxtrain.train.library import process_isolation
 
-    with process_isolation.as_guest():
-        of_int8 = int8_wish(
+    with process_isolation.isolated_run():
+        of_int8 = int8_options(
             to, calibrate=calibrate, samples=calibration_samples, exclude=exclude, tolerance=tolerance
         )
         folder = None if out is None else Path(out)
-        wish = Wish(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
+        wish = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
         wish.check()
         found = trained_run.find_checkpoint(trained, checkpoint, "cpu")
         run = trained_run.run_of(found, trained, {"val": val, "train": calibrate, "model": net, "task": task})
@@ -90,15 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command(argv: Sequence[str] | None = None) -> None:
     """Make the export that the arguments ask for, and say where it is and how far from the net."""
     options = parser().parse_args(argv)
-    of_int8 = int8_wish(
+    of_int8 = int8_options(
         options.to,
         calibrate=options.calibrate,
         samples=options.calibration_samples,
         exclude=options.exclude,
         tolerance=options.tolerance,
     )
-    alike = {name: getattr(options, name) for name in Wish._fields if name != "int8"}
-    wish = Wish(**alike, int8=of_int8)
+    alike = {name: getattr(options, name) for name in ExportOptions._fields if name != "int8"}
+    wish = ExportOptions(**alike, int8=of_int8)
     wish.check()
 
     from mxtrain.checkpoint import run_folder

@@ -115,7 +115,7 @@ def named(trained: Any, checkpoint: str | None, devices: str, is_ensemble: bool)
 
 
 @contextlib.contextmanager
-def answering(
+def open_export(
     export: Export, run: Run, task: Task, views: Sequence[str]
 ) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
     """Yield an export as a net, or the mean of its answers to `views` of --tta, and its context; loads mxnet."""
@@ -126,5 +126,5 @@ def answering(
     runtime.load(threads=threads if 0 < threads <= machine.usable_cores() else None)
     net = opened(export)
     if views:
-        net = ensemble.MeanAnswer([net], ensemble.views(run, views), task.judged_as)
+        net = ensemble.MeanAnswer([net], ensemble.views(run, views), task.metric_kind)
     yield net, [runtime.mx.cpu()]

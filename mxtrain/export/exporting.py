@@ -19,9 +19,9 @@ from mxtrain.export import comparison, inference_graph, pixel_input, real_sample
 from mxtrain.export.comparison import Differences
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_export
-from mxtrain.export.int8.int8_export import Judged
+from mxtrain.export.int8.int8_export import Int8Scores
 from mxtrain.export.onnx import onnx_export, onnx_graph
-from mxtrain.export.options import Wish
+from mxtrain.export.options import ExportOptions
 from mxtrain.export.real_samples import Batch
 from mxtrain.inference import trained_run
 from mxtrain.tasks.task import Task
@@ -38,10 +38,10 @@ class Export(NamedTuple):
     folder: Path
     files: list[str]
     differences: Differences  # from the net
-    judged: Judged | None = None  # of an export to int8
+    judged: Int8Scores | None = None  # of an export to int8
 
 
-def make(found: Checkpoint, run: Run, wish: Wish, is_own: bool) -> Export:
+def make(found: Checkpoint, run: Run, wish: ExportOptions, is_own: bool) -> Export:
     """Make an export of a checkpoint's net and return it; nothing is left of one that fails.
 
     The samples that it is compared on are the run's --val, which is its own or stands in the place of that.
@@ -74,7 +74,7 @@ def make(found: Checkpoint, run: Run, wish: Wish, is_own: bool) -> Export:
                     symbol_export.write(graph, aside)
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
                 answer = symbol_export.answers(graph, aside)
-            has_best = task.judged_as not in ("numbers", "labels")
+            has_best = task.metric_kind not in ("numbers", "labels")
             differences = comparison.compare(net, graph, answer, of_some_sizes(batches), has_best)
         if wish.to in TOLERANCES:  # what int8 costs is judged by the score
             comparison.refuse_beyond(TOLERANCES[wish.to], differences, wish.to, graph)
@@ -89,13 +89,15 @@ def _usual_folder(found: Checkpoint, to: str) -> Path:
     return found.path.parent.parent / "export" / to
 
 
-def _has_samples(task: Task, wish: Wish) -> bool:
+def _has_samples(task: Task, wish: ExportOptions) -> bool:
     """Return whether the run has samples; one that was converted from elsewhere has none, and noise has to do."""
     data = task.run.data
     return bool(data.val or data.train) or wish.to == "int8" or not pixel_input.takes_pictures(task)
 
 
-def _batches(net: Any, graph: InferenceGraph, task: Task, wish: Wish, records: Records | None) -> list[Batch]:
+def _batches(
+    net: Any, graph: InferenceGraph, task: Task, wish: ExportOptions, records: Records | None
+) -> list[Batch]:
     """Return the inputs on which the export is compared with the net."""
     if records is None:
         logger.warning("the run has no data, so this is compared on noise; give --val for real pictures")
@@ -105,7 +107,7 @@ def _batches(net: Any, graph: InferenceGraph, task: Task, wish: Wish, records: R
     return real_samples.read(net, graph, task, records, wish.samples)
 
 
-def facts(found: Checkpoint, task: Task, graph: InferenceGraph, wish: Wish) -> dict[str, Any]:
+def facts(found: Checkpoint, task: Task, graph: InferenceGraph, wish: ExportOptions) -> dict[str, Any]:
     """Return what somebody has to know who uses an export: its inputs and outputs, classes, how pictures are made."""
     run = task.run
     told: dict[str, Any] = {
@@ -148,7 +150,7 @@ def describe(folder: Path, told: dict[str, Any], task: Task, differences: Differ
     return [*files, target.DESCRIBED]
 
 
-def _described(name: str, shape: Sequence[int], kind: str, wish: Wish) -> dict[str, Any]:
+def _described(name: str, shape: Sequence[int], kind: str, wish: ExportOptions) -> dict[str, Any]:
     first = onnx_graph.BATCH if wish.fixed_batch is None else wish.fixed_batch
     return {"name": name, "shape": [first, *shape], "type": kind}
 

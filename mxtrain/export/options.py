@@ -10,7 +10,7 @@ from mxtrain.core.errors import UsageError
 KINDS = ("onnx", "symbol", "int8")
 
 
-class Int8Wish(NamedTuple):
+class Int8Options(NamedTuple):
     """The wishes for an export to int8."""
 
     calibrate: Any = (
@@ -21,7 +21,7 @@ class Int8Wish(NamedTuple):
     tolerance: float = 0.01
 
 
-class Wish(NamedTuple):
+class ExportOptions(NamedTuple):
     """The kind of export that is wanted."""
 
     to: str  # one of KINDS
@@ -30,7 +30,7 @@ class Wish(NamedTuple):
     batch: int | None = None  # samples at a time of an ONNX that takes no other number
     from_pixels: bool = False
     samples: int = 64  # to compare with the net
-    int8: Int8Wish = Int8Wish()
+    int8: Int8Options = Int8Options()
 
     @property
     def fixed_batch(self) -> int | None:
@@ -61,7 +61,7 @@ class Wish(NamedTuple):
             raise UsageError(f"--tolerance {self.int8.tolerance}: give 0 or more")
 
 
-def int8_wish(to: str, **options: Any) -> Int8Wish:
+def int8_options(to: str, **options: Any) -> Int8Options:
     """Return the wishes for int8 of those that are there; the others are None or empty.
 
     UsageError where there is one and the export is to something else.
@@ -71,4 +71,4 @@ def int8_wish(to: str, **options: Any) -> Int8Wish:
         name = next(iter(chosen))
         flag = "calibration-samples" if name == "samples" else name
         raise UsageError(f"--{flag}: goes with --to int8 alone; leave it out")
-    return Int8Wish(**chosen)
+    return Int8Options(**chosen)

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, Sequence, cast
 import numpy as np
 
 from mxtrain.config.components import catalogue
-from mxtrain.config.python_objects import Given
+from mxtrain.config.python_objects import ObjectName
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.data.interfaces import Records
@@ -109,7 +109,7 @@ def _without_own_loss(task: Task) -> Task:
     run = task.run
     if not tasks.is_built_in(task) or catalogue.loss(run.model.loss).name in catalogue.LOSSES:
         return task
-    loss = Given.of(_of_labels if task.judged_as == "labels" else _of_samples)
+    loss = ObjectName.of(_of_labels if task.metric_kind == "labels" else _of_samples)
     return type(task)(
         dataclasses.replace(run, model=dataclasses.replace(run.model, loss=loss)), task.description
     )

@@ -33,7 +33,9 @@ Read = Tuple[Input, Union[Mapping[str, Any], DataError]]
 _MOST_BAD = 8  # micro-batches of inputs that are none, before those in between are answered
 
 
-def of(task: Task, compute: Compute, inputs: Iterable[Input | None]) -> Iterator[tuple[Input, Any]]:
+def predict_batches(
+    task: Task, compute: Compute, inputs: Iterable[Input | None]
+) -> Iterator[tuple[Input, Any]]:
     """Yield each input with what `compute` says of it, or the DataError of one that is none, in their order.
 
     As many are computed at once as in training; fewer before a None, which says that the next may take its time.
@@ -48,7 +50,7 @@ def of(task: Task, compute: Compute, inputs: Iterable[Input | None]) -> Iterator
                 yield each, values if isinstance(values, DataError) else next(told)
 
 
-def said_by(task: Task, net: Any, context: Any) -> Compute:
+def prediction_function(task: Task, net: Any, context: Any) -> Compute:
     """Return the function that computes what the net says of samples, as the task shows it."""
 
     is_told = False

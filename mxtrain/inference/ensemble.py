@@ -19,7 +19,7 @@ from mxtrain.data import image_fields
 from mxtrain.tasks.task import Task
 
 View = Callable[[Any], Any]  # from the pictures of a micro-batch to as many others
-KINDS = ("classes", "labels", "numbers")  # of Task.judged_as
+KINDS = ("classes", "labels", "numbers")  # of Task.metric_kind
 
 
 def kinds_of(text: str) -> tuple[str, ...]:
@@ -42,9 +42,9 @@ def check(text: str, task: Task) -> None:
         raise UsageError(
             f"--tta {text}: the run's task, {name}, has no pictures to turn or crop; leave it out"
         )
-    if task.judged_as not in KINDS:
+    if task.metric_kind not in KINDS:
         raise UsageError(
-            f"--tta {text}: --task {name} does not say what its answers are; give it `judged_as`"
+            f"--tta {text}: --task {name} does not say what its answers are; give it `metric_kind`"
         )
 
 
@@ -53,7 +53,7 @@ def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
     name = task.run.model.task
     if len(members) < 2:
         raise UsageError(f"--ensemble: {members[0].path} is one checkpoint; name several, or leave it out")
-    if task.judged_as not in KINDS:
+    if task.metric_kind not in KINDS:
         raise UsageError(
             f"--ensemble: answers of --task {name} have no mean; leave it out for the mean of the weights"
         )
@@ -67,7 +67,7 @@ def reading(run: Run, kinds: Sequence[str]) -> Run:
     """Return the run as the loader has to read for these views: for crops, pictures with what is around the centre."""
     if "crops" not in kinds:
         return run
-    size, resize = sizes.of(run.data.image_size), image_fields.resize_of(run.data)
+    size, resize = sizes.height_and_width(run.data.image_size), image_fields.resize_of(run.data)
     if resize <= min(size):
         raise UsageError(
             f"--tta crops: --val-resize {resize} leaves nothing around a picture of --image-size "
@@ -84,7 +84,7 @@ def views(run: Run, kinds: Sequence[str]) -> list[View]:
     """Return the views of pictures that were read for them: five crops, or one, and each also from right to left."""
     found: list[View] = [_same]
     if "crops" in kinds:
-        size = sizes.of(run.data.image_size)
+        size = sizes.height_and_width(run.data.image_size)
         found = [Crop(vertical, horizontal, size) for vertical, horizontal in PLACES]
     if "flip" in kinds:
         found = [each for view in found for each in (view, Flipped(view))]

@@ -218,7 +218,7 @@ class _Unlabelled:
 def _of_class_folders(task: Task, root: Path, out: Path | None) -> Iterator[Input]:
     """Yield the files under each folder that is called as a class of the net, with that class as their label."""
     names = list(task.description.get("class_names", ()))
-    if not names or task.judged_as != "classes":
+    if not names or task.metric_kind != "classes":
         raise UsageError(f"--mistakes: {root} is a folder, and this net learns no classes; give a .rec")
     try:
         folders = sorted(each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))

@@ -1,4 +1,4 @@
-"""A trained net that is asked: for answers, for features, or for its worst mistakes.
+"""A predictor: a trained net that answers, gives features, and finds its worst mistakes.
 
 Owns what `mxtrain.predict` does as a command and as a function alike; how answers are printed is the command's.
 """
@@ -17,11 +17,11 @@ from mxtrain.inference import trained_run
 
 if TYPE_CHECKING:  # which load mxnet
     from mxtrain.inference.input_samples import Input, Inputs
-    from mxtrain.inference.worst_mistakes import Found
+    from mxtrain.inference.worst_mistakes import WorstMistakes
     from mxtrain.tasks.task import Task
 
 
-class Opened(NamedTuple):
+class OpenedRun(NamedTuple):
     """A checkpoint, its run and its task, before mxnet is loaded."""
 
     checkpoint: Checkpoint
@@ -29,8 +29,8 @@ class Opened(NamedTuple):
     task: Task
 
 
-class Asked(NamedTuple):
-    """The trained net that is asked, and its task."""
+class Predictor(NamedTuple):
+    """A trained net on a device, with its task: it answers, gives features, and finds its worst mistakes."""
 
     task: Task
     net: Any
@@ -41,68 +41,63 @@ class Asked(NamedTuple):
         """The name of a sample in answers."""
         return "image" if self.task.is_of_pictures else "input"
 
+    def predict(
+        self, inputs: Inputs, top: int | None, threshold: float, embed: bool
+    ) -> Iterator[tuple[Input, Any]]:
+        """Yield each input with its answer, or its features, or with the DataError of one that is none."""
+        from mxtrain.inference import batching
 
-def opened(
+        if embed:
+            flag = f"--model {self.task.run.model.model}"
+            compute = batching.features_by(self.task, self.net, flag, self.context)
+        else:
+            compute = batching.prediction_function(self.task, self.net, self.context)
+        for each, shown in batching.predict_batches(self.task, compute, inputs):
+            yield each, shown if isinstance(shown, DataError) else cut(shown, top, threshold)
+
+    def worst_mistakes(
+        self, source: str | None, count: int, on_bad: Callable[[DataError], object], out: Path | None = None
+    ) -> WorstMistakes:
+        """Return the worst mistakes in `source`, or in the run's own --val; `on_bad` gets what is no sample.
+
+        UsageError for a sample in the file `out`, which is to be written.
+        """
+        from mxtrain.inference import batching, input_samples, worst_mistakes
+
+        source = source or self.task.run.data.val
+        if source is None:
+            raise UsageError(
+                "--mistakes: the run had no --val; give a .rec, or a folder with a folder for each class"
+            )
+        compute = worst_mistakes.loss_function(*self)
+
+        def with_losses() -> Iterator[tuple[Input, Any]]:
+            samples = input_samples.labelled(self.task, source, out)
+            for each, found in batching.predict_batches(self.task, compute, samples):
+                if isinstance(found, DataError):
+                    on_bad(found)
+                else:
+                    yield each, found
+
+        return worst_mistakes.worst(self.task, with_losses(), count)
+
+
+def open_run(
     trained: Any, checkpoint: str | None, devices: str, instead: Mapping[str, Any], is_judged: bool
-) -> Opened:
-    """Return what is asked; a net that is not judged gets pictures that are normalised, as it does from `inputs_of`."""
+) -> OpenedRun:
+    """Return the run that a command means; without losses its pictures are normalised as `inputs_of` gives them."""
     found = trained_run.find_checkpoint(trained, checkpoint, devices)
     run = trained_run.run_of(found, trained, instead)
     if not is_judged:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, normalize="host"))
-    return Opened(found, run, trained_run.task_of(found, run))
+    return OpenedRun(found, run, trained_run.task_of(found, run))
 
 
 @contextlib.contextmanager
-def net_of(given: Opened, devices: str) -> Iterator[Asked]:
-    """Yield the net on the first of the devices; loads mxnet."""
-    with trained_run.net_of(given.checkpoint, given.run, devices) as (net, contexts):
-        yield Asked(given.task, net, contexts[0])
-
-
-def answers(
-    asked: Asked, inputs: Inputs, top: int | None, threshold: float, embed: bool
-) -> Iterator[tuple[Input, Any]]:
-    """Yield each input with its answer, or with the DataError of one that is none."""
-    from mxtrain.inference import batching
-
-    task, net, context = asked
-    if embed:
-        compute = batching.features_by(task, net, f"--model {task.run.model.model}", context)
-    else:
-        compute = batching.said_by(task, net, context)
-    for each, shown in batching.of(task, compute, inputs):
-        yield each, shown if isinstance(shown, DataError) else cut(shown, top, threshold)
-
-
-def mistakes(
-    asked: Asked,
-    source: str | None,
-    count: int,
-    on_bad: Callable[[DataError], object],
-    out: Path | None = None,
-) -> Found:
-    """Return the worst mistakes in `source`, or in the run's own --val; `on_bad` is told of what is no sample.
-
-    UsageError for a sample in the file `out`, which is to be written.
-    """
-    from mxtrain.inference import batching, input_samples, worst_mistakes
-
-    source = source or asked.task.run.data.val
-    if source is None:
-        raise UsageError(
-            "--mistakes: the run had no --val; give a .rec, or a folder with a folder for each class"
-        )
-    compute = worst_mistakes.judged_by(*asked)
-
-    def judged() -> Iterator[tuple[Input, Any]]:
-        for each, found in batching.of(asked.task, compute, input_samples.labelled(asked.task, source, out)):
-            if isinstance(found, DataError):
-                on_bad(found)
-            else:
-                yield each, found
-
-    return worst_mistakes.worst(asked.task, judged(), count)
+def open_predictor(run: OpenedRun, devices: str) -> Iterator[Predictor]:
+    """Yield a predictor on the first of the devices; loads mxnet."""
+    with trained_run.net_of(run.checkpoint, run.run, devices) as (net, contexts):
+        yield Predictor(run.task, net, contexts[0])
 
 
 def cut(shown: dict[str, Any], top: int | None, threshold: float) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from mxtrain.core.errors import DataError
-from mxtrain.inference import predictor
-from mxtrain.inference.predictor import Asked
+from mxtrain.inference.predictor import Predictor
 
 if TYPE_CHECKING:
     from mxtrain.inference.input_samples import Inputs
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
 PROGRAM = "mxtrain.predict"
 
 
-def answers(options: argparse.Namespace, of_run: Asked) -> None:
+def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print answers, or write them into a file, and what cannot be answered."""
     from mxtrain.inference import output_files, row_formats
     from mxtrain.inference.input_samples import Inputs
 
     format = output_files.format_of("jsonl" if options.json else options.format, options.out, options.embed)
-    width = max(map(len, of_run.task.description.get("class_names", ())), default=0)
-    told = row_formats.Told(of_run.noun, of_run.task.in_words, min(width, row_formats.WIDEST))
+    width = max(map(len, predictor.task.description.get("class_names", ())), default=0)
+    told = row_formats.RowFormat(predictor.noun, predictor.task.in_words, min(width, row_formats.WIDEST))
     row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, told)
-    inputs, num_bad, num = Inputs(of_run.task, options.inputs, options.out), 0, 0
+    inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0
     with output_files.opened(options.out, format, row) as write:
-        for each, shown in predictor.answers(of_run, inputs, options.top, options.threshold, options.embed):
+        for each, shown in predictor.predict(inputs, options.top, options.threshold, options.embed):
             num += 1
             if not isinstance(shown, DataError):
                 write(each.name, shown)
@@ -39,26 +38,26 @@ def answers(options: argparse.Namespace, of_run: Asked) -> None:
                 raise shown
             num_bad += 1
             _say(str(shown))
-    _rest(options, of_run, inputs, num - num_bad)
+    _rest(options, predictor, inputs, num - num_bad)
     if num_bad:
         raise DataError(f"{num_bad} of {num} inputs could not be read; they are named above")
 
 
-def _rest(options: argparse.Namespace, of_run: Asked, inputs: Inputs, num_answers: int) -> None:
+def _rest(options: argparse.Namespace, predictor: Predictor, inputs: Inputs, num_answers: int) -> None:
     """Say what was left out of folders, and how much there is in a file."""
     if options.quiet:
         return
     for folder in inputs.folders:
         if folder.left_out:
             kinds = ", ".join(f"{kind} {count}" for kind, count in folder.left_out.most_common(5))
-            what = "pictures" if of_run.task.is_of_pictures else "inputs of this net"
+            what = "pictures" if predictor.task.is_of_pictures else "inputs of this net"
             count = sum(folder.left_out.values())
             _say(f"{folder.path}: left out {count} files that are no {what} by their names ({kinds})")
     if options.out:
         _say(f"{num_answers} answers in {options.out}")
 
 
-def mistakes(options: argparse.Namespace, of_run: Asked) -> None:
+def mistakes(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print the worst mistakes, and write their pictures where that was asked for."""
     from mxtrain.inference import output_files, row_formats
     from mxtrain.inference import worst_mistakes as judged
@@ -66,7 +65,7 @@ def mistakes(options: argparse.Namespace, of_run: Asked) -> None:
     format = output_files.format_of(
         "jsonl" if options.json else options.format, options.out, of_features=False
     )
-    row = row_formats.row_of(format, row_formats.Told(of_run.noun, judged.in_words))
+    row = row_formats.row_of(format, row_formats.RowFormat(predictor.noun, judged.in_words))
     bad: list[DataError] = []
 
     def note(error: DataError) -> None:
@@ -74,7 +73,7 @@ def mistakes(options: argparse.Namespace, of_run: Asked) -> None:
         _say(str(error))
 
     source = str(options.inputs[0]) if options.inputs else None
-    found = predictor.mistakes(of_run, source, options.mistakes, note, options.out)
+    found = predictor.worst_mistakes(source, options.mistakes, note, options.out)
     with output_files.opened(options.out, format, row) as write:
         for each in found.worst:
             write(each.input.name, each.shown)

@@ -26,7 +26,7 @@ WIDEST = 28
 _MOST_COLUMNS = 12  # of a table
 
 
-class Told(NamedTuple):
+class RowFormat(NamedTuple):
     """The common parts of rows: what inputs are called, `image` or `input`, and an answer in words."""
 
     noun: str
@@ -34,7 +34,7 @@ class Told(NamedTuple):
     class_width: int = 0  # of the longest name of a class
 
 
-def row_of(name: str, told: Told) -> Row:
+def row_of(name: str, told: RowFormat) -> Row:
     """Return the function of a format; a header is part of its first row."""
     return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv}[name](told)
 
@@ -49,11 +49,11 @@ def in_line(name: str) -> str:
     return plain_text.printable(shown_name(name))
 
 
-def _lines(told: Told) -> Row:
+def _lines(told: RowFormat) -> Row:
     return lambda name, shown: f"{in_line(name)}: {plain_text.printable(told.in_words(shown))}\n"
 
 
-def _jsonl(told: Told) -> Row:
+def _jsonl(told: RowFormat) -> Row:
     def row(name: str, shown: Mapping[str, Any]) -> str:
         named: dict[str, Any] = {told.noun: shown_name(name)}
         if named[told.noun] != name:
@@ -63,7 +63,7 @@ def _jsonl(told: Told) -> Row:
     return row
 
 
-def _csv(told: Told) -> Row:
+def _csv(told: RowFormat) -> Row:
     columns: list[str] = []
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _csv(told: Told) -> Row:
     return row
 
 
-def _table(told: Told) -> Row:
+def _table(told: RowFormat) -> Row:
     """Return the rows of columns with the name at their end, which so needs no width."""
     widths: dict[str, int] = {}
 

@@ -21,7 +21,7 @@ UNFINISHED = "\ufffd"  # what a decoder writes for a letter whose last bytes are
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class SamplingOptions:
     """The length of what is to be written, and the numbers by which tokens are drawn; see `models/nets/generate.py`."""
 
     max_tokens: int = 200
@@ -76,7 +76,7 @@ def write(
     net: Any,
     context: Any,
     prompts: Sequence[str],
-    wish: Wish,
+    options: SamplingOptions,
     show: Callable[[int, str], None] = lambda number, text: None,
     first: int = 0,
 ) -> Iterator[dict[str, Any]]:
@@ -92,14 +92,17 @@ def write(
     by = tokenizers.of_portable(task.description["tokenizer"])
     if by.decode is None:
         raise UsageError(f"--prompt: the tokenizer {by.name} has no decode, from ids to text; give it one")
-    end, sampling = task.description["end_token"], generate.Sampling(wish.temperature, wish.top_k, wish.top_p)
+    end, sampling = (
+        task.description["end_token"],
+        generate.Sampling(options.temperature, options.top_k, options.top_p),
+    )
     for number, prompt in enumerate(prompts, first):
-        rng = np.random.Generator(np.random.PCG64([wish.seed, number]))
+        rng = np.random.Generator(np.random.PCG64([options.seed, number]))
         begin = [end, *map(int, by.encode(prompt))]  # a document begins behind the end of another
         drawn = generate.tokens_after(begin, net, task.window, context, sampling, rng)
         tokens: list[int] = []
         has_ended, text = False, ""
-        for token in itertools.islice(drawn, wish.max_tokens):
+        for token in itertools.islice(drawn, options.max_tokens):
             has_ended = token == end
             if has_ended:
                 break

@@ -128,7 +128,7 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
         if instead.get(name) is None
     }
     locations.make_importable(
-        found, *(part for text in own.values() for part in python_objects.parts_of(text))
+        found, *(part for text in own.values() for part in python_objects.split_names(text))
     )
     return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, found))
 
@@ -159,6 +159,6 @@ def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, lis
     from mxtrain.train.net import build_net
 
     places = build_net.contexts(devices)
-    lent = zoo.given_net(run.model.model) if python_objects.is_object(run.model.model) else None
+    lent = zoo.net_object(run.model.model) if python_objects.is_object(run.model.model) else None
     with contextlib.nullcontext() if lent is None else weights.kept(lent):
         yield build_net.load_trained(found, places, run=run), places

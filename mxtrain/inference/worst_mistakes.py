@@ -44,7 +44,7 @@ class Mistake(NamedTuple):
         return {**source, **self.result, "loss": self.loss}
 
 
-class Found(NamedTuple):
+class WorstMistakes(NamedTuple):
     """The worst mistakes, the worst first; how many there are in all, and among how many samples."""
 
     worst: list[Mistake]
@@ -52,7 +52,7 @@ class Found(NamedTuple):
     num_samples: int
 
 
-def judged_by(task: Task, net: Any, context: Any) -> Compute:
+def loss_function(task: Task, net: Any, context: Any) -> Compute:
     """Return the function that computes the loss of each sample and what the task says of it, as evaluations do."""
     forward = tasks.function_of(task, task.plain_forward)
     result_of = tasks.without_failures(task, task.sample_result, {})
@@ -77,7 +77,7 @@ def judged_by(task: Task, net: Any, context: Any) -> Compute:
     return compute
 
 
-def worst(task: Task, judged: Iterable[tuple[Input, Any]], count: int) -> Found:
+def worst(task: Task, judged: Iterable[tuple[Input, Any]], count: int) -> WorstMistakes:
     """Return the worst of the samples that were `judged` by such a function."""
     kept: list[tuple[float, int, Mistake]] = []  # a heap, the least bad first
     num_mistakes = num_samples = 0
@@ -92,7 +92,7 @@ def worst(task: Task, judged: Iterable[tuple[Input, Any]], count: int) -> Found:
             heapq.heappush(kept, entry)
         elif entry[:2] > kept[0][:2]:
             heapq.heapreplace(kept, entry)
-    return Found([mistake for _, _, mistake in sorted(kept, reverse=True)], num_mistakes, num_samples)
+    return WorstMistakes([mistake for _, _, mistake in sorted(kept, reverse=True)], num_mistakes, num_samples)
 
 
 def is_mistake(result: Mapping[str, Any]) -> bool:

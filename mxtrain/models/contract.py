@@ -23,7 +23,7 @@ class Contract(NamedTuple):
 def of_pictures(image_size: ImageSize, num_classes: int, channels: int = 3) -> Contract:
     """Return the contract of a classifier of pictures."""
     return Contract(
-        inputs=((channels, *sizes.of(image_size)),),
+        inputs=((channels, *sizes.height_and_width(image_size)),),
         answer=(num_classes,),
         noun="picture",
         takes=pictures_in_words(image_size, channels),

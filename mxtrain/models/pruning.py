@@ -122,7 +122,7 @@ def _unprunable(name: str, why: str) -> UsageError:
 # Narrow layers
 
 
-def narrow(net: Any, groups: Groups, widths: Widths) -> None:
+def remove_channels(net: Any, groups: Groups, widths: Widths) -> None:
     """Give the layers of a net that is not initialised yet so few channels."""
     sizes = sizes_with(groups, widths)
     parameters = {parameter.name: parameter for parameter in net.collect_params().values()}
@@ -183,7 +183,7 @@ class Cut:
     def __call__(self, name: str, array: Array) -> Array:
         """Return what of a parameter's array remains."""
         for axis, line in self._groups.found.axes.get(name, {}).items():
-            array = np.take(array, places(line, self._groups, self._kept), axis=axis)
+            array = np.take(array, kept_positions(line, self._groups, self._kept), axis=axis)
         return array
 
 
@@ -223,7 +223,7 @@ def _strengths(number: int, groups: Groups, arrays: Mapping[str, Array]) -> Arra
     return total
 
 
-def places(line: Line, groups: Groups, kept: Mapping[int, Array]) -> Array:
+def kept_positions(line: Line, groups: Groups, kept: Mapping[int, Array]) -> Array:
     """Return the places along a line that remain."""
     found: list[Array] = []
     start = 0

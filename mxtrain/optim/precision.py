@@ -16,7 +16,7 @@ from typing import Any, Sequence
 from mxtrain.config import Model, autocast_costs
 from mxtrain.config.components import names
 from mxtrain.core.system import kernels
-from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import sparse_rows
 from mxtrain.runtime import amp as mxnet_amp
 from mxtrain.runtime import mx
@@ -61,15 +61,15 @@ def usable_amp(amp: str, kind: str) -> str:
     return amp
 
 
-def narrowing(model: Model, kind: str) -> Narrowing | None:
+def autocast_of(model: Model, kind: str) -> Autocast | None:
     """Return what chooses the operators that run in bfloat16 on a device of this kind; None where none does."""
     if kind != "cpu" or usable_amp(model.amp, kind) == "off":
         return None
     times = autocast_costs.of_run(model.amp, model.amp_table)
-    return times and Narrowing(times, LEAST_GAIN)
+    return times and Autocast(times, LEAST_GAIN)
 
 
-def summary(amp: str, kind: str, chosen: Narrowing | None) -> str:
+def summary(amp: str, kind: str, chosen: Autocast | None) -> str:
     """Return a line about what `--amp bf16` or `--amp auto` comes to."""
     if chosen is None:
         problem = kernels.bf16_problem() or f"the table knows no times of {kernels.onednn()}"

@@ -21,7 +21,7 @@ LONGEST_NAME = 24
 BAR = 30  # columns
 
 
-class Choice(NamedTuple):
+class ReportOptions(NamedTuple):
     """The parts of it that are wanted."""
 
     sort: str = ""  # one of COLUMNS, lowest first; the order of the class list if empty
@@ -37,7 +37,7 @@ def in_line(numbers: Mapping[str, float], num_classes: int) -> str:
     return ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if name != left_out)
 
 
-def in_words(findings: Record, choice: Choice) -> str:
+def in_words(findings: Record, choice: ReportOptions) -> str:
     """Return what an evaluation has found, as `evaluate(report=True)` gives it, besides its numbers; '' if nothing."""
     names = findings.get("class_names", [])
     classes = findings.get("classes")
@@ -67,7 +67,7 @@ def _how(findings: Record) -> list[str]:
     return lines
 
 
-def _classes(record: Record, names: Sequence[str], choice: Choice) -> list[str]:
+def _classes(record: Record, names: Sequence[str], choice: ReportOptions) -> list[str]:
     """Return the table of classes, and the means over those that occur or are named."""
     support = record["support"]
     is_cut = len(support) > MOST_CLASSES and not choice.is_whole
@@ -94,7 +94,7 @@ def _key(record: Record, column: str) -> Any:
     return lambda i: (values[i] is None, values[i] or 0.0, -support[i], i)
 
 
-def _confused(record: Record, names: Sequence[str], choice: Choice) -> list[str]:
+def _confused(record: Record, names: Sequence[str], choice: ReportOptions) -> list[str]:
     """Return what was taken for something else most often; of several labels a sample nothing is confused."""
     pairs = record.get("confusion", [])
     shown = pairs if choice.is_whole else pairs[:MOST_PAIRS]

@@ -167,7 +167,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         setattr(mxnet, THREADS, threads)
         mxnet_repairs.repair(mxnet)
         # oneDNN reads its variable at its first operation, and no more.
-        with kernels.onednn_asked() as is_needed:
+        with kernels.onednn_variable() as is_needed:
             if is_needed:
                 mxnet.nd.Activation(mxnet.nd.ones((1,)), act_type="relu").wait_to_read()
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.

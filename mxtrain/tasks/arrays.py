@@ -85,8 +85,8 @@ class Arrays(Task):
         return self.predicted.step_means
 
     @property
-    def judged_as(self) -> str:
-        return self.predicted.judged_as
+    def metric_kind(self) -> str:
+        return self.predicted.metric_kind
 
     @property
     def score(self) -> Score:
@@ -218,7 +218,7 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
         found = label_checks.class_names(train, val, run.data.num_classes)
         return described_classes(found, class_weights.of_classes(run.model.class_weights, train, found))
     task_flags.refuse_of_classes(run, f"{train.path} has numbers to predict")
-    return {"targets": targets.numbers(train, val, tuple(names)).as_json()}
+    return {"targets": targets.check_targets(train, val, tuple(names)).as_json()}
 
 
 def _check_net(text: str, inputs: Sequence[Input]) -> None:

@@ -27,7 +27,7 @@ class PredictedClasses:
     label_smoothing: float = 0.0
     weights: Sequence[float] | None = None
 
-    judged_as = "classes"
+    metric_kind = "classes"
     step_means = ("accuracy",)
     score = Score("accuracy")
     field = Field("label", ())

@@ -38,7 +38,7 @@ class Classification(Task):
     flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
     nets = names.MODELS
     losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
-    judged_as = "classes"
+    metric_kind = "classes"
     suffixes = input_files.PICTURES
     takes_names = True
     unit = "images"

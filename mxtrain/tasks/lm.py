@@ -111,7 +111,7 @@ class LanguageModel(Task):
     def reader(self, is_training: bool) -> SampleReader:
         change = None
         if is_training and not self.run.optim.overfit:
-            change = text_augment.of(self.run.data.augment, self.description, has_mask=False)
+            change = text_augment.make_augmentation(self.run.data.augment, self.description, has_mask=False)
         return WindowReader(change)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:

@@ -29,7 +29,7 @@ class Multilabel(Classification):
 
     losses = several_labels.LOSSES
     flags = Classification.flags - {"sampling"}  # which balances one class a sample
-    judged_as = "labels"
+    metric_kind = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
 

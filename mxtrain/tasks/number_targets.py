@@ -26,7 +26,7 @@ class PredictedNumbers:
     numbers: Numbers
     loss: str
 
-    judged_as = "numbers"
+    metric_kind = "numbers"
     step_means = ("mae",)
     score = Score("rmse", is_lower_better=True)
 

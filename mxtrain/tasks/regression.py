@@ -33,7 +33,7 @@ class Regression(Task):
     losses = catalogue.LOSSES_OF_NUMBERS
     looks_at = 1000
     unit = "images"
-    judged_as = "numbers"
+    metric_kind = "numbers"
     suffixes = input_files.PICTURES
     takes_names = True
     step_means = PredictedNumbers.step_means
@@ -43,7 +43,7 @@ class Regression(Task):
     def describe(cls, run: Run, train: Dataset, val: Dataset | None) -> Description:
         image_fields.refuse_arrays(train)
         weighted = sample_weights.split(run.data, train, val, targets.names_of(train))
-        found = targets.numbers(weighted.train, weighted.val, weighted.names)
+        found = targets.check_targets(weighted.train, weighted.val, weighted.names)
         return {"targets": found.as_json(), **weighted.described, **normalization.described(run, train)}
 
     @property

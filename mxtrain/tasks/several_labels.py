@@ -33,7 +33,7 @@ class PredictedLabels:
     label_smoothing: float = 0.0
     weights: Sequence[float] | None = None
 
-    judged_as = "labels"
+    metric_kind = "labels"
     step_means = ("label_accuracy",)
     score = Score("mean_average_precision")
 

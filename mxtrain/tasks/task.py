@@ -25,7 +25,7 @@ from mxtrain.models.contract import Contract
 
 Description = Dict[str, Any]  # that JSON can hold
 State = npt.NDArray[np.float64]  # one-dimensional
-Judged = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `judged`
+Judged = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `predictions_and_targets`
 
 
 class Outcome(NamedTuple):
@@ -116,8 +116,8 @@ class Task(abc.ABC):
         return Score("loss", is_lower_better=True)
 
     @property
-    def judged_as(self) -> str:
-        """The kind of what `judged` gives: classes, labels, numbers or likelihoods, each with its own metrics."""
+    def metric_kind(self) -> str:
+        """The kind of `predictions_and_targets`: classes, labels, numbers or likelihoods, each with its own metrics."""
         return ""
 
     # --------------------------------------------------------------------------------------------------------
@@ -202,14 +202,14 @@ class Task(abc.ABC):
         """Return the metrics of evaluations, whose numbers have different names."""
         return ()
 
-    def judged(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+    def predictions_and_targets(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
         """Return what metrics by name, and the user's functions, compare: predictions and targets of a micro-batch.
 
         Each with a row for each sample that counts; by default the output and the field `label`.
         """
         if "label" not in arrays:
             raise UsageError(
-                f"--metric: --task {self.run.model.task} does not say what is judged; give it `judged`"
+                f"--metric: --task {self.run.model.task} does not say what is judged; give it `predictions_and_targets`"
             )
         return output.asnumpy(), arrays["label"]
 

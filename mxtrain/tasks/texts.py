@@ -33,7 +33,7 @@ class TextTask(Task):
     losses = catalogue.LOSSES_OF_CLASSES
     nets = tuple(net_names.TEXT_NETS)
     unit = "texts"
-    judged_as = "classes"
+    metric_kind = "classes"
     suffixes = (".txt",)
     step_means = ("accuracy",)
     what_has_labels: ClassVar[str]  # OF_DOCUMENTS or OF_TOKENS
@@ -101,7 +101,7 @@ class TextTask(Task):
         tokens = TokenFormat(known["tokenizer"], *(known[name] for name in _OF_FORMAT))
         change = None
         if is_training and not self.run.optim.overfit:
-            change = text_augment.of(self.run.data.augment, known)
+            change = text_augment.make_augmentation(self.run.data.augment, known)
         return TextReader(
             tokens, self.window, len(self.class_names), self.what_has_labels == OF_TOKENS, change
         )
@@ -152,7 +152,7 @@ class TextTask(Task):
     def plain_forward(self) -> TextForward:
         return self._forward(0.0, None)
 
-    def judged(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+    def predictions_and_targets(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
         label = arrays["label"]
         return output.asnumpy()[label >= 0], label[label >= 0]
 

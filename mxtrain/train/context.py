@@ -29,7 +29,7 @@ from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.optim.weight_masks import WeightMasks
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
-from mxtrain.tasks.metrics.metric_selection import Judgement
+from mxtrain.tasks.metrics.metric_selection import MetricSelection
 from mxtrain.tasks.task import Forward, Task
 from mxtrain.train.net import build_net, distillation
 from mxtrain.train.telemetry.seen_samples import SeenSamples
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingParts:
+class TrainContext:
     """The objects that a step works with and changes in place."""
 
     net: Any
@@ -47,7 +47,7 @@ class TrainingParts:
     prepare: SeenSamples  # the task's, which keeps the first samples that it makes
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
-    judgement: Judgement
+    judgement: MetricSelection
     trainer: StepTrainer
     optimizer: Any
     extra_optimizer_state: ExtraOptimizerState
@@ -72,7 +72,7 @@ class TrainingParts:
     untried: set[Any] = dataclasses.field(default_factory=set)  # devices that have computed nothing by now
 
 
-def build_parts(
+def build_context(
     run: Run,
     task: Task,
     group: WorkerGroup = SINGLE_WORKER,
@@ -80,7 +80,7 @@ def build_parts(
     is_trial: bool = False,
     began: float | None = None,
     averaging: AveragePlan | None = None,
-) -> TrainingParts:
+) -> TrainContext:
     """Return everything that a first step of `run` needs.
 
     With `widths`, those of a checkpoint's net, initial weights are left out, because `state.restore` will bring its. A
@@ -109,7 +109,7 @@ def build_parts(
         group,
         running_statistics.num_rows(plan.num_micro_batches),
     )
-    return TrainingParts(
+    return TrainContext(
         net=net,
         task=task,
         prepare=SeenSamples(tasks.named(task, task.prepare), is_kept=group.rank == 0),

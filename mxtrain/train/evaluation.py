@@ -51,7 +51,7 @@ def evaluate(
     None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
     this worker's progress; `on_samples` is called with how many samples are done, about, and of how many.
     """
-    judged, done = _Judged(task, records), 0
+    judged, done = _EvaluationSums(task, records), 0
     with open_loader(run, task, records, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
@@ -84,7 +84,7 @@ def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SIN
     return Loader(assembly, requests, loader_options(run.data))
 
 
-class _Judged:
+class _EvaluationSums:
     """The losses and the metrics' states of this worker's micro-batches, in their order."""
 
     def __init__(self, task: Task, records: Records):
@@ -127,7 +127,7 @@ class _Judged:
             of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
             numbers = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
             for name in numbers.keys() & found.keys():
-                raise UsageError(metric_selection.given_twice(name[len("val_") :]))
+                raise UsageError(metric_selection.duplicate_message(name[len("val_") :]))
             found.update(numbers)
         records = []
         if self._report is not None:

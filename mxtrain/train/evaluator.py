@@ -16,7 +16,7 @@ from mxtrain.optim.ema import with_averages
 from mxtrain.report.sinks.record import Record
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.evaluation import evaluate
 from mxtrain.train.next_action import RunLength
 from mxtrain.train.state import TrainState
@@ -28,7 +28,7 @@ class Evaluator:
     def __init__(
         self,
         run: Run,
-        parts: TrainingParts,
+        parts: TrainContext,
         val_set: Records | None,
         length: RunLength,
         stop_requests: list[Stop],

@@ -25,7 +25,7 @@ from mxtrain.report.sinks.writers import Logged, Report, open_sinks
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train import nonfinite_errors, signals
-from mxtrain.train.context import TrainingParts, build_parts
+from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.evaluator import Evaluator
 from mxtrain.train.input_pipeline import InputPipeline, open_pipeline
 from mxtrain.train.next_action import Action, RunLength, next_action
@@ -64,7 +64,7 @@ def train(
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
     rate_at = schedules.rate_function(run.optim, *length)
     averaging = average_plan.of_run(run.optim, *length)
-    parts = build_parts(
+    parts = build_context(
         run, task, group, checkpoint and widths_of(checkpoint), began=began, averaging=averaging
     )
     state = restore(run, parts, checkpoint)
@@ -115,9 +115,7 @@ def train(
     return parts.net
 
 
-def _logged(
-    run: Run, parts: TrainingParts, state: TrainState, length: RunLength, job_restarts: int
-) -> Logged:
+def _logged(run: Run, parts: TrainContext, state: TrainState, length: RunLength, job_restarts: int) -> Logged:
     """Return the run as its sinks have to know it; they go on behind `state`."""
     return Logged(
         out=Path(run.output.out),
@@ -139,7 +137,7 @@ def _logged(
 
 def _agree_on_action(
     run: Run,
-    parts: TrainingParts,
+    parts: TrainContext,
     state: TrainState,
     length: RunLength,
     checkpointer: Checkpointer,
@@ -179,7 +177,7 @@ def _has_ended(run: Run, state: TrainState, action: Action, stop: Stop | None, r
 
 
 def _save(
-    run: Run, parts: TrainingParts, state: TrainState, identity: InputIdentity, checkpointer: Checkpointer
+    run: Run, parts: TrainContext, state: TrainState, identity: InputIdentity, checkpointer: Checkpointer
 ) -> None:
     """Save this step: one worker copies the arrays, which are written beside the training."""
     checkpointer.wait()  # before the arrays are copied: memory holds one copy
@@ -197,7 +195,7 @@ def _save(
 
 
 def _train_step(
-    parts: TrainingParts, pipeline: InputPipeline, state: TrainState, rate: float
+    parts: TrainContext, pipeline: InputPipeline, state: TrainState, rate: float
 ) -> tuple[TrainState, StepResult]:
     """Train one step, on its batches, and return the state after it."""
     parts.clock.start_step(state.step + 1)
@@ -216,7 +214,7 @@ def _report_checkpoint(report: Report, state: TrainState, length: RunLength, sec
     report.event("checkpoint", text, state.step, length.epoch_of(state.step), seconds=round(seconds, 4))
 
 
-def _check_loss(alarm: LossAlarm, parts: TrainingParts, state: TrainState, result: StepResult) -> LossAlarm:
+def _check_loss(alarm: LossAlarm, parts: TrainContext, state: TrainState, result: StepResult) -> LossAlarm:
     """Return the alarm after one more loss. Under dist_async a rising loss is warned of, and ends a run that diverges.
 
     Late updates can build up an oscillation, which shows in the loss long before it stops being a number.
@@ -235,7 +233,7 @@ def _check_loss(alarm: LossAlarm, parts: TrainingParts, state: TrainState, resul
 
 def _report_skipped_step(
     run: Run,
-    parts: TrainingParts,
+    parts: TrainContext,
     train_set: Dataset,
     state: TrainState,
     result: StepResult,

@@ -13,7 +13,7 @@ import numpy as np
 
 from mxtrain.models import remat
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.net.to_device import to_context
 from mxtrain.train.step import forward
 
@@ -38,7 +38,7 @@ class NonFiniteOrigin(NamedTuple):
     rows: Any
 
 
-def find_origin(parts: TrainingParts, batch: Any, step: int, scale: float) -> NonFiniteOrigin | None:
+def find_origin(parts: TrainContext, batch: Any, step: int, scale: float) -> NonFiniteOrigin | None:
     """Return where a micro-batch of training stops being finite; None where it is finite from end to end.
 
     `step` and `scale` are those of the step that it belonged to, so that the same numbers are computed again.
@@ -55,7 +55,7 @@ def find_origin(parts: TrainingParts, batch: Any, step: int, scale: float) -> No
     return _find_origin_backward(parts, scaled, outputs, size)
 
 
-def find_origin_in_evaluation(parts: TrainingParts, batch: Any) -> NonFiniteOrigin | None:
+def find_origin_in_evaluation(parts: TrainContext, batch: Any) -> NonFiniteOrigin | None:
     """Return where a micro-batch of an evaluation stops being finite; None where it is finite from end to end."""
     size, context, net = len(batch), parts.contexts[0], remat.unwrapped(parts.net)
     found: list[NonFiniteOrigin] = []
@@ -78,7 +78,7 @@ def find_origin_in_evaluation(parts: TrainingParts, batch: Any) -> NonFiniteOrig
 
 
 def _find_origin_backward(
-    parts: TrainingParts, scaled: Any, outputs: list[BlockOutput], size: int
+    parts: TrainContext, scaled: Any, outputs: list[BlockOutput], size: int
 ) -> NonFiniteOrigin | None:
     """Return the first block, from the loss backwards, whose gradients are not finite though those it got were."""
     context = parts.contexts[0]

@@ -22,7 +22,7 @@ from mxtrain.data.interfaces import Records
 from mxtrain.models import remat
 from mxtrain.runtime import mx
 from mxtrain.train import evaluation
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.nonfinite import (
     BlockOutput,
     NonFiniteOrigin,
@@ -41,7 +41,7 @@ SAMPLES_IN_LINE = 3
 
 
 def bad_step(
-    parts: TrainingParts,
+    parts: TrainContext,
     batches: Iterable[Any],
     release: Callable[[Any], None],
     name_of: Callable[[int], str],
@@ -72,7 +72,7 @@ def bad_step(
 
 
 def bad_evaluation(
-    run: Run, parts: TrainingParts, val: Records, state: TrainState, loss: float, out: Path
+    run: Run, parts: TrainContext, val: Records, state: TrainState, loss: float, out: Path
 ) -> Diverged:
     """Return the error for a run whose validation loss is no number; as `bad_step`, over the samples of `val`."""
     found: NonFiniteOrigin | None = None
@@ -100,7 +100,7 @@ def bad_evaluation(
     )
 
 
-def spoilt_weights(parts: TrainingParts, state: TrainState, out: Path) -> Diverged:
+def spoilt_weights(parts: TrainContext, state: TrainState, out: Path) -> Diverged:
     """Return the error for a run whose last update left weights that are not finite, with the first such layer."""
     context, named = parts.contexts[0], list(blocks(remat.unwrapped(parts.net), ""))
     lost = [(name, block) for name, block in named if not all(map(is_finite, own_arrays(block, context)))]

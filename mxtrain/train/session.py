@@ -101,11 +101,11 @@ def begun(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> 
     from mxtrain.checkpoint import resume
 
     if checkpoint is not None:
-        return resume.as_begun(run, checkpoint)
+        return resume.with_saved_sums(run, checkpoint)
     return dataclasses.replace(run, data=dataclasses.replace(run.data, augment=inputs.task.run.data.augment))
 
 
-def going_on(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
+def resume_inputs(run: config.Run, inputs: RunInputs, checkpoint: Checkpoint | None) -> RunInputs:
     """Return the inputs of a run that goes on from `checkpoint`: another stream than then is described as that was."""
     from mxtrain.checkpoint.input_identity import InputIdentity
     from mxtrain.tasks import registry as tasks
@@ -170,7 +170,7 @@ def train(
         resume_point = resume.find(assigned, inputs.identity, group.local_workers)
         checkpoint = resume_point and resume_point.checkpoint
         run, assigned = (begun(each, inputs, checkpoint) for each in (run, assigned))
-        inputs = going_on(run, inputs, checkpoint)
+        inputs = resume_inputs(run, inputs, checkpoint)
         train, val, identity = inputs.train, inputs.val, inputs.identity
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(

@@ -1,6 +1,6 @@
 """The state of a run: how far it has come, how workers come to the same one, and how it survives a stop.
 
-`TrainState` is a small value; the arrays that belong to it live in `TrainingParts`. Owns what goes into a checkpoint.
+`TrainState` is a small value; the arrays that belong to it live in `TrainContext`. Owns what goes into a checkpoint.
 How that gets to disk safely is `checkpoint/directory.py`'s, which one a run resumes from `checkpoint/resume.py`'s.
 """
 
@@ -33,7 +33,7 @@ from mxtrain.optim.early_stop import Best
 from mxtrain.optim.precision import LossScale
 from mxtrain.optim.sums import grid_units
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 
 if TYPE_CHECKING:
     from mxtrain.train.step import StepResult
@@ -73,7 +73,7 @@ class TrainState:
         return dataclasses.replace(self, score=score, best=best, is_lower_better=is_lower_better)
 
 
-def synchronize(parts: TrainingParts, step: int) -> None:
+def synchronize(parts: TrainContext, step: int) -> None:
     """Bring all workers to the same weights, running statistics and optimizer state, and verify the weights.
 
     A collective: every worker calls it at the same `step`. In dist_sync they are the same already, and nothing moves.
@@ -86,7 +86,7 @@ def synchronize(parts: TrainingParts, step: int) -> None:
     _verify_equal_weights(parts, step)
 
 
-def _verify_equal_weights(parts: TrainingParts, step: int) -> None:
+def _verify_equal_weights(parts: TrainContext, step: int) -> None:
     """Raise RestartMe where the workers' weights differ: the network or a worker's memory is at fault."""
     group, checksum = parts.group, 0
     for array in weights.copy_of(parts.net).values():
@@ -98,7 +98,7 @@ def _verify_equal_weights(parts: TrainingParts, step: int) -> None:
         )
 
 
-def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputIdentity) -> Snapshot:
+def snapshot(run: Run, parts: TrainContext, state: TrainState, identity: InputIdentity) -> Snapshot:
     """Copy all that the next step depends on into host memory: arrays file by file, and values.
 
     `identity` is that of the run's inputs, by which a resume recognises them. Diverged where a weight is not finite.
@@ -133,7 +133,7 @@ def snapshot(run: Run, parts: TrainingParts, state: TrainState, identity: InputI
     return Snapshot(state.step, files, values)
 
 
-def restore(run: Run, parts: TrainingParts, checkpoint: Checkpoint | None) -> TrainState:
+def restore(run: Run, parts: TrainContext, checkpoint: Checkpoint | None) -> TrainState:
     """Load the checkpoint's arrays into `parts` and return its state; the initial state where there is none.
 
     A collective, because a score that only some disks hold becomes everybody's.

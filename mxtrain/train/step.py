@@ -23,7 +23,7 @@ from mxtrain.optim.precision import LossScale
 from mxtrain.optim.sums.exact_gradients import ExactAccumulator
 from mxtrain.optim.sums.gradients import GradientAccumulator
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.net import first_pass
 from mxtrain.train.net.to_device import to_context
 from mxtrain.train.telemetry import barriers, layer_metrics
@@ -58,7 +58,7 @@ class StepResult:
 
 
 def train_step(
-    parts: TrainingParts,
+    parts: TrainContext,
     batches: MicroBatches,
     release: Callable[[Any], None],
     step: int,
@@ -126,12 +126,12 @@ def train_step(
 
 
 def _compute(
-    parts: TrainingParts, batch: Any, context: Any, step: int, scale: float, is_last_of_wave: bool
+    parts: TrainContext, batch: Any, context: Any, step: int, scale: float, is_last_of_wave: bool
 ) -> StepRow:
     """Run forward and backward on a micro-batch, and return its row; on a sampled step the wave's last is timed."""
     run = functools.partial(forward, parts, batch, context, step, scale)
     is_timed = parts.clock.is_sampling and is_last_of_wave
-    scaled, row = barriers.told_apart(run, parts.net, parts.clock) if is_timed else run()
+    scaled, row = barriers.time_stages(run, parts.net, parts.clock) if is_timed else run()
     # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length lies
     # between the two.
     scaled.backward()
@@ -139,7 +139,7 @@ def _compute(
     return row
 
 
-def _start_reduce(parts: TrainingParts, gradients: GradientAccumulator) -> list[Any]:
+def _start_reduce(parts: TrainContext, gradients: GradientAccumulator) -> list[Any]:
     """Start the sums over devices and workers, each as soon as the backward pass has its gradient; wait for that pass.
 
     Return the first device's gradients.
@@ -159,7 +159,7 @@ def _start_reduce(parts: TrainingParts, gradients: GradientAccumulator) -> list[
 
 
 def _reduce(
-    parts: TrainingParts,
+    parts: TrainContext,
     gradients: GradientAccumulator,
     running: StepStatistics,
     computed: dict[int, StepRow],
@@ -184,7 +184,7 @@ def _reduce(
 
 
 def _update_weights(
-    parts: TrainingParts,
+    parts: TrainContext,
     gradients: GradientAccumulator,
     step: int,
     rate: float,
@@ -208,7 +208,7 @@ def _update_weights(
         parts.ema.update()
 
 
-def step_gradients(parts: TrainingParts, loss_scale: float) -> GradientAccumulator:
+def step_gradients(parts: TrainContext, loss_scale: float) -> GradientAccumulator:
     """Return what adds up the gradients of the step that begins."""
     if parts.grid is not None:
         return ExactAccumulator(
@@ -217,7 +217,7 @@ def step_gradients(parts: TrainingParts, loss_scale: float) -> GradientAccumulat
     return GradientAccumulator(parts.trainer.parameters, parts.contexts)
 
 
-def step_statistics(parts: TrainingParts) -> StepStatistics:
+def step_statistics(parts: TrainContext) -> StepStatistics:
     """Return the running statistics of the step that begins."""
     return StepStatistics(
         parts.net,
@@ -229,7 +229,7 @@ def step_statistics(parts: TrainingParts) -> StepStatistics:
     )
 
 
-def forward(parts: TrainingParts, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
+def forward(parts: TrainContext, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
     """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
     position = batch.request.position
     mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
@@ -259,7 +259,7 @@ def number(value: Any) -> float:
     return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
 
 
-def _means(parts: TrainingParts, sums: Sequence[float]) -> dict[str, float]:
+def _means(parts: TrainContext, sums: Sequence[float]) -> dict[str, float]:
     """Return the task's means of the step, from a sum and a count for each."""
     pairs = zip(parts.task.step_means, sums[::2], sums[1::2])
     return {name: total / count if count else math.nan for name, total, count in pairs}

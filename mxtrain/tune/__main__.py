@@ -41,8 +41,8 @@ def command(words: Sequence[str]) -> None:
 
     flags = ["--config", options.config, *of_fit, "--out", str(options.out)]
     base = run_search.base_of(config.parse(flags, command_name.typed("python -m mxtrain.tune")))
-    asked = run_search.Asked(
-        **{name: getattr(options, name) for name in run_search.Asked._fields},
+    asked = run_search.SearchOptions(
+        **{name: getattr(options, name) for name in run_search.SearchOptions._fields},
     )
     with attempt.stop_requests() as requests:
         found = run_search.run_search(base, spaces.read(options.space, base), asked, requests)

@@ -79,7 +79,7 @@ def tune(
         if count < 1:
             raise UsageError(f"{name}={count}: give 1 or more")
     seconds = math.inf if timeout is None else timeout
-    asked = run_search.Asked(trials, sampler, pruner, jobs, seconds, seed, quiet)
+    asked = run_search.SearchOptions(trials, sampler, pruner, jobs, seconds, seed, quiet)
     if threading.current_thread() is not threading.main_thread():
         ended = run_search.run_search(base, found, asked, attempt.StopRequests())
     else:
@@ -95,7 +95,7 @@ def tune(
 
 def _refuse_objects(run: Run) -> None:
     for name, value in config.to_flat(run).items():
-        if isinstance(value, (python_objects.Given, python_objects.Joined)):
+        if isinstance(value, (python_objects.ObjectName, python_objects.Joined)):
             raise UsageError(f"{name}: is an object, which no other process has; give it as module:callable")
 
 

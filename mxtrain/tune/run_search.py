@@ -28,7 +28,7 @@ from mxtrain.tune import results
 from mxtrain.tune import space as spaces
 from mxtrain.tune import study as studies
 from mxtrain.tune.search import Plan, search
-from mxtrain.tune.search_progress import Teller
+from mxtrain.tune.search_progress import SearchProgress
 from mxtrain.tune.space import Flags, Space
 
 NUM_TRIALS = 20
@@ -36,7 +36,7 @@ NUM_TRIALS = 20
 OWN_AFFAIRS = ("out", "resume", "threads", "log", "log_level", "quiet", "dry_run", "plot_schedule")
 
 
-class Asked(NamedTuple):
+class SearchOptions(NamedTuple):
     """The way to search, as the command's flags say it; `timeout` in seconds."""
 
     trials: int | None
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     quiet: bool
 
 
-class Found(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The state of a search that is over or was stopped."""
 
     best: FrozenTrial | None
@@ -60,7 +60,7 @@ class Found(NamedTuple):
     without_page: UsageError | None  # why tune.html could not be written
 
 
-def run_search(base: Run, space: Space, asked: Asked, requests: StopRequests) -> Found:
+def run_search(base: Run, space: Space, asked: SearchOptions, requests: StopRequests) -> SearchOutcome:
     """Search in the folder `--out` of `base` until all trials have ended, or a stop request or the timeout comes."""
     out = Path(base.output.out)
     if (out / "checkpoints").is_dir():
@@ -77,12 +77,12 @@ def run_search(base: Run, space: Space, asked: Asked, requests: StopRequests) ->
         draw = studies.drawing(space, asked.sampler, asked.seed, asked.jobs)
         limits = num_trials, asked.jobs, asked.timeout
         plan = Plan(out, base, space, inputs.score, draw, *limits, len(inputs.train))
-        with Teller(plan, study, None if asked.quiet else sys.stderr) as teller:
+        with SearchProgress(plan, study, None if asked.quiet else sys.stderr) as teller:
             search(plan, study, requests, teller.ended)
         best, rows = studies.best(study), results.rows(study, space, inputs.score)
         found = None if best is None else results.best_run(out, base, space, best)
         num_ended = len(studies.finished(study))
-        return Found(best, found, rows, teller.text(), num_ended, num_trials, teller.without_page)
+        return SearchOutcome(best, found, rows, teller.text(), num_ended, num_trials, teller.without_page)
 
 
 def base_of(run: Run) -> Run:
@@ -102,7 +102,7 @@ def _check_base(base: Run) -> None:
     run_checks.check_description(base)
 
 
-def _num_trials(asked: Asked, space: Space) -> int:
+def _num_trials(asked: SearchOptions, space: Space) -> int:
     """Return how many trials there are to be; UsageError where the space has not as many points, or a grid more."""
     trials, points = asked.trials, len(spaces.grid(space))
     if asked.sampler == "grid":
@@ -135,7 +135,7 @@ def _num_evaluations(run: Run, num_samples: int) -> int:
     return math.ceil(num_steps / max(1, steps_per_epoch)) + between
 
 
-def _identity(asked: Asked, base: Run, space: Space, score: Score) -> studies.Identity:
+def _identity(asked: SearchOptions, base: Run, space: Space, score: Score) -> studies.Identity:
     """Return what makes a search this one: values are compared, and drawn, among trials of the same only."""
     defaults = config.to_flat(Run(model=Model(task=base.model.task)))  # a later version may have more flags
     flat = {

@@ -20,7 +20,7 @@ from mxtrain.tune import study as studies
 from mxtrain.tune.search import Plan
 
 
-class Teller:
+class SearchProgress:
     """Tells of a search on `stream`, if there is one, and in its folder; a block that lasts as long as the search."""
 
     def __init__(self, plan: Plan, study: optuna.Study, stream: TextIO | None):
@@ -30,7 +30,7 @@ class Teller:
         self._display = ProgressDisplay(stream, plan.num_trials, self._num_before, "trial {}", "searching")
         self.without_page: UsageError | None = None  # why there is none, once the block has ended
 
-    def __enter__(self) -> Teller:
+    def __enter__(self) -> SearchProgress:
         if self._num_before or studies.unfinished(self._study):
             self._display.print_line(
                 f"going on: {self._num_before} of {self._plan.num_trials} trials have ended, "

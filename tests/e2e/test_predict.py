@@ -198,15 +198,15 @@ def test_a_signal_leaves_no_half_of_a_file(
 
 
 def test_features_are_what_the_head_takes(trained_digits: Path, digits: Path) -> None:
-    from mxtrain.inference import predictor
+    from mxtrain.inference import predictor as predictors
 
     fives = digits / "images" / "five" / "00*.png"
     answers, features = (predict(trained_digits, fives, embed=each) for each in (False, True))
     assert len(answers) > 5
     assert [each["image"] for each in answers] == [each["image"] for each in features]
-    opened = predictor.opened(trained_digits, None, "cpu", {}, is_judged=False)
-    with predictor.net_of(opened, "cpu") as of_run:
-        *_, weight, bias = of_run.net.collect_params().values()
+    opened = predictors.open_run(trained_digits, None, "cpu", {}, is_judged=False)
+    with predictors.open_predictor(opened, "cpu") as predictor:
+        *_, weight, bias = predictor.net.collect_params().values()
         scores = np.stack([each["features"] for each in features]) @ weight.data().asnumpy().T
         scores += bias.data().asnumpy()
     names = sorted(path.name for path in (digits / "images").iterdir())

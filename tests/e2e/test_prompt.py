@@ -12,7 +12,7 @@ import pytest
 from mxtrain.config import Run
 from mxtrain.core.errors import USAGE, UsageError
 from mxtrain.fit import fit
-from mxtrain.predict import Wish, predict
+from mxtrain.predict import SamplingOptions, predict
 from tests.support.commands import Command
 from tests.tasks import steps
 
@@ -40,7 +40,7 @@ def test_the_command_and_the_function_write_the_same(trained: Path, command: Com
     flags = ["--prompt", "3a", "--prompt", "2b", "--max-tokens", "20", "--temperature", "0.8", "--seed", "5"]
     told = command("mxtrain.predict", "--run", trained, *flags, "--json")
     lines = [json.loads(line) for line in told.stdout.splitlines()]
-    assert lines == predict(trained, prompts=["3a", "2b"], wish=Wish(20, 0.8, seed=5))
+    assert lines == predict(trained, prompts=["3a", "2b"], sampling=SamplingOptions(20, 0.8, seed=5))
     shown = command("mxtrain.predict", "--run", trained, *flags)
     written = "\n".join(f"{each['prompt']}{each['text']}\n" for each in lines)
     # By lines: a text may hold a carriage return, which Python reads from a pipe as a newline, from a file as it is.
@@ -60,7 +60,7 @@ def test_texts_of_a_program_are_learnt(trained: Path, tmp_path: Path) -> None:
     ended = fit(Run.of(**given, out=str(tmp_path / "run"), log="none", threads=1), train=texts, val=texts[:9])
     *_, judged = ended.history
     assert {"val_perplexity", "val_bits_per_byte"} <= set(judged)
-    (told,) = predict(ended, prompts=["3a"], wish=Wish(max_tokens=4))
+    (told,) = predict(ended, prompts=["3a"], sampling=SamplingOptions(max_tokens=4))
     assert told["num_tokens"] <= 4
     with pytest.raises(UsageError, match="--prompt: prompts are a list of texts"):
         predict(ended, prompts="3a")

@@ -13,7 +13,7 @@ import pytest
 from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "mxtrain" / "data" / "native"
+NATIVE = ROOT / "mxtrain" / "native"
 BUILD = [
     "-g1",
     "-O0",  # most of the time goes into building it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Collection
 
-from mxtrain.models.autocast.autocast import narrow_slots
+from mxtrain.models.autocast.autocast import bfloat16_inputs
 from mxtrain.models.rewrites.graph_rewrites import Graph
 
 
@@ -29,7 +29,7 @@ def with_rounded_inputs(graph: Graph, chosen: Collection[int]) -> Graph:
         return [made[source, output], 0, 0]
 
     for place, node in enumerate(graph["nodes"]):
-        slots = narrow_slots(node) if place in chosen else ()
+        slots = bfloat16_inputs(node) if place in chosen else ()
         inputs = [
             rounded(positions[source], output) if slot in slots else [positions[source], output, 0]
             for slot, (source, output, *_) in enumerate(node["inputs"])

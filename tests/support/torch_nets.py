@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mxtrain.convert.options import Wish
+from mxtrain.convert.options import ConvertOptions
 from mxtrain.convert.torch import torch_weights
 from mxtrain.convert.torch.torch_weights import Weights
 
@@ -25,7 +25,7 @@ def shapes(model: str, num_classes: int = 10, image_size: int = 224) -> dict[str
     from mxtrain.runtime import mx
     from mxtrain.tasks.classification import Classification
 
-    task = Classification.numbered(Wish(image_size=image_size).run(model), num_classes)
+    task = Classification.numbered(ConvertOptions(image_size=image_size).run(model), num_classes)
     net = task.build_net()
     known = shapes.of_variables(net(mx.sym.var("data")), (1, *task.contract().inputs[0]))
     return {place: known[parameter.name] for place, parameter in named_parameters(net).items()}

@@ -19,7 +19,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import context as parts_module
 from mxtrain.train import state
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.step import train_step
 
 CLASS_NAMES, SIZE = ["a", "b", "c", "d"], 16
@@ -56,17 +56,17 @@ def quick_resnet(num_classes: int) -> Any:
     return net
 
 
-def build_parts(run: config.Run, num_classes: int, **keywords: Any) -> TrainingParts:
+def build_parts(run: config.Run, num_classes: int, **keywords: Any) -> TrainContext:
     """Return everything that a first step of `run` on pictures of so many classes needs."""
-    return parts_module.build_parts(run, Classification.numbered(run, num_classes), **keywords)
+    return parts_module.build_context(run, Classification.numbered(run, num_classes), **keywords)
 
 
-def with_loss(parts: TrainingParts, loss: Any) -> TrainingParts:
+def with_loss(parts: TrainContext, loss: Any) -> TrainContext:
     """Return the parts with another loss to learn from."""
     return dataclasses.replace(parts, forward=dataclasses.replace(parts.forward, loss=loss))
 
 
-def parts_of(flags: str) -> TrainingParts:
+def parts_of(flags: str) -> TrainContext:
     run = config.parse(["--train", "t.rec", "--image-size", str(SIZE), "--model", QUICK_NET, *flags.split()])
     return build_parts(run, CLASSES)
 
@@ -89,7 +89,7 @@ def batches(num_samples: int, micro_batch: int, seed: int) -> list[Any]:
     ]
 
 
-def train(parts: TrainingParts, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
+def train(parts: TrainContext, num_steps: int, micro_batch: int = 4, num_samples: int = 16) -> list[float]:
     scale, losses = precision.LossScale(), []
     for number in range(num_steps):
         result = train_step(
@@ -100,7 +100,7 @@ def train(parts: TrainingParts, num_steps: int, micro_batch: int = 4, num_sample
     return losses
 
 
-def arrays(parts: TrainingParts) -> dict[str, np.ndarray]:
+def arrays(parts: TrainContext) -> dict[str, np.ndarray]:
     return {name: p.list_data()[-1].asnumpy() for name, p in weights.named_parameters(parts.net).items()}
 
 
@@ -117,7 +117,7 @@ def run_of(out: Path, *flags: str) -> config.Run:
 
 
 def advance(
-    parts: TrainingParts, progress: state.TrainState, num_steps: int
+    parts: TrainContext, progress: state.TrainState, num_steps: int
 ) -> tuple[state.TrainState, list[float]]:
     losses = []
     for number in range(progress.step, progress.step + num_steps):
@@ -128,7 +128,7 @@ def advance(
     return progress, losses
 
 
-def save(run: config.Run, parts: TrainingParts, progress: state.TrainState) -> Path:
+def save(run: config.Run, parts: TrainContext, progress: state.TrainState) -> Path:
     return directory.write(
         Path(run.output.out) / "checkpoints", state.snapshot(run, parts, progress, IDENTITY)
     )

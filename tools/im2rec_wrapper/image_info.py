@@ -100,7 +100,7 @@ def _jpeg(data: bytes) -> ImageInfo:
         raise BadPicture("its JPEG frame header is damaged or missing")
     return ImageInfo(
         "JPEG",
-        _turned(orientation.of(data)) + ((CMYK,) if frame[5] == 4 else ()),
+        _turned(orientation.orientation_of(data)) + ((CMYK,) if frame[5] == 4 else ()),
         is_progressive=frame_kind == _PROGRESSIVE,
         num_unit_columns=_unit_columns(frame),
         is_checked=frame_kind in (*_PLAIN, _PROGRESSIVE) and frame[0] == 8,
@@ -119,7 +119,7 @@ def _unit_columns(frame: bytes) -> int:
 
 def _png(data: bytes) -> ImageInfo:
     """Follow all chunks and check their checksums; libpng would print a line about a damaged one."""
-    conversions = dict.fromkeys(_turned(orientation.of(data)))
+    conversions = dict.fromkeys(_turned(orientation.orientation_of(data)))
     at, kind = len(PNG_START), b""
     while kind != b"IEND":
         if at + 12 > len(data):
@@ -149,7 +149,9 @@ def _webp(data: bytes) -> ImageInfo:
         has_alpha = bool(data[20] & 0x10)
     elif kind == b"VP8L" and len(data) > 24:
         has_alpha = bool(data[24] & 0x10)
-    return ImageInfo("WebP", _turned(orientation.of(data)) + ((TRANSPARENT,) if has_alpha else ()))
+    return ImageInfo(
+        "WebP", _turned(orientation.orientation_of(data)) + ((TRANSPARENT,) if has_alpha else ())
+    )
 
 
 def _tiff(data: bytes) -> ImageInfo:

@@ -12,7 +12,7 @@ from typing import Iterator, Sequence
 
 import mxtrain
 from mxtrain.core.opencv import cv2
-from mxtrain.data.records.record_writer import RecordWriter, Written
+from mxtrain.data.records.record_writer import RecordWriter, WriterProgress
 
 from . import options as pack_options
 from .journal import Description, Journal, PackCheckpoint
@@ -90,9 +90,11 @@ def _opened(
     splits: Sequence[OutputSplit], checkpoint: PackCheckpoint | None, whole_files: contextlib.ExitStack
 ) -> PackRun:
     paths = [path for split in splits for path in split.paths]
-    states = checkpoint.files if checkpoint else [(Written(), 0)] * len(paths)
+    states = checkpoint.files if checkpoint else [(WriterProgress(), 0)] * len(paths)
     files = [
-        OutputFile(path, whole_files.enter_context(RecordWriter(path, Written(*written))), num_payload_bytes)
+        OutputFile(
+            path, whole_files.enter_context(RecordWriter(path, WriterProgress(*written))), num_payload_bytes
+        )
         for path, (written, num_payload_bytes) in zip(paths, states)
     ]
     return PackRun(splits, files)

@@ -87,7 +87,7 @@ def check(run: Run) -> None:
         if name in ZERO_IS_NONE and values[name] == 0:
             continue
         or_none = ", or 0 for none" if name in ZERO_IS_NONE else ""
-        for value in sizes.of(values[name]) if name == "image_size" else (values[name],):
+        for value in sizes.height_and_width(values[name]) if name == "image_size" else (values[name],):
             _check_one(flag, value, limits, or_none)
 
 

@@ -90,7 +90,7 @@ def _check_numbers(run: Run) -> None:
         raise UsageError(
             f"--warmup-epochs {optim.warmup_epochs:g} leaves nothing of --epochs {optim.epochs}; give less"
         )
-    least = min(sizes.of(data.image_size))
+    least = min(sizes.height_and_width(data.image_size))
     if 0 < data.val_resize < least:
         raise UsageError(
             f"--val-resize {data.val_resize} is below --image-size {data.image_size}; give {least} or more"
@@ -177,7 +177,7 @@ def _check_batch(run: Run) -> None:
         raise UsageError(
             f"{flag} mixes the samples of a micro-batch, and it has one; give --micro-batch 2 or more"
         )
-    num_pixels = math.prod(sizes.of(run.data.image_size))
+    num_pixels = math.prod(sizes.height_and_width(run.data.image_size))
     if (
         run.model.task == "classification"
         and not import_path.is_import_path(str(run.data.train))

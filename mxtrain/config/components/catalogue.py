@@ -175,9 +175,9 @@ def metrics(text: str) -> list[Spec]:
     """Parse --metric: names joined by commas."""
     if not text:
         return []
-    if not all(python_objects.parts_of(text)):
+    if not all(python_objects.split_names(text)):
         raise UsageError(f"--metric {text}: a name is missing; give names joined by commas")
-    return [spec.parse("--metric", part, METRICS) for part in python_objects.parts_of(text)]
+    return [spec.parse("--metric", part, METRICS) for part in python_objects.split_names(text)]
 
 
 def augmentations(text: str) -> list[Spec]:
@@ -234,7 +234,7 @@ def optimizer(optim: Optim) -> Spec:
     name, numbers = found = spec.parse("--optimizer", text, OPTIMIZERS)
     if name not in OPTIMIZERS:
         return found
-    given = spec.given_keys(text)
+    given = spec.keys_of(text)
     key, differs = MOMENTUM.get(name), optim.momentum != Optim.momentum
     if name == "rmsprop" and not numbers["centered"]:
         if "gamma2" in given:

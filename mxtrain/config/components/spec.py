@@ -48,7 +48,7 @@ def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Sp
     return Spec(text, {})
 
 
-def given_keys(text: str) -> set[str]:
+def keys_of(text: str) -> set[str]:
     """Return the keys that a description sets itself."""
     return {part.partition("=")[0] for part in text.partition(":")[2].split(",")}
 

@@ -12,7 +12,7 @@ from typing import Any, Mapping
 
 from mxtrain.config import schema
 from mxtrain.config.flags.yaml_file import JOINED
-from mxtrain.config.python_objects import Given, Joined, name_of
+from mxtrain.config.python_objects import Joined, ObjectName, name_of
 from mxtrain.core.errors import UsageError, nearest
 
 KINDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
@@ -80,7 +80,7 @@ def _value(name: str, kind: str, value: Any) -> Any:
 
 def _text(name: str, value: Any) -> str | None:
     """Return the text of a flag, as a command line would have it; None where `value` is no text."""
-    if isinstance(value, Given):
+    if isinstance(value, ObjectName):
         return value
     if isinstance(value, (str, os.PathLike)):
         return os.fspath(value)

@@ -14,7 +14,7 @@ SMALLEST, LARGEST = 1e-4, 1e3
 Numbers = Tuple[float, ...]  # one for each channel
 
 
-def given(flag: str, text: str, channels: int) -> Numbers | None:
+def parse_numbers(flag: str, text: str, channels: int) -> Numbers | None:
     """Return the numbers that a flag gives, one for all channels or one for each; None for `imagenet` and `auto`."""
     if text in (IMAGENET, AUTO):
         return None
@@ -39,5 +39,5 @@ def given(flag: str, text: str, channels: int) -> Numbers | None:
 
 def check(data: Data) -> None:
     """Refuse numbers that do not go with the channels."""
-    given("--mean", data.mean, data.channels)
-    given("--deviation", data.deviation, data.channels)
+    parse_numbers("--mean", data.mean, data.channels)
+    parse_numbers("--deviation", data.deviation, data.channels)

@@ -21,7 +21,7 @@ class Size(NamedTuple):
         return f"{self.height}x{self.width}"
 
 
-def of(image_size: ImageSize) -> Size:
+def height_and_width(image_size: ImageSize) -> Size:
     """Return the height and the width that the flag says; UsageError where it says neither."""
     if isinstance(image_size, int):
         return Size(image_size, image_size)
@@ -37,5 +37,5 @@ def plain(image_size: ImageSize) -> ImageSize:
     """Return the one way to say this size; what says none stays as it is, to be refused where flags are checked."""
     if isinstance(image_size, int) or not WORDS.fullmatch(image_size):
         return image_size
-    size = of(image_size)
+    size = height_and_width(image_size)
     return size.height if size.height == size.width else str(size)

@@ -38,7 +38,7 @@ class Lost(NamedTuple):
         return f"{self.path}:{self.line}: {self.what}: {self.why}"
 
 
-class Found(NamedTuple):
+class ConvertedFlags(NamedTuple):
     """The flags that a file gives, and what it says besides."""
 
     flags: dict[str, Any]
@@ -55,7 +55,7 @@ def text(message: Message, name: str) -> str:
     return "" if field is None else str(field.value)
 
 
-def kind(layer: Message) -> str:
+def layer_type(layer: Message) -> str:
     """Return a layer's type in lower case: `convolution`, of the old format's CONVOLUTION too."""
     return text(layer, "type").lower()
 
@@ -70,7 +70,7 @@ def batch_of(net: Message) -> int | None:
     return None
 
 
-def read(path: Path, net: Message) -> Found:
+def read(path: Path, net: Message) -> ConvertedFlags:
     """Return the flags of a net's data layers and of its kind."""
     flags: dict[str, Any] = {"train": None, "val": None}
     lost: list[Lost] = []
@@ -85,7 +85,7 @@ def read(path: Path, net: Message) -> Found:
         lost.append(Lost(path, _line(first[0]) if first else 1, f"net '{text(net, 'name')}'", why))
     _read_classes(net, flags)
     _read_parameters(path, net, flags, lost)
-    return Found({name: value for name, value in flags.items() if value is not None}, lost)
+    return ConvertedFlags({name: value for name, value in flags.items() if value is not None}, lost)
 
 
 def _line(message: Message) -> int:
@@ -97,7 +97,7 @@ def _data_layers(net: Message, phase: str) -> list[Message]:
     found = []
     for layer in layers_of(net):
         phases = {text(each, "phase") for each in layer.messages("include")} - {""}
-        if kind(layer) in DATA_LAYERS and (not phases or phase in phases):
+        if layer_type(layer) in DATA_LAYERS and (not phases or phase in phases):
             found.append(layer)
     return found
 
@@ -197,7 +197,7 @@ def _shown(field: Field) -> str:
 
 
 def _read_classes(net: Message, flags: dict[str, Any]) -> None:
-    dense = [layer for layer in layers_of(net) if kind(layer) in ("innerproduct", "inner_product")]
+    dense = [layer for layer in layers_of(net) if layer_type(layer) in ("innerproduct", "inner_product")]
     for params in dense[-1].messages("inner_product_param") if dense else []:
         field = params.last("num_output")
         if field is not None:
@@ -251,7 +251,7 @@ def recognised(net: Message) -> tuple[str, str]:
     """Return the net as --model calls it, and what differs; an empty name where it is none that is known."""
     layers = layers_of(net)
     names = [text(layer, "name") for layer in layers]
-    num_convolutions = sum(kind(layer) == "convolution" for layer in layers)
+    num_convolutions = sum(layer_type(layer) == "convolution" for layer in layers)
     if any(name.startswith("inception_3a") for name in names):
         return "googlenet", "GluonCV's googlenet has BatchNorm, and no losses at its side"
     if any(name.startswith("res2a_branch2") for name in names):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mxtrain.convert.caffe.caffe_net import NONE, Found, Lost
+from mxtrain.convert.caffe.caffe_net import NONE, ConvertedFlags, Lost
 from mxtrain.convert.caffe.prototxt import Field, Message
 from mxtrain.core.errors import DataError
 from mxtrain.data.loading.order import steps_per_epoch
@@ -51,7 +51,7 @@ REASONS = {
 }
 
 
-def read(path: Path, solver: Message, batch: int, num_samples: int) -> Found:
+def read(path: Path, solver: Message, batch: int, num_samples: int) -> ConvertedFlags:
     """Return the flags of a solver whose net takes `batch` samples an iteration, of a training set of `num_samples`."""
     flags: dict[str, Any] = {}
     lost: list[Lost] = []
@@ -85,7 +85,7 @@ def read(path: Path, solver: Message, batch: int, num_samples: int) -> Found:
         is_usual = each.name == "regularization_type" and each.value == "L2"
         if each.name not in READ and not is_usual:
             lost.append(_lost(path, each, REASONS.get(each.name, NONE)))
-    return Found(flags, lost)
+    return ConvertedFlags(flags, lost)
 
 
 def _read_optimizer(path: Path, solver: Message, flags: dict[str, Any], lost: list[Lost]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mxtrain.convert import converted_run, target_net
 from mxtrain.convert.imagenet import class_names_of_imagenet
-from mxtrain.convert.options import Done, Wish
+from mxtrain.convert.options import Conversion, ConvertOptions
 from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_weights
 from mxtrain.convert.torch.state_dict import StateDict
 from mxtrain.core.errors import DataError, UsageError
@@ -18,7 +18,7 @@ SHOWN = 4
 KINDS = "resnet, wide_resnet, resnext, densenet, vgg, mobilenet_v2 and mobilenet_v3"
 
 
-def convert(path: Path, out: Path, wish: Wish) -> Done:
+def convert(path: Path, out: Path, wish: ConvertOptions) -> Conversion:
     """Write the net of a state_dict to `out`: a run folder, or a .params file."""
     found = state_dict.read(path)
     model, scheme = _recognised(path, found, wish)
@@ -60,10 +60,10 @@ def convert(path: Path, out: Path, wish: Wish) -> Done:
         converted_run.run_folder(out, run, class_names, weights, origin)
     told = f"{origin['net']} of {scheme}, {path}"
     notes = _notes(model, scheme)
-    return Done(out, told, model, 0 if drops else num_classes, len(weights), notes, *agreement)
+    return Conversion(out, told, model, 0 if drops else num_classes, len(weights), notes, *agreement)
 
 
-def _recognised(path: Path, found: StateDict, wish: Wish) -> tuple[str, str]:
+def _recognised(path: Path, found: StateDict, wish: ConvertOptions) -> tuple[str, str]:
     """Return the net and whose names these are; those that were asked for come first."""
     shapes = {name: stored.shape for name, stored in found.items()}
     recognised = torch_names.recognised(shapes)

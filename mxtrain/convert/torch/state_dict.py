@@ -221,7 +221,7 @@ def _write_npz(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 @contextlib.contextmanager
-def written(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Path]:
+def write_aside(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Path]:
     """Write arrays as the suffix of `path` says, and yield where they are until the block has ended without an error.
 
     At every moment `path` is whole, or as it was before.

@@ -12,7 +12,7 @@ from mxtrain.checkpoint import initial_weights
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.convert import target_net
-from mxtrain.convert.options import Done, Wish
+from mxtrain.convert.options import Conversion, ConvertOptions
 from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_weights
 from mxtrain.core.errors import UsageError, nearest
 from mxtrain.models.parameters import weights as named_weights
@@ -20,7 +20,7 @@ from mxtrain.tasks.classification import Classification
 from mxtrain.train.state import widths_of
 
 
-def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: Wish) -> Done:
+def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: ConvertOptions) -> Conversion:
     """Write the weights of a checkpoint, the averaged ones where it has some, to `out`."""
     model = run.model.model
     scheme, name = _net_there(model, wish.names)
@@ -43,10 +43,10 @@ def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: Wish) -> Do
     averaged = (found.path, *found.others)
     named_weights.load(net, *(str(initial_weights.weights_of(path)) for path in averaged))
     arrays = torch_weights.give(model, scheme, target_net.values_of(net))
-    with state_dict.written(out, arrays) as aside:
+    with state_dict.write_aside(out, arrays) as aside:
         agreement = torch_check.compare(wish.torch, net, run, aside, (scheme, name), num_classes)
     notes = _notes(model, scheme)
-    return Done(out, str(found.path), f"{scheme}/{name}", num_classes, len(arrays), notes, *agreement)
+    return Conversion(out, str(found.path), f"{scheme}/{name}", num_classes, len(arrays), notes, *agreement)
 
 
 def _net_there(model: str, names: str) -> tuple[str, str]:

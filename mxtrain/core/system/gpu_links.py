@@ -48,7 +48,7 @@ def examine() -> dict[str, Any]:
     return answer
 
 
-def ask() -> dict[str, Any]:
+def read_links() -> dict[str, Any]:
     """Return what `examine` does, asked in this very process."""
     try:
         import pynvml
@@ -84,21 +84,21 @@ def nvlinks_between(one: dict[str, Any], other: dict[str, Any]) -> int:
 
 def _device(nvml: Any, index: int, handle: Any) -> dict[str, Any]:
     """Return what is known of a GPU; None for what it or its driver does not tell."""
-    bits = _told(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    mode = _told(nvml, nvml.nvmlDeviceGetEccMode, handle)
+    bits = _query(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    mode = _query(nvml, nvml.nvmlDeviceGetEccMode, handle)
     return {
         "index": index,
-        "name": _text(_told(nvml, nvml.nvmlDeviceGetName, handle)),
-        "bus": _bus(_told(nvml, nvml.nvmlDeviceGetPciInfo, handle)),
+        "name": _text(_query(nvml, nvml.nvmlDeviceGetName, handle)),
+        "bus": _bus(_query(nvml, nvml.nvmlDeviceGetPciInfo, handle)),
         "pcie": {
-            "generation": _told(nvml, nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-            "generation_most": _told(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-            "width": _told(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-            "width_most": _told(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            "generation": _query(nvml, nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            "generation_most": _query(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            "width": _query(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            "width_most": _query(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         },
         "nvlinks": _nvlinks(nvml, handle),
         "ecc": None if mode is None else bool(mode[0]),
-        "ecc_errors": _told(
+        "ecc_errors": _query(
             nvml,
             nvml.nvmlDeviceGetTotalEccErrors,
             *(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
@@ -111,19 +111,19 @@ def _nvlinks(nvml: Any, handle: Any) -> list[dict[str, Any]]:
     """Return the NVLinks that the GPU has, in their order."""
     found = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        state = _told(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
+        state = _query(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
         if state is None:  # it has no such link, or none at all
             continue
-        remote = _told(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
+        remote = _query(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) if state else None
         found.append({"link": link, "active": bool(state), "to": _bus(remote)})
     return found
 
 
 def _level(nvml: Any, one: Any, other: Any) -> str | None:
-    return LEVELS.get(_told(nvml, nvml.nvmlDeviceGetTopologyCommonAncestor, one, other))
+    return LEVELS.get(_query(nvml, nvml.nvmlDeviceGetTopologyCommonAncestor, one, other))
 
 
-def _told(nvml: Any, question: Callable[..., Any], *about: Any) -> Any:
+def _query(nvml: Any, question: Callable[..., Any], *about: Any) -> Any:
     """Return the answer to a question; None where this GPU or driver has none."""
     try:
         return question(*about)
@@ -140,4 +140,4 @@ def _text(value: Any) -> str | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(ask()))
+    print(json.dumps(read_links()))

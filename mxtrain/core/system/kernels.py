@@ -143,7 +143,7 @@ def tiles_are_granted() -> bool:
 
 
 @contextlib.contextmanager
-def onednn_asked() -> Iterator[bool]:
+def onednn_variable() -> Iterator[bool]:
     """A block in which oneDNN's variable says what `onednn()` does; yields whether oneDNN has to read it there.
 
     A program that this process starts must not inherit it: without asking Linux for the tiles it would die.

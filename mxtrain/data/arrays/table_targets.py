@@ -14,7 +14,7 @@ from mxtrain.data.arrays.table_columns import Cells, Columns, Other, Ragged, Wor
 from mxtrain.data.labels import label_precision
 
 
-def found_in(path: Path, columns: Columns) -> list[str]:
+def default_targets(path: Path, columns: Columns) -> list[str]:
     """Return the column that is to be predicted where no flag says it; UsageError where none has such a name."""
     for name in TARGETS:
         if name in columns:

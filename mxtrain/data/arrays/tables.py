@@ -105,7 +105,9 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     encodings.check_missing(selection.missing)
     columns = table_files.read(path)
     target = selection.target
-    targets = _names("--target", target, path, columns) if target else table_targets.found_in(path, columns)
+    targets = (
+        _names("--target", target, path, columns) if target else table_targets.default_targets(path, columns)
+    )
     weight = _weight(selection.sample_weight, path, columns, targets, is_needed=not like)
     known = next((each for each in like if each.names), None)
     if known is not None:

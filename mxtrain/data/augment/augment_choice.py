@@ -40,7 +40,7 @@ def of_data(data: Data, train: Dataset) -> AugmentChoice:
     if side is None:  # a DataLoader, or nothing that can be read: training will say so
         return AugmentChoice(names.IMAGENET_AUGMENTATION)
     if side < SMALL:
-        augment = f"pad_crop:pad={max(1, round(min(sizes.of(data.image_size)) / 8))}"
+        augment = f"pad_crop:pad={max(1, round(min(sizes.height_and_width(data.image_size)) / 8))}"
         return AugmentChoice(
             augment,
             f"--augment {augment}: pictures are small ({side} pixels), and shifted, not cut; give {augment}+flip where "

@@ -57,7 +57,7 @@ def described(run: Run, train: Dataset) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in flags.items():
         if text != IMAGENET:
-            numbers = mean_deviation.given(f"--{name}", text, data.channels) or measured[name]
+            numbers = mean_deviation.parse_numbers(f"--{name}", text, data.channels) or measured[name]
             found[name] = list(numbers)
     return found
 

@@ -40,7 +40,7 @@ def train_transform(
     return crops.Transform(
         crop=_function(crops.CROPS, crop),
         changes=tuple(_function(known_changes.CHANGES, change) for change in changes),
-        size=sizes.of(image_size),
+        size=sizes.height_and_width(image_size),
         mean=mean,
         std=std,
     )
@@ -55,7 +55,7 @@ def eval_transform(
     """Build the transform of an evaluation: short side to `resize`, centre crop of `image_size`, nothing random."""
     from mxtrain.data.augment import crops
 
-    size = sizes.of(image_size)
+    size = sizes.height_and_width(image_size)
     if resize < min(size):
         raise UsageError(
             f"--val-resize {resize} is below --image-size {image_size}; give {min(size)} or more"

@@ -48,7 +48,7 @@ def decode(payload: Payload) -> Pixels:
     if isinstance(payload, CachedPicture):
         return orientation.upright(payload.at_scale(1), payload.orientation)
     pixels = jpeg.decode(payload) if jpeg.is_jpeg(payload) else _decode_other(payload)
-    return orientation.upright(pixels, orientation.of(payload))
+    return orientation.upright(pixels, orientation.orientation_of(payload))
 
 
 def decode_crop(payload: Payload, choose: Callable[[int, int], Box], target: int) -> Pixels:
@@ -70,7 +70,7 @@ def _upright_crop(
     """Return the box, which may be `stretched` to this size already."""
     if isinstance(payload, np.ndarray):
         return jpeg.cut(payload, choose(*payload.shape[:2]))
-    turn = payload.orientation if isinstance(payload, CachedPicture) else orientation.of(payload)
+    turn = payload.orientation if isinstance(payload, CachedPicture) else orientation.orientation_of(payload)
     if turn == orientation.UPRIGHT:
         return _stored_crop(payload, choose, target, stretched)
 
@@ -85,7 +85,7 @@ def decode_all_scales(payload: jpeg.Payload | Pixels, target: int) -> tuple[int,
     """Return the orientation and all pixels as stored: at full scale, and at those that crops of `target` may need."""
     if isinstance(payload, np.ndarray):
         return orientation.UPRIGHT, [payload]
-    turn = orientation.of(payload)
+    turn = orientation.orientation_of(payload)
     if not jpeg.is_jpeg(payload):
         return turn, [_decode_other(payload)]
     whole = jpeg.decode(payload)

@@ -24,7 +24,7 @@ _EXIF = b"Exif\0\0"
 _SCAN, _APP1 = 0xDA, 0xE1
 
 
-def of(payload: Payload) -> int:
+def orientation_of(payload: Payload) -> int:
     """Return the orientation of an encoded picture, 1 to 8. Always 1 for TIFF, which OpenCV turns upright itself."""
     if jpeg.is_jpeg(payload):
         return _in_jpeg(payload)

@@ -74,9 +74,13 @@ def with_cache(
     if data.cache == "none":
         return records
     if data.cache == "ram":
-        return in_memory(records, machine.usable_cores(), on_progress, max(sizes.of(data.image_size)))
+        return in_memory(
+            records, machine.usable_cores(), on_progress, max(sizes.height_and_width(data.image_size))
+        )
     folder = Path(data.cache_dir or out / "cache")
-    return on_disk(records, machine.usable_cores(), folder, on_progress, max(sizes.of(data.image_size)))
+    return on_disk(
+        records, machine.usable_cores(), folder, on_progress, max(sizes.height_and_width(data.image_size))
+    )
 
 
 def in_memory(

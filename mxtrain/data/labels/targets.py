@@ -45,7 +45,7 @@ def names_of(train: Dataset) -> tuple[str, ...]:
     return names if is_named and any(name != str(place) for place, name in enumerate(names)) else ()
 
 
-def numbers(train: Dataset, val: Dataset | None = None, names: tuple[str, ...] = ()) -> Numbers:
+def check_targets(train: Dataset, val: Dataset | None = None, names: tuple[str, ...] = ()) -> Numbers:
     """Check the labels of both data sets, and return what they are; DataError where they are no numbers to predict.
 
     `names` are those of the targets; without them a class list of as many lines names them, or else they are numbered.

@@ -125,7 +125,7 @@ class Replacement:
         return durable.cannot_write(self.path, error)
 
 
-class Written(NamedTuple):
+class WriterProgress(NamedTuple):
     """The progress of a RecordWriter: all that another one needs to resume."""
 
     num_records: int = 0
@@ -143,9 +143,9 @@ class RecordWriter:
     The id in each record is its key, as in MXNet's own im2rec, so that a lost .idx can be rebuilt. Keys ascend.
     """
 
-    def __init__(self, path: str | Path, written: Written | None = None):
+    def __init__(self, path: str | Path, written: WriterProgress | None = None):
         self.path = Path(path)
-        self.written = written or Written()
+        self.written = written or WriterProgress()
         self._records = Replacement(self.path, self.written.num_bytes)
         try:
             self._index = Replacement(index_path(self.path), self.written.num_index_bytes)
@@ -168,7 +168,9 @@ class RecordWriter:
         line = b"%d\t%d\n" % (key, num_bytes)
         self._records.write(frames)
         self._index.write(line)
-        self.written = Written(num_records + 1, num_bytes + len(frames), num_index_bytes + len(line), key)
+        self.written = WriterProgress(
+            num_records + 1, num_bytes + len(frames), num_index_bytes + len(line), key
+        )
 
     def sync(self) -> None:
         """Write everything to the disk; with several writers, sync all of them before any is committed."""

@@ -112,7 +112,9 @@ class TextAugmentation:
         return changed, token_labels(places, labels[starts].tolist(), len(changed))
 
 
-def of(text: str, description: Mapping[str, Any], has_mask: bool = True) -> TextAugmentation | None:
+def make_augmentation(
+    text: str, description: Mapping[str, Any], has_mask: bool = True
+) -> TextAugmentation | None:
     """Return the augmentation of --augment, for a task with this description; None for none."""
     specs = catalogue.text_augmentations(text)
     if not specs:

@@ -24,7 +24,7 @@ Hosts = Sequence[Mapping[str, Any]]
 
 def rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return the lines to print, by the name of their row."""
-    hosts = answering(found)
+    hosts = reached_hosts(found)
     failed = [f"{host['host']} {host['error']}" for host in found["hosts"] if "error" in host]
     described = [
         f"{host['host']}: {host['cpu']}, {host['cores']} cores, {size(host['memory_bytes'])} of memory free"
@@ -45,14 +45,14 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def answering(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def reached_hosts(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the hosts that answered to the end."""
     return [host for host in found["hosts"] if "error" not in host]
 
 
 def advise(found: Mapping[str, Any]) -> list[str]:
     """Return sentences on what keeps a job over these hosts from running, then on what slows it down."""
-    hosts = answering(found)
+    hosts = reached_hosts(found)
     failed = [f"{host['host']}: {host['error']}" for host in found["hosts"] if "error" in host]
     return [
         *failed,
@@ -82,7 +82,7 @@ def _about_versions(hosts: Hosts) -> Iterator[str]:
 def _about_ports(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ports of each host that others do not reach, by what becomes of the attempt."""
     hosts = found["hosts"]
-    for host in answering(found):
+    for host in reached_hosts(found):
         for port, reason in host.get("port_errors", {}).items():
             if int(port) == 0 or "assign" in reason:
                 yield (

@@ -68,7 +68,7 @@ def socket_rate(family: int) -> float:
                 return round(SOCKET_BYTES / (time.perf_counter() - started) / 1e9, 2)
 
 
-class Sums(NamedTuple):
+class SumTimes(NamedTuple):
     """Arrays that workers sum, by their numbers of elements, over each kind of buckets, by its name."""
 
     workers: int
@@ -76,14 +76,14 @@ class Sums(NamedTuple):
     buckets: Mapping[str, Mapping[str, float]]  # the megabytes of a bucket, and the threshold of compression
 
 
-OF_MACHINE = Sums(
+OF_MACHINE = SumTimes(
     WORKERS,
     [int(MEGABYTES * 1e6 / ARRAYS / BYTES_OF_FLOAT)] * ARRAYS,
     {f"{size:g}": {"bucket_mb": size} for size in BUCKET_MB},
 )
 
 
-def job(num_servers: int, unix: bool, deadline: float, sums: Sums = OF_MACHINE) -> dict[str, Any]:
+def job(num_servers: int, unix: bool, deadline: float, sums: SumTimes = OF_MACHINE) -> dict[str, Any]:
     """Run one cluster of the real roles until `deadline` at most; return its measurements or its error.
 
     `times` has the milliseconds of all rounds for each kind of buckets, `milliseconds` their median.

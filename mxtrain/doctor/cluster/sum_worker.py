@@ -44,12 +44,12 @@ def main() -> None:
 
         runtime.load(group.local_workers)
         asked = json.loads(Path(run.output.out, sum_jobs.ASKED).read_text())
-        times = measure(group, sum_jobs.Sums(**asked))
+        times = measure(group, sum_jobs.SumTimes(**asked))
         if group.rank == 0:
             print(json.dumps(times), flush=True)
 
 
-def measure(group: WorkerGroup, sums: sum_jobs.Sums) -> dict[str, list[float]]:
+def measure(group: WorkerGroup, sums: sum_jobs.SumTimes) -> dict[str, list[float]]:
     """Return the milliseconds until the sums are there, of each round, by the kind of buckets."""
     from mxtrain.kvstore.buckets import Buckets
     from mxtrain.kvstore.store import open_store

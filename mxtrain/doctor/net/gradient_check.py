@@ -21,7 +21,7 @@ from mxtrain.doctor.run.trial import Subject
 from mxtrain.models import remat
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts, build_parts
+from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.net.to_device import to_context
 
@@ -49,7 +49,7 @@ class Check(NamedTuple):
 class Losses:
     """The loss of one batch as a function of a net's weights, always with the same random numbers."""
 
-    def __init__(self, subject: Subject, parts: TrainingParts, batch: Any):
+    def __init__(self, subject: Subject, parts: TrainContext, batch: Any):
         self._parts, self._seed = parts, subject.run.optim.seed
         self.net, self.context = remat.unwrapped(parts.net), parts.contexts[0]
         prepared = parts.prepare({name: array.copy() for name, array in batch.arrays.items()}, 0, 0)
@@ -75,7 +75,7 @@ def measure(subject: Subject, seconds: float) -> dict[str, Any]:
     task = subject.task
     with open_pipeline(subject.run, subject.train, task, 0, 1) as pipeline:
         batch = next(iter(pipeline.batches(0)))
-        parts = build_parts(subject.run, task, is_trial=True)
+        parts = build_context(subject.run, task, is_trial=True)
         remat.unwrapped(parts.net).hybridize(active=False)
         _leave_kinks(parts, subject.run.optim.seed)
         return _examined(Losses(subject, parts, batch), seconds)
@@ -191,7 +191,7 @@ def _mover(array: Any) -> Callable[[Any], None]:
     return move
 
 
-def _leave_kinks(parts: TrainingParts, seed: int) -> None:
+def _leave_kinks(parts: TrainContext, seed: int) -> None:
     """Move all weights a little: biases of zero put the ReLUs of an empty patch exactly on their kink."""
     rng = np.random.default_rng(seed)
     for parameter in parts.trainer.parameters:

@@ -14,7 +14,7 @@ from mxtrain.doctor.run.compute_rate import copies
 from mxtrain.doctor.run.trial import Subject
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
-from mxtrain.train.context import build_parts
+from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.step import train_step
 
@@ -24,7 +24,7 @@ LEARNT = 0.1  # of the first loss that may be left
 def measure(subject: Subject, rate: float, num_steps: int, seconds: float) -> dict[str, Any]:
     """Return the `losses` of at most `num_steps`, in about `seconds`, and the parameters that no gradient reached."""
     run, task = subject.run, subject.task
-    parts = build_parts(run, task)
+    parts = build_context(run, task)
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     named = {
         name: parameter

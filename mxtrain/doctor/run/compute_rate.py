@@ -18,7 +18,7 @@ from mxtrain.doctor.run.trial import Subject
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts, build_parts
+from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.input_pipeline import InputPipeline, StepBatches, open_pipeline
 from mxtrain.train.net.to_device import to_context
 from mxtrain.train.step import train_step
@@ -38,7 +38,7 @@ def measure(subject: Subject, seconds: float, with_loader: bool) -> dict[str, An
     of elements of each gradient.
     """
     run, task = subject.run, subject.task
-    parts = build_parts(run, task)
+    parts = build_context(run, task)
     share = seconds / 2 if with_loader else seconds
     with open_pipeline(run, subject.train, task, 0, MANY_STEPS) as pipeline:
         first = list(pipeline.batches(0))  # not released, so they stay valid
@@ -61,7 +61,7 @@ def measure(subject: Subject, seconds: float, with_loader: bool) -> dict[str, An
 class Stepper:
     """The steps of a run, counted; each takes its batches and returns the number of their samples."""
 
-    def __init__(self, subject: Subject, parts: TrainingParts):
+    def __init__(self, subject: Subject, parts: TrainContext):
         model, optim = subject.run.model, subject.run.optim
         self._parts, self._rate = parts, RATE_SHARE * optim.lr
         self._scale = precision.initial_loss_scale(model.amp, model.loss_scale)
@@ -145,7 +145,7 @@ def _real_steps(one_step: Stepper, pipeline: InputPipeline, seconds: float) -> d
     return {"step": rate, "waiting": sum(waited[num_before:]) / (time.monotonic() - began)}
 
 
-def _checkpoint(parts: TrainingParts) -> dict[str, Any]:
+def _checkpoint(parts: TrainContext) -> dict[str, Any]:
     """Return how long training waits while a checkpoint's arrays are copied, and their size."""
     mx.nd.waitall()
     started = time.monotonic()
@@ -158,7 +158,7 @@ def _checkpoint(parts: TrainingParts) -> dict[str, Any]:
     }
 
 
-def _evaluation(parts: TrainingParts, batches: list[Any]) -> Rate:
+def _evaluation(parts: TrainContext, batches: list[Any]) -> Rate:
     """Return the samples a second of a forward pass alone, as an evaluation does it."""
 
     def forward() -> int:

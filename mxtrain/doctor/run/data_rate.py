@@ -94,7 +94,7 @@ def _cached(subject: Subject, run: Run, seconds: float) -> dict[str, Any]:
     started = time.monotonic()
     try:
         cached = pixel_cache.in_memory(
-            records, machine.usable_cores(), image_size=max(sizes.of(run.data.image_size))
+            records, machine.usable_cores(), image_size=max(sizes.height_and_width(run.data.image_size))
         )
     except UsageError as refusal:
         return {"refusal": str(refusal)}

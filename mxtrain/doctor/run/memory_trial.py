@@ -12,7 +12,7 @@ from mxtrain.doctor.run.compute_rate import MANY_STEPS, WARM_UP_STEPS, Stepper, 
 from mxtrain.doctor.run.trial import Subject
 from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.runtime import mx
-from mxtrain.train.context import build_parts
+from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.net.to_device import to_context
 
@@ -22,7 +22,7 @@ STEPS_BESIDE_A_COPY = 2
 def measure(subject: Subject, seconds: float) -> dict[str, Any]:
     """Return the `rate` of steps in about `seconds`, and the most memory that this process had."""
     run, task = subject.run, subject.task
-    parts = build_parts(run, task)
+    parts = build_context(run, task)
     one_step = Stepper(subject, parts)
     with open_pipeline(run, subject.train, task, 0, MANY_STEPS) as pipeline:
 

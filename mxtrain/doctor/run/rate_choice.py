@@ -17,7 +17,7 @@ BELOW_RISE = 10.0  # times smaller a rate has to be
 HARDLY = 0.1  # of the first loss: a smaller fall says nothing
 
 
-class Choice(NamedTuple):
+class RateChoice(NamedTuple):
     """A rate to train with, None where the loss hardly falls, and what it follows from."""
 
     rate: float | None
@@ -46,27 +46,27 @@ def has_diverged(losses: Sequence[float]) -> bool:
     return now - min(means) > (fall if fall > HARDLY * abs(first) else abs(first))
 
 
-def choose(rates: Sequence[float], losses: Sequence[float]) -> Choice:
+def choose(rates: Sequence[float], losses: Sequence[float]) -> RateChoice:
     """Return the rate at DONE of the fall, at most a tenth of the rate from which on the loss rises."""
     means = smoothed(losses)
     first, lowest = means[0], min(means)
     at, fall = means.index(lowest), first - lowest
     rise = next((rate for rate, mean in zip(rates[at:], means[at:]) if mean > lowest + RISEN * fall), None)
-    found = Choice(None, first, lowest, rates[at], rise)
+    found = RateChoice(None, first, lowest, rates[at], rise)
     if fall <= HARDLY * abs(first):
         return found
     done = next(rate for rate, mean in zip(rates, means) if mean <= first - DONE * fall)
     return found._replace(rate=done if rise is None else min(done, rise / BELOW_RISE))
 
 
-def in_words(found: Choice) -> str:
+def in_words(found: RateChoice) -> str:
     """Return what was seen, in a sentence."""
     fall = f"the loss falls from {found.first_loss:.3g} to {found.lowest_loss:.3g}, at a rate of {found.lowest_at:.2g}"
     rise = "" if found.rises_at is None else f", and rises from {found.rises_at:.2g} on"
     return f"{fall}{rise}"
 
 
-def advice(found: Choice, given: float, times: float = 1.0) -> str:
+def advice(found: RateChoice, given: float, times: float = 1.0) -> str:
     """Return the flag to paste, where a run's peak is `times` its --lr, as --lr-base-batch says."""
     if found.rate is None:
         return "no rate: the loss hardly falls; give more --rate-steps, or see --only gradients,overfit"

@@ -13,7 +13,7 @@ from typing import Any
 from mxtrain.doctor.run import rate_choice
 from mxtrain.doctor.run.trial import Subject
 from mxtrain.optim import precision
-from mxtrain.train.context import build_parts
+from mxtrain.train.context import build_context
 from mxtrain.train.input_pipeline import open_pipeline
 from mxtrain.train.step import train_step
 
@@ -21,7 +21,7 @@ from mxtrain.train.step import train_step
 def measure(subject: Subject, num_steps: int) -> dict[str, Any]:
     """Return the `rates` that were tried and their `losses`, until the loss diverges."""
     run, task = subject.run, subject.task
-    parts = build_parts(run, task)
+    parts = build_context(run, task)
     scale = precision.initial_loss_scale(run.model.amp, run.model.loss_scale)
     rates = rate_choice.rates(num_steps)
     losses: list[float] = []

@@ -22,7 +22,7 @@ from mxtrain.data.user.user_datasets import UserBatches
 from mxtrain.doctor.machine import disk_advice
 from mxtrain.doctor.net import net_doctor
 from mxtrain.doctor.run import micro_batch, rate_choice, run_files, run_speed, trials
-from mxtrain.doctor.run.rate_choice import Choice
+from mxtrain.doctor.run.rate_choice import RateChoice
 from mxtrain.doctor.run.rates import Rate
 from mxtrain.doctor.run.trials import Bench
 from mxtrain.optim import schedules
@@ -45,7 +45,7 @@ def chosen(words: str) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part in given)
 
 
-class Asked(NamedTuple):
+class DoctorOptions(NamedTuple):
     """Parts of a run that are to be examined, and how."""
 
     parts: Sequence[str]
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     rate_plot: Path | None = None
 
 
-def examine(run: Run, asked: Asked) -> dict[str, Any]:
+def examine(run: Run, asked: DoctorOptions) -> dict[str, Any]:
     """Return what was found, as values that JSON can hold but for rates, and the `rows` of a table."""
     only, seconds = asked.parts, asked.seconds
     bounds.check(run)
@@ -97,7 +97,7 @@ def examine(run: Run, asked: Asked) -> dict[str, Any]:
     return found
 
 
-def range_test(bench: Bench, asked: Asked) -> dict[str, Any]:
+def range_test(bench: Bench, asked: DoctorOptions) -> dict[str, Any]:
     """Return the losses of a learning-rate range test and the `choice` that follows, drawn where that was asked for."""
     if asked.rate_plot and not importlib.util.find_spec("matplotlib"):
         raise UsageError(
@@ -116,7 +116,9 @@ def range_test(bench: Bench, asked: Asked) -> dict[str, Any]:
     return {**found, "choice": choice}
 
 
-def rows(run: Run, inputs: RunInputs, found: dict[str, Any], asked: Asked) -> list[tuple[str, list[str]]]:
+def rows(
+    run: Run, inputs: RunInputs, found: dict[str, Any], asked: DoctorOptions
+) -> list[tuple[str, list[str]]]:
     """Return the lines of the table, by the name of their row."""
     task, num_val = inputs.task, len(inputs.val) if inputs.val is not None else 0
     unit, units = task.unit, task.units_per_sample
@@ -131,7 +133,7 @@ def rows(run: Run, inputs: RunInputs, found: dict[str, Any], asked: Asked) -> li
         lines += micro_batch.rows(found["micro_batch"], unit, units)
         advised += micro_batch.advice(found["micro_batch"], unit, units)
     if "rate" in found:
-        choice, told = Choice(*found["rate"]["choice"]), asked.rate_plot
+        choice, told = RateChoice(*found["rate"]["choice"]), asked.rate_plot
         lines.append(("rate", [rate_choice.in_words(choice), *([f"drawn: {told}"] if told else [])]))
         advised.append(
             rate_choice.advice(choice, run.optim.lr, schedules.peak_rate(run.optim) / run.optim.lr)

@@ -84,7 +84,7 @@ def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any
         name: {"bucket_mb": DEFAULT_BUCKET_MB, "threshold": catalogue.compression_threshold(name)}
         for name in ((used, other) if layout.kvstore == "dist_sync" else (used,))
     }
-    sums, unix = sum_jobs.Sums(layout.num_workers, elements, kinds), os.environ.get("DMLC_LOCAL") != "0"
+    sums, unix = sum_jobs.SumTimes(layout.num_workers, elements, kinds), os.environ.get("DMLC_LOCAL") != "0"
     deadline = time.monotonic() + max(seconds, LEAST_CLUSTER_SECONDS)
     given = sum_jobs.job(layout.num_servers, unix, deadline, sums)
     if given["error"]:

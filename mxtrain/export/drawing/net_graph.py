@@ -33,7 +33,7 @@ PICTURES = (".html", ".svg")
 NUM_CLASSES = 1000  # of a net by name, as nets are published
 
 
-class Wish(NamedTuple):
+class GraphOptions(NamedTuple):
     """The wishes of somebody who looks at a net."""
 
     depth: int | None = None  # of the table, and of a picture
@@ -44,7 +44,7 @@ class Wish(NamedTuple):
     num_classes: int | None = None
 
 
-class Found(NamedTuple):
+class DescribedNet(NamedTuple):
     """A net, with its weights where it is a run's."""
 
     title: str
@@ -54,7 +54,7 @@ class Found(NamedTuple):
     run_folder: Path | None
 
 
-def show(named: Path, checkpoint: str | None, wish: Wish) -> str:
+def show(named: Path, checkpoint: str | None, wish: GraphOptions) -> str:
     """Write what is asked for of a run, a checkpoint or a model by name, and return what is to be printed."""
     check(wish)
     with opened(named, checkpoint, wish) as found:
@@ -75,7 +75,7 @@ def show(named: Path, checkpoint: str | None, wish: Wish) -> str:
     return "\n".join([f"{found.title}:", *words, *written])
 
 
-def check(wish: Wish) -> None:
+def check(wish: GraphOptions) -> None:
     """Refuse what cannot be asked for, before anything is loaded."""
     if wish.picture is not None and wish.picture != Path() and wish.picture.suffix not in PICTURES:
         raise UsageError(f"--picture {wish.picture}: give a name that ends with {' or '.join(PICTURES)}")
@@ -97,7 +97,7 @@ def check(wish: Wish) -> None:
 
 
 @contextlib.contextmanager
-def opened(named: Path, checkpoint: str | None, wish: Wish) -> Iterator[Found]:
+def opened(named: Path, checkpoint: str | None, wish: GraphOptions) -> Iterator[DescribedNet]:
     """Yield the net of a run or checkpoint, or of a model by name; loads mxnet."""
     if not trained_run.is_run(named) and _is_model(str(named)):
         yield _by_name(str(named), wish)
@@ -116,7 +116,7 @@ def opened(named: Path, checkpoint: str | None, wish: Wish) -> Iterator[Found]:
     folder = found.path.parent.parent if is_in_run else None
     runtime.load()
     with inference_graph.of_checkpoint(found, run, task) as (net, graph):
-        yield Found(
+        yield DescribedNet(
             f"{graph.name}, step {found.state['step']} of {folder or found.path}", task, net, graph, folder
         )
 
@@ -126,7 +126,7 @@ def _is_model(word: str) -> bool:
     return ":" in word or word in net_names.NETS
 
 
-def _by_name(name: str, wish: Wish) -> Found:
+def _by_name(name: str, wish: GraphOptions) -> DescribedNet:
     flags = ["--model", name, *(["--image-size", wish.image_size] if wish.image_size else [])]
     kind = catalogue.model(name).name
     if kind in net_names.ARRAY_NETS or kind in net_names.TEXT_NETS:
@@ -141,7 +141,7 @@ def _by_name(name: str, wish: Wish) -> Found:
     run = config.parse([*flags, *(["--task", "lm"] if is_lm else [])])
     runtime.load()
     task = _lm(run) if is_lm else _classification(run, wish.num_classes or NUM_CLASSES)
-    return Found(f"--model {name}", task, task.build_net(), None, None)
+    return DescribedNet(f"--model {name}", task, task.build_net(), None, None)
 
 
 def _lm(run: Run) -> Task:
@@ -166,7 +166,7 @@ def _similar(name: str) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def table_of(found: Found) -> Net:
+def table_of(found: DescribedNet) -> Net:
     """Return the operators of a net, for one sample."""
     shapes = inference_graph.inputs_of(found.task)
     net = remat.unwrapped(found.net)
@@ -209,7 +209,7 @@ def picture(net: Net, title: str, training: dict[str, Any], suffix: str, depth: 
     return net_drawing.svg(net, net.root, opened_to, title, is_alone=True)
 
 
-def usual_picture(found: Found) -> Path:
+def usual_picture(found: DescribedNet) -> Path:
     """Return where a run's picture goes; UsageError for what is no run's."""
     if found.run_folder is None:
         raise UsageError(
@@ -223,7 +223,7 @@ def usual_picture(found: Found) -> Path:
     return path
 
 
-def onnx_of(found: Found) -> bytes:
+def onnx_of(found: DescribedNet) -> bytes:
     """Return the net as ONNX for one sample at a time, with the run's weights or with random ones."""
     from mxtrain.export.onnx import onnx_export
 

@@ -7,7 +7,7 @@ import re
 from typing import Any, Iterator, NamedTuple
 
 from mxtrain.models.analysis import layer_table
-from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, Net, Operator, Part, Sums
+from mxtrain.models.analysis.layer_table import FLOAT32_BYTES, LayerTotals, Net, Operator, Part
 
 LONGEST = 60  # rows of a table whose depth nobody has asked for
 WIDTHS = (32, 19, 17, 11, 8, 8)  # 100 with what lies between; names that are longer are cut
@@ -24,7 +24,7 @@ class Layer(NamedTuple):
     path: str
     kind: str
     shape: tuple[int, ...]  # of its last output
-    sums: Sums
+    sums: LayerTotals
 
 
 def layers(net: Net, depth: int | None = None) -> list[Layer]:
@@ -139,7 +139,7 @@ def as_json(title: str, net: Net, training: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(sums: Sums) -> dict[str, Any]:
+def _numbers(sums: LayerTotals) -> dict[str, Any]:
     return {
         "parameters": sums.numbers,
         "learnt_parameters": sums.trained_numbers,

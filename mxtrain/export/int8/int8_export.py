@@ -15,7 +15,7 @@ from mxtrain.data.interfaces import Records
 from mxtrain.export import comparison, real_samples, symbol_export
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_graph
-from mxtrain.export.options import Int8Wish
+from mxtrain.export.options import Int8Options
 from mxtrain.runtime import mx
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.task import Task
@@ -30,7 +30,7 @@ FEW_BATCHES = 4  # to find out which layers lose most
 OTHER_NETS = {"RNN": "recurrence", "Embedding": "a table of embeddings"}
 
 
-class Judged(NamedTuple):
+class Int8Scores(NamedTuple):
     """A net in float32 and in int8, judged on the same samples; and how it became int8."""
 
     score: str
@@ -54,7 +54,7 @@ class Judged(NamedTuple):
 def check(task: Task, graph: InferenceGraph | None = None) -> None:
     """Refuse, with a UsageError, a task or a graph that int8 is not for."""
     name = task.run.model.task
-    if task.judged_as not in ("classes", "labels") or task.score.is_lower_better:
+    if task.metric_kind not in ("classes", "labels") or task.score.is_lower_better:
         raise UsageError(
             f"--to int8: --task {name} is not judged by classes that are right or wrong, so that nobody could say what "
             "int8 costs it; --to symbol and onnx export it in float32"
@@ -67,7 +67,9 @@ def check(task: Task, graph: InferenceGraph | None = None) -> None:
             )
 
 
-def write(net: Any, graph: InferenceGraph, task: Task, wish: Int8Wish, val: Records, folder: Path) -> Judged:
+def write(
+    net: Any, graph: InferenceGraph, task: Task, wish: Int8Options, val: Records, folder: Path
+) -> Int8Scores:
     """Write the net in int8 into `folder`, load it back and judge it on `val`; DataError for one that lost too much."""
     check(task, graph)
     problem = kernels.int8_problem()
@@ -81,7 +83,7 @@ def write(net: Any, graph: InferenceGraph, task: Task, wish: Int8Wish, val: Reco
     block = symbol_export.loaded(graph, folder)
     float32, in_int8 = (_score(task, each, val) for each in (net, block))
     num_samples = sum(len(answer) for answer in answers)
-    judged = Judged(
+    judged = Int8Scores(
         task.score.name, float32, in_int8, len(val), num_samples, made.ranges, made.num_int8, made.in_float32
     )
     if not float32 - in_int8 <= wish.tolerance:  # as not a number is refused too
@@ -93,7 +95,7 @@ def write(net: Any, graph: InferenceGraph, task: Task, wish: Int8Wish, val: Reco
     return judged
 
 
-def _calibration_records(task: Task, wish: Int8Wish) -> Records:
+def _calibration_records(task: Task, wish: Int8Options) -> Records:
     """Return the samples to calibrate on, those of the run's --train; in its place stands what --calibrate names."""
     flag, source = "--calibrate" if wish.calibrate is not None else "--train", task.run.data.train
     if not source:

@@ -17,7 +17,7 @@ import numpy as np
 from mxtrain.core.errors import UsageError
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.onnx.onnx_layers import LAYERS
-from mxtrain.export.onnx.onnx_node import UNKNOWN, Node, Shape, Written
+from mxtrain.export.onnx.onnx_node import UNKNOWN, ModelParts, Node, Shape
 from mxtrain.export.onnx.onnx_operators import OPERATORS
 from mxtrain.export.onnx.onnx_sequences import SEQUENCES
 from mxtrain.models.rewrites import graph_rewrites
@@ -44,7 +44,7 @@ def convert(graph: InferenceGraph, batch: int | None) -> Any:
     graph = graph._replace(symbol=_with_unique_names(graph.symbol))
     nodes = json.loads(graph.symbol.tojson())
     _refuse_unknown(graph, nodes["nodes"])
-    model = Written(load("onnx"))
+    model = ModelParts(load("onnx"))
     shapes = _Shapes(graph, batch)
     weights = {**graph.arguments, **graph.auxiliaries}
     made: list[Sequence[str]] = []  # what the model calls the outputs of each node
@@ -117,7 +117,7 @@ class _Shapes:
         return [first if first == second else UNKNOWN for first, second in zip(one, other)]
 
 
-def _model(graph: InferenceGraph, written: Written, outputs: Sequence[str], batch: int | None) -> Any:
+def _model(graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], batch: int | None) -> Any:
     """Return the model of written nodes; its outputs, unlike weights, have the names of `output_names`."""
     onnx, first = written.onnx, BATCH if batch is None else batch
     helper = onnx.helper

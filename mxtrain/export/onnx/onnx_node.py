@@ -21,7 +21,7 @@ Shape = Sequence[int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class ModelParts:
     """The parts of a model so far: nodes, in the order in which they compute, and arrays by name."""
 
     onnx: Any
@@ -40,7 +40,7 @@ class Node:
     attributes: Mapping[str, str]
     shapes: Sequence[Shape]  # of the inputs
     output: Shape  # the first
-    model: Written
+    model: ModelParts
 
     def write(self, kind: str, inputs: Sequence[str], num_outputs: int = 1, **settings: Any) -> Any:
         """Add a node of ONNX and return the name of its output, or of all where it has several."""

@@ -153,7 +153,7 @@ def operators_of(what: Any) -> list[int]:
     return [number for each in what.content for number in operators_of(each)]
 
 
-class Sums(NamedTuple):
+class LayerTotals(NamedTuple):
     """The sums over some operators."""
 
     numbers: int
@@ -163,11 +163,11 @@ class Sums(NamedTuple):
     output_bytes: int
 
 
-def sums(net: Net, what: Any = None) -> Sums:
+def sums(net: Net, what: Any = None) -> LayerTotals:
     """Return the sums over a part, or over the whole net."""
     chosen = [net.operators[number] for number in operators_of(net.root if what is None else what)]
     is_known = all(each.flops is not None for each in chosen)
-    return Sums(
+    return LayerTotals(
         sum(each.numbers for each in chosen),
         sum(math.prod(shape) for each in chosen for shape in each.trained_shapes),
         sum(each.flops or 0 for each in chosen) if is_known else None,

@@ -40,7 +40,7 @@ class Forecast(NamedTuple):
         return self.narrow_flops / max(1, self.flops)
 
 
-class Narrowing:
+class Autocast:
     """A rewrite of graphs (`models/rewrites/graph_rewrites.py`) that keeps what it expects of them, in `forecasts`."""
 
     def __init__(self, times: Times, least_speed: float = 1.0):
@@ -78,7 +78,7 @@ def _casts(graph: Graph, shapes: Shapes, times: Times) -> Iterator[Cast]:
     users: dict[tuple[int, int], list[int]] = {}
     for place, node in enumerate(graph["nodes"]):
         for slot, (source, output, *_) in enumerate(node["inputs"]):
-            if slot in narrow_slots(node) and not (slot and node["op"] in PRODUCTS):
+            if slot in bfloat16_inputs(node) and not (slot and node["op"] in PRODUCTS):
                 users.setdefault((source, output), []).append(place)
             elif graph["nodes"][source]["op"] != "null":
                 users.setdefault((source, output), []).append(-1)
@@ -90,7 +90,7 @@ def _casts(graph: Graph, shapes: Shapes, times: Times) -> Iterator[Cast]:
         yield Cast(source, tuple(each for each in using if each != -1), is_output, cost)
 
 
-def narrow_slots(node: Mapping[str, Any]) -> Collection[int]:
+def bfloat16_inputs(node: Mapping[str, Any]) -> Collection[int]:
     """Return which inputs of an operator are bfloat16 where it runs narrow; those of a norm but the first never are."""
     return (0,) if node["op"] == "BatchNorm" else range(len(node["inputs"]))
 
@@ -104,7 +104,7 @@ def _together(graph: Graph) -> Iterator[tuple[int, int]]:
     for place, node in enumerate(graph["nodes"]):
         if node["op"] not in PRODUCTS and node["op"] != "null":
             sources = [
-                source for slot, (source, *_) in enumerate(node["inputs"]) if slot in narrow_slots(node)
+                source for slot, (source, *_) in enumerate(node["inputs"]) if slot in bfloat16_inputs(node)
             ]
             yield from ((place, source) for source in sources)
             if node["op"] == "BatchNorm":
@@ -171,7 +171,7 @@ def with_casts(graph: Graph, chosen: Collection[int]) -> Graph:
         return [made[source, output, wanted], 0, 0]
 
     for place, node in enumerate(graph["nodes"]):
-        slots = narrow_slots(node) if place in chosen else ()
+        slots = bfloat16_inputs(node) if place in chosen else ()
         inputs = [
             entry(source, output, BFLOAT16 if slot in slots else FLOAT32)
             for slot, (source, output, *_) in enumerate(node["inputs"])

@@ -19,7 +19,7 @@ from mxtrain.config.checks.bounds import LARGEST_ARRAY
 from mxtrain.config.components import gluoncv_names, import_path, names, torch_net_names
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import shapes
-from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import Contract
 from mxtrain.models.nets import small, torch_nets
 from mxtrain.models.parameters import weights
@@ -55,12 +55,12 @@ REWRITES = (*BEFORE_NARROWING, *AFTER_NARROWING)
 TRAINING_REWRITES = (layer_norms.with_fast_layer_norms, broadcasts.with_fast_broadcasts)
 
 
-def rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+def rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
     """Return what graphs on CPUs are put through; `narrowing` chooses the operators that run in bfloat16."""
     return (*needed_rewrites(narrowing), *AFTER_NARROWING)
 
 
-def needed_rewrites(narrowing: Narrowing | None) -> Sequence[Rewrite]:
+def needed_rewrites(narrowing: Autocast | None) -> Sequence[Rewrite]:
     """Return those of `rewrites` without which a graph would be wrong, or in another precision."""
     return (*BEFORE_NARROWING, *([narrowing] if narrowing else []))
 
@@ -119,7 +119,7 @@ def _refuse_other_arguments(name: str, function: Any, sizes: Mapping[str, Any]) 
         ) from None
 
 
-def given_net(name: str) -> Any:
+def net_object(name: str) -> Any:
     """Return the net that a Python program gave in the place of a name; None where it gave none."""
     net = python_objects.require("--model", name) if python_objects.is_object(name) else None
     if not isinstance(net, mx.gluon.Block):
@@ -170,7 +170,7 @@ def compile(
     name: str,
     contexts: Sequence[Any],
     contract: Contract,
-    narrowing: Narrowing | None = None,
+    narrowing: Autocast | None = None,
     micro_batch: int = 1,
     flag: str = "--model",
     one_by_one: bool = False,
@@ -214,7 +214,7 @@ def compile(
 
 
 def compile_graph(
-    net: Any, inputs: Sequence[Shape], context: Any, narrowing: Narrowing | None, one_by_one: bool = False
+    net: Any, inputs: Sequence[Shape], context: Any, narrowing: Autocast | None, one_by_one: bool = False
 ) -> None:
     """Turn a net whose shapes are known into a symbolic graph, rewritten for inputs of these shapes."""
     graph_rewrites.rewrite_graphs(rewrites(narrowing), TRAINING_REWRITES, needed_rewrites(narrowing))
@@ -277,7 +277,7 @@ def _lay_out_plainly(net: Any) -> None:
         parameter._init_impl(values, parameter.list_ctx())
 
 
-def _in_float32(narrowing: Narrowing | None) -> str:
+def _in_float32(narrowing: Autocast | None) -> str:
     return " and in float32, whatever --amp says" if narrowing else ""
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array
-from mxtrain.tasks.metrics.metrics import places
+from mxtrain.tasks.metrics.metrics import ranks_of_classes
 from mxtrain.tasks.metrics.multilabel_metrics import average_precision
 
 Floats = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Formula(NamedTuple):
 
 
 def _hits(predictions: Array, targets: Array, k: int) -> Array:
-    return np.array([[(places(predictions, targets) < k).sum(), len(targets)]])
+    return np.array([[(ranks_of_classes(predictions, targets) < k).sum(), len(targets)]])
 
 
 def _share(sums: Floats) -> float:

@@ -29,18 +29,18 @@ from mxtrain.tasks.task import NO_NUMBER, Judged, Metric, Score, State, Task
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 
 
-class Judgement(NamedTuple):
+class MetricSelection(NamedTuple):
     """The metrics of a run's evaluations, and its score."""
 
     metrics: Sequence[Metric]
     score: Score
 
 
-def of_task(task: Task) -> Judgement:
+def of_task(task: Task) -> MetricSelection:
     """Return the judgement of a task's run, by --score or the task's own; UsageError for a score that nothing gives."""
     metrics = metrics_of(task)
     report = report_of(task)
-    return Judgement(metrics, _score(task, [*metrics, *([report] if report else [])]))
+    return MetricSelection(metrics, _score(task, [*metrics, *([report] if report else [])]))
 
 
 def metrics_of(task: Task) -> list[Metric]:
@@ -50,12 +50,12 @@ def metrics_of(task: Task) -> list[Metric]:
     for name, numbers in catalogue.metrics(task.run.output.metric):
         if _is_had_anyway(task, name, has):
             continue
-        asked = _asked(task, name, numbers)
+        asked = _make_metric(task, name, numbers)
         names = names_of(asked) or ()
         if isinstance(asked, Named) and has.issuperset(names):
             continue  # the same number
         for each in has.intersection(names):
-            raise UsageError(given_twice(each))
+            raise UsageError(duplicate_message(each))
         has.update(names)
         found.append(asked)
     return found
@@ -69,26 +69,26 @@ def names_beside(task: Task) -> frozenset[str]:
     asked: set[str] = set()
     for name, numbers in catalogue.metrics(task.run.output.metric):
         is_had = _is_had_anyway(task, name, has)
-        asked.update({name} if is_had else names_of(_asked(task, name, numbers)) or ())
+        asked.update({name} if is_had else names_of(_make_metric(task, name, numbers)) or ())
     return has - asked
 
 
 def report_of(task: Task) -> ClassReport | None:
     """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
-    if task.judged_as not in ("classes", "labels"):
+    if task.metric_kind not in ("classes", "labels"):
         return None
-    judged = tasks.without_failures(task, task.judged, (np.zeros(0), np.zeros(0)))
-    return ClassReport(judged, of_labels=task.judged_as == "labels")
+    judged = tasks.without_failures(task, task.predictions_and_targets, (np.zeros(0), np.zeros(0)))
+    return ClassReport(judged, of_labels=task.metric_kind == "labels")
 
 
-def given_twice(name: str) -> str:
+def duplicate_message(name: str) -> str:
     """Return the message about a number of evaluations that two metrics give."""
     return f"--metric: another number of this run's evaluations is called {name} already; give yours another name"
 
 
 def is_users(metric: Metric) -> bool:
     """Return whether a metric is code of the user's, which may draw or add in another order elsewhere."""
-    return isinstance(metric, (OfObject, OfFunction))
+    return isinstance(metric, (UserMetric, UserFunctionMetric))
 
 
 def names_of(metric: Metric) -> Sequence[str] | None:
@@ -121,7 +121,7 @@ def _own(task: Task) -> list[Metric]:
         return list(task.metrics())
     flag = f"--task {task.run.model.task}"
     with in_user_code(flag):
-        return [OfObject(flag, metric) for metric in task.metrics()]
+        return [UserMetric(flag, metric) for metric in task.metrics()]
 
 
 def _score(task: Task, metrics: Sequence[Metric]) -> Score:
@@ -148,11 +148,11 @@ def _is_lower_better(metric: Metric, name: str) -> bool:
     return lower if isinstance(lower, bool) else name in lower
 
 
-def _asked(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
+def _make_metric(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
     """Return a metric of --metric; UsageError where it does not fit the task."""
     if name not in catalogue.METRICS:
         return _users(task, name)
-    fitting = FORMULAS.get(task.judged_as, {})
+    fitting = FORMULAS.get(task.metric_kind, {})
     if name not in fitting:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
         raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
@@ -160,7 +160,7 @@ def _asked(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
     if numbers:
         formula = formula._replace(kept=functools.partial(formula.kept, **numbers))
     shown = name.replace("topk", f"top{numbers.get('k')}_accuracy")
-    return Named((shown,), formula, task.judged)
+    return Named((shown,), formula, task.predictions_and_targets)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,11 +207,11 @@ def _users(task: Task, path: str) -> Metric:
     if not (hasattr(found, "state") and hasattr(found, "finish")):
         if not callable(found):
             raise UsageError(f"{flag}: has no state and finish, and is no function; give one of these")
-        return OfFunction(flag, found, task.judged)
-    return OfObject(flag, found)
+        return UserFunctionMetric(flag, found, task.predictions_and_targets)
+    return UserMetric(flag, found)
 
 
-class OfObject:
+class UserMetric:
     """A metric object of the user's, whose failures name its flag."""
 
     def __init__(self, flag: str, metric: Any):
@@ -232,7 +232,7 @@ class OfObject:
         return _numbers(self._flag, "metric", found)
 
 
-class OfFunction:
+class UserFunctionMetric:
     """A function of the user's, of all predictions and targets in their order; it may have attributes as a `Metric`.
 
     A state holds both arrays as they are, each with its type and shape before it.

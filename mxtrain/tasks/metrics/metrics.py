@@ -13,7 +13,7 @@ from mxtrain.tasks.task import State
 NOWHERE = 1 << 32  # behind all classes
 
 
-def places(scores: Array, labels: Array) -> Array:
+def ranks_of_classes(scores: Array, labels: Array) -> Array:
     """Return the place of each sample's class among all, by scores from the highest on; of equals the first is before.
 
     NOWHERE for a class that there is not, or whose score is no number. Counted, which takes a twentieth of the time of
@@ -37,7 +37,7 @@ class Accuracy:
     names = ("accuracy", "top5_accuracy")
 
     def state(self, output: Any, arrays: Arrays) -> State:
-        found = places(output.asnumpy(), arrays["label"])
+        found = ranks_of_classes(output.asnumpy(), arrays["label"])
         return np.array([(found == 0).sum(), (found < 5).sum(), len(found)], np.float64)
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:

@@ -79,7 +79,7 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
         coordinator.start(node, timeouts(run), run.layout.min_workers)
-    info = {"versions": wheels.versions(), "config": node_info.given_flags(run)}
+    info = {"versions": wheels.versions(), "config": node_info.explicit_flags(run)}
     with agent.join(node, info, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)
         yield server

@@ -55,7 +55,7 @@ def collect(run: Run, train: Dataset, val: Dataset | None, identity: InputIdenti
     }
 
 
-def given_flags(run: Run) -> dict[str, Any]:
+def explicit_flags(run: Run) -> dict[str, Any]:
     """Return those of the common flags that this process was given, be it as a default: a server needs none."""
     defaults = common_flags(Run())
     flags = common_flags(run).items()

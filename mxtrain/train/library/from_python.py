@@ -85,7 +85,7 @@ def fit(
     """
     objects = {"train": train, "val": val, "model": net, "loss": loss, "task": task}
     objects.update(metric=metric, optimizer=optimizer, schedule=schedule)
-    run = _as_given(run, objects)
+    run = _with_objects(run, objects)
     functions = {"on_begin": on_begin, "on_step": on_step, "on_evaluation": on_evaluation, "on_end": on_end}
     hooks.check(functions)
     _check_threads(run)
@@ -95,7 +95,7 @@ def fit(
         if node.role != "worker":
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
-    with process_isolation.as_guest(), requests as stop_requests:
+    with process_isolation.isolated_run(), requests as stop_requests:
         shown = Hooks(functions, stop_requests)
         try:
             prepared = session.prepare(run, node)
@@ -114,10 +114,10 @@ def fit(
             "of that time. resume='never' begins anew, another out keeps both",
             ended.out,
         )
-    return result.of(ended)
+    return result.from_ended_run(ended)
 
 
-def _as_given(run: Run, objects: dict[str, Any]) -> Run:
+def _with_objects(run: Run, objects: dict[str, Any]) -> Run:
     """Return `run` with the objects in their places, and with the numbers that an optimizer brings."""
     if not isinstance(run, Run):
         raise UsageError(

@@ -20,7 +20,7 @@ _running = threading.Lock()
 
 
 @contextlib.contextmanager
-def as_guest() -> Iterator[None]:
+def isolated_run() -> Iterator[None]:
     """A block for one run, after which the caller's process is as before, but for an mxnet that is loaded by then.
 
     UsageError within another such block, in any thread: MXNet's generators and compiled graphs are shared.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 from mxtrain.checkpoint import directory, run_folder
 from mxtrain.config import Run
-from mxtrain.config.python_objects import Given
+from mxtrain.config.python_objects import ObjectName
 from mxtrain.report.sinks.record import BEGINNINGS, ENDS
 from mxtrain.train.session import Ended
 
@@ -51,7 +51,7 @@ class Result:
         return f"Result({', '.join(shown)})"
 
 
-def of(ended: Ended) -> Result:
+def from_ended_run(ended: Ended) -> Result:
     """Return the result of a run that has ended."""
     folder = ended.out / "checkpoints"
     if ended.resumed_from is not None and not ended.has_happened:
@@ -70,7 +70,7 @@ def of(ended: Ended) -> Result:
 def _net(ended: Ended) -> Any:
     """Return the net of a run: one that was given is that, though --remat trains it inside of another."""
     model = ended.run.model.model
-    own = model.given if isinstance(model, Given) else None
+    own = model.given if isinstance(model, ObjectName) else None
     return own if hasattr(own, "collect_params") else ended.net
 
 

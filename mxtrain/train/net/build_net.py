@@ -43,13 +43,13 @@ def build_to_train(
     model, is_fresh = run.model, widths is None
     precision.enable_amp(model.amp)
     kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
-    narrowing = precision.narrowing(model, kind)
+    narrowing = precision.autocast_of(model, kind)
     is_named = "model" in task.flags or python_objects.is_object(model.model)
     flag, name = ("--model", model.model) if is_named else ("--task", model.task)  # for messages
     with tasks.in_code_of(task):
-        given_net, contract = zoo.given_net(model.model), task.contract()
-        net = task.build_net() if given_net is None else given_net
-    thinned = thin_net.narrow(net, name, model, contract, widths)
+        own_net, contract = zoo.net_object(model.model), task.contract()
+        net = task.build_net() if own_net is None else own_net
+    thinned = thin_net.build_thin_net(net, name, model, contract, widths)
     frozen = freeze.freeze(net, model.freeze) if model.freeze else []
     named = weights.named_parameters(net)
     untrained = [name for name in frozen if named[name]._data is None]  # a user's net may bring weights

@@ -18,7 +18,7 @@ from mxtrain.optim import freeze, layer_rates, optimizer_state, optimizers, sche
 from mxtrain.optim.weight_decay import exempt_from_decay
 from mxtrain.runtime import mx
 from mxtrain.tasks.task import Task
-from mxtrain.train.context import build_parts
+from mxtrain.train.context import build_context
 from mxtrain.train.net import build_net
 
 HEAD = ("parameter", "shape", "type", "numbers", "", "", "")
@@ -37,7 +37,7 @@ def parameter_table(run: Run, task: Task, widths: Mapping[str, int] | None = Non
             optimizer, computed = _prepare(run, task, net)
             table = _table(run, net, optimizer, num_devices, computed)
             return f"{table}\nthis machine has {_mb(left)} left, which is too little: nothing was built"
-    parts = build_parts(run, task, widths=widths, is_trial=True)
+    parts = build_context(run, task, widths=widths, is_trial=True)
     computed = _computed_bytes(parts.net, batch_plan.of_run(run).micro_batch, task.contract().inputs)
     return _table(run, parts.net, parts.optimizer, num_devices, computed)
 

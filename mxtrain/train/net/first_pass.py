@@ -14,12 +14,12 @@ from mxtrain.models import remat
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters.running_statistics import StepStatistics
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 
 Row = TypeVar("Row")
 
 
-def computed(parts: TrainingParts, context: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
+def computed(parts: TrainContext, context: Any, running: StepStatistics, compute: Callable[[], Row]) -> Row:
     """Return what `compute` does: a micro-batch's passes on `context`, whose statistics have been set for them.
 
     The first time on each device it is waited for, and computed once more if the net's rewritten graph has failed.

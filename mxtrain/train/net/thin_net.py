@@ -26,7 +26,9 @@ class ThinNet(NamedTuple):
     cut: Cut | None  # how the weights of --pretrained become its own, where they are wider
 
 
-def narrow(net: Any, name: str, model: Model, contract: Contract, kept: Mapping[str, int] | None) -> ThinNet:
+def build_thin_net(
+    net: Any, name: str, model: Model, contract: Contract, kept: Mapping[str, int] | None
+) -> ThinNet:
     """Narrow a net, not initialised yet, to the widths that a checkpoint has `kept`; of a fresh run, as flags say."""
     before = dict(_widths_of_pretrained(model) if kept is None else kept)
     is_pruned = kept is None and model.prune > 0 and model.prune_by == "channel"
@@ -44,12 +46,12 @@ def narrow(net: Any, name: str, model: Model, contract: Contract, kept: Mapping[
         )
     shape = (1, *contract.inputs[0])
     if before:
-        pruning.narrow(net, pruning.groups_of(net, name, shape), before)
+        pruning.remove_channels(net, pruning.groups_of(net, name, shape), before)
     if not is_pruned:
         return ThinNet(before, None)
     groups = pruning.groups_of(net, name, shape)
     widths = pruning.widths_after(name, groups, model.prune)
-    pruning.narrow(net, groups, widths)
+    pruning.remove_channels(net, groups, widths)
     logger.info("--prune %g: %s", model.prune, pruning.summary(groups, widths))
     return ThinNet({**before, **widths}, Cut(groups, widths))
 

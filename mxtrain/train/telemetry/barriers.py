@@ -13,7 +13,7 @@ from mxtrain.train.telemetry.stage_clock import StageClock
 Computed = TypeVar("Computed")
 
 
-def told_apart(compute: Callable[[], Computed], net: Any, clock: StageClock) -> Computed:
+def time_stages(compute: Callable[[], Computed], net: Any, clock: StageClock) -> Computed:
     """Return what `compute` makes by the net, as often as it calls it, once that is computed.
 
     The time until the net has answered becomes `forward`, and the rest `loss`: all of it where the task calls parts of

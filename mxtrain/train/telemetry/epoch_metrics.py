@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator
 from mxtrain.models.analysis import flops, peak_flops
 from mxtrain.report.sinks.record import Record
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.next_action import RunLength
 from mxtrain.train.telemetry import system_metrics
 
@@ -30,7 +30,7 @@ AfterStep = Callable[[Callable[[Record], None], Any, int, int, float], None]
 
 
 @contextlib.contextmanager
-def observed(parts: TrainingParts, length: RunLength) -> Iterator[AfterStep]:
+def observed(parts: TrainContext, length: RunLength) -> Iterator[AfterStep]:
     """Yield a function that writes the records that are due after a step: of its number, its samples and seconds."""
     epoch = _Epoch(parts)
     with system_metrics.watching(parts.group) as samples:
@@ -52,7 +52,7 @@ def observed(parts: TrainingParts, length: RunLength) -> Iterator[AfterStep]:
 class _Epoch:
     """The steps of this attempt since the last end of an epoch."""
 
-    def __init__(self, parts: TrainingParts):
+    def __init__(self, parts: TrainContext):
         self._parts = parts
         self._samples, self._seconds, self._seconds_of_attempt = 0, 0.0, 0.0
         self._flops_per_sample: dict[str, int] | None = None

@@ -14,13 +14,13 @@ import numpy as np
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 
 NUM_SAMPLES = 1 << 14  # numbers of a parameter by which the length of its update is estimated
 
 
 @contextlib.contextmanager
-def measured(parts: TrainingParts, factor: float) -> Iterator[dict[str, Any]]:
+def measured(parts: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
     """A block that updates the weights, and is timed as that; yields what the record holds once the block has ended.
 
     Nothing on a step that is not sampled. `factor` times the gradients is the mean gradient.

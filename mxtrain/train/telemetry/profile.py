@@ -30,7 +30,7 @@ from mxtrain.models.rewrites.graph_rewrites import Graph, OperatorForTraining
 from mxtrain.report import profile_advice, trace
 from mxtrain.report.trace import Span
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.telemetry.stage_clock import OTHER, Lap
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _written: list[Path] = []  # one: what MXNet's profiler of this process writes
 class StepProfiler:
     """The profile of the steps that `--profile` names; does nothing without it, and on other workers than the first."""
 
-    def __init__(self, run: Run, parts: TrainingParts, done: int):
+    def __init__(self, run: Run, parts: TrainContext, done: int):
         self._run, self._parts = run, parts
         is_asked = bool(run.output.profile) and parts.group.rank == 0
         self._steps = step_range.parse(run.output.profile) if is_asked else None
@@ -194,7 +194,7 @@ def _graph_of(net: Any) -> Graph | None:
     return graph
 
 
-def _facts(run: Run, parts: TrainingParts, is_compiled: bool) -> profile_advice.Facts:
+def _facts(run: Run, parts: TrainContext, is_compiled: bool) -> profile_advice.Facts:
     has_bf16 = kernels.bf16_problem() is None
     device = parts.contexts[0].device_type
     return profile_advice.Facts(device, run.model.amp, has_bf16, is_compiled, ":" in run.model.model)

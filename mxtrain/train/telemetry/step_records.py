@@ -9,7 +9,7 @@ from typing import Any
 
 from mxtrain.config import batch_plan
 from mxtrain.report.sinks.writers import Report
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.input_pipeline import InputPipeline
 from mxtrain.train.next_action import RunLength
 from mxtrain.train.state import TrainState
@@ -25,7 +25,7 @@ class StepRecords:
 
     def __init__(
         self,
-        parts: TrainingParts,
+        parts: TrainContext,
         length: RunLength,
         pipeline: InputPipeline,
         report: Report,
@@ -60,7 +60,7 @@ class StepRecords:
 
 
 def _numbers(
-    parts: TrainingParts, state: TrainState, rate: float, result: StepResult, times: dict[str, Any]
+    parts: TrainContext, state: TrainState, rate: float, result: StepResult, times: dict[str, Any]
 ) -> dict[str, Any]:
     task = parts.task
     numbers: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.convert import convert, target_net
-from mxtrain.convert.options import Wish
+from mxtrain.convert.options import ConvertOptions
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.models.parameters import weights
 from mxtrain.predict import predict
@@ -22,7 +22,7 @@ MODEL, SIDE = "mobilenet0.25", 32
 @pytest.fixture(scope="module")
 def net() -> Any:
     """A small net of GluonCV's, of seven classes."""
-    built = target_net.built(Wish(image_size=SIDE).run(MODEL), 7)
+    built = target_net.built(ConvertOptions(image_size=SIDE).run(MODEL), 7)
     built.collect_params().initialize(mx.init.Xavier(), force_reinit=True)
     for name, parameter in weights.named_parameters(built).items():
         if name.endswith("running_mean"):  # a graph of other arrays would give other outputs

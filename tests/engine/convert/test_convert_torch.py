@@ -32,7 +32,7 @@ FEW = {
 
 
 def written(path: Path, arrays: Arrays) -> Path:
-    with state_dict.written(path, arrays):
+    with state_dict.write_aside(path, arrays):
         pass
     return path
 

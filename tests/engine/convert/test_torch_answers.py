@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.converting import seeded
 from mxtrain.convert import convert, target_net
-from mxtrain.convert.options import Wish
+from mxtrain.convert.options import ConvertOptions
 from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_weights
 from tests.support import torch_nets
 
@@ -31,7 +31,7 @@ def file_of(net: str, path: Path) -> Path:
     there = torch_weights.give(model, scheme, zeros)
     assert torch_nets.digest(there) == torch_nets.golden()[net]
     arrays = {key: seeded.weight(key, array.shape) for key, array in there.items()}
-    with state_dict.written(path, arrays):
+    with state_dict.write_aside(path, arrays):
         pass
     return path
 
@@ -43,7 +43,7 @@ def test_a_converted_net_answers_what_torch_does(net: str, tmp_path: Path) -> No
     image_size, recorded = RECORDED[net]["image_size"], np.array(RECORDED[net]["answers"], np.float32)
     source = file_of(net, tmp_path / "there.safetensors")
     done = convert(source, tmp_path / "here.params", image_size=image_size, names=net.split("/")[0])
-    here = target_net.built(Wish(image_size=image_size).run(done["model"]), 10)
+    here = target_net.built(ConvertOptions(image_size=image_size).run(done["model"]), 10)
     here.load_parameters(str(tmp_path / "here.params"))
     answers = target_net.outputs(here, seeded.pictures(image_size), source)
     assert np.abs(answers - recorded).max() <= torch_check.TOLERANCE * np.abs(recorded).max()

@@ -20,7 +20,7 @@ from mxtrain.data.fields import Array
 from mxtrain.evaluate import evaluate
 from mxtrain.export import export, exporting
 from mxtrain.export.onnx import onnx_export, onnx_graph, onnx_operators
-from mxtrain.export.options import Wish
+from mxtrain.export.options import ExportOptions
 from mxtrain.inference import trained_run
 from mxtrain.predict import predict
 from mxtrain.runtime import mx
@@ -199,7 +199,9 @@ def test_a_net_without_data_is_compared_on_noise(
     found = trained_run.find_checkpoint(run, None, "cpu")
     whole = trained_run.run_of(found, run, {})
     without = dataclasses.replace(whole, data=dataclasses.replace(whole.data, train=None, val=None))
-    made = exporting.make(found, without, Wish("onnx", samples=5, from_pixels=from_pixels), is_own=True)
+    made = exporting.make(
+        found, without, ExportOptions("onnx", samples=5, from_pixels=from_pixels), is_own=True
+    )
     assert made.differences.samples == 5
     assert made.differences.relative < 1e-5
     assert "compared on noise; give --val" in caplog.text

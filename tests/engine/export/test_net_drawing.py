@@ -19,7 +19,7 @@ HOSTILE = "</text></svg><script>alert(1)</script><b onload='x' \"\x00\x1b]0;"
 
 
 def by_name(name: str) -> Net:
-    with net_graph.opened(Path(name), None, net_graph.Wish()) as found:
+    with net_graph.opened(Path(name), None, net_graph.GraphOptions()) as found:
         return net_graph.table_of(found)
 
 

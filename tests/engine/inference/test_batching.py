@@ -57,7 +57,7 @@ class Noting:
 )
 def test_answers_come_in_the_order_of_inputs(numbers: Any, sizes: list[int]) -> None:
     compute = Noting()
-    found = list(batching.of(TASK, compute, given(*numbers)))
+    found = list(batching.predict_batches(TASK, compute, given(*numbers)))
     expected = [each for each in numbers if each is not None]
     assert [each.name for each, _ in found] == list(map(str, expected))
     for number, (_, told) in zip(expected, found):
@@ -74,7 +74,7 @@ def test_no_more_is_read_ahead_than_two_micro_batches() -> None:
             num_taken += 1
             yield each
 
-    told = batching.of(TASK, Noting(), counted())
+    told = batching.predict_batches(TASK, Noting(), counted())
     for number, _ in enumerate(told):
         assert num_taken <= number + 1 + 3 * MICRO_BATCH + 1
         if number == 100:
@@ -88,4 +88,4 @@ def test_an_exception_of_the_net_ends_it() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(batching.of(TASK, fail, given(*range(100))))
+        list(batching.predict_batches(TASK, fail, given(*range(100))))

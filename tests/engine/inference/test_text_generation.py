@@ -7,7 +7,7 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.inference import text_generation
-from mxtrain.inference.text_generation import Wish
+from mxtrain.inference.text_generation import SamplingOptions
 from mxtrain.models.nets import generate
 from mxtrain.tasks.classification import Classification
 from mxtrain.tasks.lm import LanguageModel
@@ -33,8 +33,10 @@ def drawn(monkeypatch):
 
 def test_a_text_comes_in_whole_letters_and_ends(drawn):
     pieces = []
-    wish = Wish(max_tokens=9, temperature=0.5, top_k=3, top_p=0.9)
-    found = list(text_generation.write(TASK, None, None, ["é", ""], wish, lambda *each: pieces.append(each)))
+    options = SamplingOptions(max_tokens=9, temperature=0.5, top_k=3, top_p=0.9)
+    found = list(
+        text_generation.write(TASK, None, None, ["é", ""], options, lambda *each: pieces.append(each))
+    )
     assert [each["text"] for each in found] == ["aΩb", "aΩb"]
     assert found[0] == {"prompt": "é", "text": "aΩb", "num_tokens": 4, "has_ended": True}
     assert [piece for number, piece in pieces if number == 1 and piece] == ["a", "Ω", "b"]
@@ -46,26 +48,26 @@ def test_a_text_comes_in_whole_letters_and_ends(drawn):
 def test_a_text_that_is_cut_says_so(drawn):
     pieces = []
     (found,) = text_generation.write(
-        TASK, None, None, [""], Wish(max_tokens=2), lambda *each: pieces.append(each[1])
+        TASK, None, None, [""], SamplingOptions(max_tokens=2), lambda *each: pieces.append(each[1])
     )
     assert found == {"prompt": "", "text": "a\ufffd", "num_tokens": 2, "has_ended": False}
     assert "".join(pieces) == "a\ufffd"
 
 
 @pytest.mark.parametrize(
-    ("wish", "says"),
+    ("options", "says"),
     [
-        (Wish(max_tokens=0), "--max-tokens 0: give 1 or more"),
-        (Wish(temperature=-1), "--temperature -1: give 0"),
-        (Wish(temperature=float("nan")), "--temperature nan: give 0"),
-        (Wish(top_p=0), "--top-p 0: give a number above 0"),
-        (Wish(top_k=-1), "--top-k -1: give 0"),
-        (Wish(seed=-1), "--seed -1: give 0"),
+        (SamplingOptions(max_tokens=0), "--max-tokens 0: give 1 or more"),
+        (SamplingOptions(temperature=-1), "--temperature -1: give 0"),
+        (SamplingOptions(temperature=float("nan")), "--temperature nan: give 0"),
+        (SamplingOptions(top_p=0), "--top-p 0: give a number above 0"),
+        (SamplingOptions(top_k=-1), "--top-k -1: give 0"),
+        (SamplingOptions(seed=-1), "--seed -1: give 0"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(wish, says):
+def test_numbers_that_make_no_sense_are_refused(options, says):
     with pytest.raises(UsageError, match=says):
-        wish.check()
+        options.check()
 
 
 def test_a_prompt_is_for_language_models():

@@ -87,7 +87,7 @@ def assert_computes_the_same(name: str, size: int, path: Path) -> None:
         line = groups.found.axes.get(places[place], {}).get(1)
         if line and place not in made_by_itself:
             values = parameter.data().asnumpy()
-            taken = pruning.places(line, groups, cut._kept)
+            taken = pruning.kept_positions(line, groups, cut._kept)
             others = np.setdiff1d(np.arange(values.shape[1]), taken)
             num_left += len(others)
             values[:, others] = 0

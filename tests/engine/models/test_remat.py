@@ -20,7 +20,7 @@ from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.models.rewrites.graph_rewrites import Graph
 from mxtrain.runtime import mx
 from mxtrain.train import nonfinite
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.amp import BF16, needs_bf16
 from tests.support.training_steps import (
     CLASSES,
@@ -42,7 +42,7 @@ def split(net: Any, shape: tuple[int, ...]) -> list[Graph]:
     return segments.split(graph, shapes, "data")
 
 
-def parts_of(flags: str) -> TrainingParts:
+def parts_of(flags: str) -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 

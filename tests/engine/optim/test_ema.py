@@ -12,12 +12,12 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import ema, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
 from tests.support.training_steps import CLASSES, IDENTITY, advance, arrays, batches, build_parts, run_of
 
 
-def save(run: object, parts: TrainingParts, progress: state.TrainState, out: Path) -> None:
+def save(run: object, parts: TrainContext, progress: state.TrainState, out: Path) -> None:
     directory.write(out / "checkpoints", state.snapshot(run, parts, progress, IDENTITY))
 
 

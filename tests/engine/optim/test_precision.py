@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.config import autocast_costs
-from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, prelu
 from mxtrain.optim import precision
@@ -162,7 +162,7 @@ def in_bfloat16(net: Any) -> dict[str, Any]:
     """Output and gradients of a net in which everything runs narrow that can."""
     times = autocast_costs.of_run("bf16", str(ALL_NARROW))
     assert times
-    narrowing = Narrowing(times)
+    narrowing = Autocast(times)
     try:
         graph_rewrites.rewrite_graphs(zoo.rewrites(narrowing))
         found = outcome(net, is_compiled=True)

@@ -204,7 +204,7 @@ def test_the_threshold_of_predictions_is_the_users() -> None:
     assert predictor.cut(shown, 1, 0.3)["present"] == ["b", "a"]
     assert predictor.cut(shown, 1, 0.95)["present"] == []
     with pytest.raises(UsageError, match=r"--threshold 1\.5: give a probability from 0 to 1"):
-        predict._check_asked(1, 1.5, None, False, None)
+        predict._check_options(1, 1.5, None, False, None, None)
 
 
 @pytest.mark.parametrize("name", ["binary_cross_entropy", "focal", "focal:gamma=1.5"])

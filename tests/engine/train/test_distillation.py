@@ -17,7 +17,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
 from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import (
@@ -53,12 +53,12 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def student_of(teacher: Path, flags: str = "") -> TrainingParts:
+def student_of(teacher: Path, flags: str = "") -> TrainContext:
     distil = f"--teacher {teacher} --distill-weight {SHARE} --distill-temperature {TEMPERATURE}"
     return build_parts(run_of(f"{distil} {flags}", teacher / "student"), CLASSES)
 
 
-def by_hand(parts: TrainingParts, batch: Any) -> np.ndarray:
+def by_hand(parts: TrainContext, batch: Any) -> np.ndarray:
     """The losses of a micro-batch of step 0, from the outputs of both nets."""
     mixed_in = parts.task.mix(batch.arrays["data"], batch.arrays["label"], 0, 0)
     with mx.autograd.train_mode():

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites.graph_rewrites import AddNode, Graph, Inputs, Shapes, with_replaced
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.amp import needs_bf16
 from tests.support.training_steps import (
     CLASSES,
@@ -44,7 +44,7 @@ def with_impossible_sum(graph: Graph, shapes: Shapes) -> Graph:
     return with_replaced(graph, {output: add_root})
 
 
-def parts_of(flags: str) -> TrainingParts:
+def parts_of(flags: str) -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {QUICK_NET} {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 

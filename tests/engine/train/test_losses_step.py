@@ -9,7 +9,7 @@ from mxtrain import config
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.reference_losses import log_softmax
 from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, build_parts
 
@@ -17,11 +17,11 @@ from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, b
 LINE = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} --freeze *running* --batch-size 10"
 
 
-def parts_of(flags: str) -> TrainingParts:
+def parts_of(flags: str) -> TrainContext:
     return build_parts(config.parse(f"{LINE} {flags}".split()), CLASSES)
 
 
-def expected_loss(parts: TrainingParts, micro_batch: int, smoothing: float) -> float:
+def expected_loss(parts: TrainContext, micro_batch: int, smoothing: float) -> float:
     """Return the mean loss over the samples of step 0, computed by NumPy."""
     losses = []
     for position, batch in enumerate(batches(10, micro_batch, seed=0)):

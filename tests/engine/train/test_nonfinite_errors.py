@@ -18,7 +18,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import nonfinite_errors, state, step
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.amp import BF16, needs_bf16
 from tests.support.training_steps import (
     FLAGS,
@@ -77,7 +77,7 @@ def numbered(num_samples: int, micro_batch: int) -> list[Any]:
 
 
 def end(
-    parts: TrainingParts, made: list[Any], out: Path, scale: float = 1.0
+    parts: TrainContext, made: list[Any], out: Path, scale: float = 1.0
 ) -> tuple[Diverged, dict[str, Any]]:
     """The end of a run whose third step, made of these batches, was one bad step too many."""
     copies = [Batch(b.request, {name: array.copy() for name, array in b.arrays.items()}, None) for b in made]
@@ -141,7 +141,7 @@ def test_a_loss_whose_gradients_are_finite_is_named(tmp_path: Path) -> None:
     assert record["samples"] == [104, 106]
 
 
-def lost(parts: TrainingParts, out: Path) -> tuple[str, dict[str, Any]]:
+def lost(parts: TrainContext, out: Path) -> tuple[str, dict[str, Any]]:
     """How the run ends that would save these weights."""
     error = nonfinite_errors.spoilt_weights(parts, state.TrainState(5, precision.LossScale()), out)
     return str(error), json.loads((out / "logs" / "diverged.json").read_text())

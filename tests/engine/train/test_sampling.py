@@ -12,7 +12,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.optim.precision import LossScale
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from mxtrain.train.step import StepResult, train_step
 from mxtrain.train.telemetry import layer_metrics
 from tests.support.amp import needs_bf16
@@ -23,7 +23,7 @@ NUM_STEPS = 3
 UNSCALED = LossScale()
 
 
-def stepped(parts: TrainingParts, scale: LossScale = UNSCALED, number: int = 0) -> StepResult:
+def stepped(parts: TrainContext, scale: LossScale = UNSCALED, number: int = 0) -> StepResult:
     parts.clock.start_step(number + 1)
     return train_step(parts, batches(16, 4, number), lambda batch: None, number, 0.05, scale)
 

@@ -11,7 +11,7 @@ import pytest
 from mxtrain.optim import optimizer_state, precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
 from tests.support.training_steps import (
     CLASSES,
@@ -49,11 +49,11 @@ class Loss:
         return Overflow()(losses) if self.overflows and losses.context == self.device else losses
 
 
-def advance(parts: TrainingParts, number: int, scale: Scale, num_samples: int = 16) -> step.StepResult:
+def advance(parts: TrainContext, number: int, scale: Scale, num_samples: int = 16) -> step.StepResult:
     return step.train_step(parts, batches(num_samples, 4, number), lambda batch: None, number, 0.05, scale)
 
 
-def everything(parts: TrainingParts) -> dict[str, np.ndarray]:
+def everything(parts: TrainContext) -> dict[str, np.ndarray]:
     """Weights, running statistics, optimizer states and averages."""
     found = dict(arrays(parts))
     for index, value in parts.trainer._updaters[0].states.items():

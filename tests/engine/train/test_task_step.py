@@ -13,7 +13,7 @@ from mxtrain.data.loading.loader import Batch, Request
 from mxtrain.models.parameters import weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts, build_parts
+from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.step import StepResult, train_step
 from tests.support.majority import Majority, forward
 from tests.support.training_steps import arrays, assert_equal
@@ -22,9 +22,9 @@ RATE, LENGTHS = 0.5, [3, 5, 1, 2, 17, 9]
 FLAGS = "--train t.rec --batch-size 6 --micro-batch 2 --optimizer sgd:momentum=0 --weight-decay 0 --ema 0.5"
 
 
-def parts_of(devices: str = "cpu") -> TrainingParts:
+def parts_of(devices: str = "cpu") -> TrainContext:
     run = config.parse([*FLAGS.split(), "--devices", devices])
-    parts = build_parts(run, Majority(run, {"words": 10}))
+    parts = build_context(run, Majority(run, {"words": 10}))
     parts.net.drop._rate = 0
     parts.net.hybridize()
     return parts
@@ -45,11 +45,11 @@ def batches(counts: list[bool]) -> list[Batch]:
     return made
 
 
-def stepped(parts: TrainingParts, given: list[Batch]) -> StepResult:
+def stepped(parts: TrainContext, given: list[Batch]) -> StepResult:
     return train_step(parts, given, lambda batch: None, 0, RATE, precision.LossScale(8.0, dynamic=True))
 
 
-def expected_step(parts: TrainingParts, given: list[Batch]) -> tuple[float, dict[str, Any]]:
+def expected_step(parts: TrainContext, given: list[Batch]) -> tuple[float, dict[str, Any]]:
     """The loss and the weights after a step of plain Gluon on all samples, each of them alone."""
     losses, total = [], sum(float(batch.arrays["weight"].sum()) for batch in given)
     with mx.autograd.record():

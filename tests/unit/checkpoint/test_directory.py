@@ -244,7 +244,7 @@ def test_a_run_goes_on_with_the_sums_that_it_began_with(
     write(tmp_path / "checkpoints", 5, config=before, **IDENTITY.to_dict())
     found = resume.find(wanted, IDENTITY)
     assert found is not None
-    assert resume.as_begun(wanted, found.checkpoint).optim.sums == "fast"
+    assert resume.with_saved_sums(wanted, found.checkpoint).optim.sums == "fast"
     adds_several = micro_batch == "16"
     assert len(caplog.messages) == adds_several
     assert ("was begun with --sums fast" in caplog.text) == adds_several
@@ -255,8 +255,8 @@ def test_a_run_with_exact_sums_keeps_them(tmp_path: Path, caplog: pytest.LogCapt
     write(tmp_path / "checkpoints", 5, config=before, **IDENTITY.to_dict())
     found = resume.find(run(tmp_path), IDENTITY)
     assert found is not None and caplog.messages == []
-    assert resume.as_begun(run(tmp_path), found.checkpoint).optim.sums == "exact"
-    assert resume.as_begun(run(tmp_path), None).optim.sums == "exact"
+    assert resume.with_saved_sums(run(tmp_path), found.checkpoint).optim.sums == "exact"
+    assert resume.with_saved_sums(run(tmp_path), None).optim.sums == "exact"
     with pytest.raises(UsageError, match="--sums exact -> fast"):
         resume.find(run(tmp_path, "--sums", "fast"), IDENTITY)
 
@@ -270,7 +270,7 @@ def test_a_run_goes_on_with_the_micro_batch_that_it_began_with(
     write(tmp_path / "checkpoints", 5, config=config.to_flat(wanted), **IDENTITY.to_dict(), **told)
     found = resume.find(wanted, IDENTITY)
     assert found is not None
-    assert batch_plan.of_run(resume.as_begun(wanted, found.checkpoint)).micro_batch == kept
+    assert batch_plan.of_run(resume.with_saved_sums(wanted, found.checkpoint)).micro_batch == kept
     with pytest.raises(UsageError, match=f"micro-batches of {kept} -> 8"):
         resume.find(run(tmp_path, "--batch-size", "64", "--micro-batch", "8"), IDENTITY)
 

@@ -9,7 +9,7 @@ import pytest
 from mxtrain.cluster import resume_step
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import NodeInfo
-from mxtrain.cluster.resume_step import FRESH, Choice
+from mxtrain.cluster.resume_step import FRESH, ResumeChoice
 from tests.support.control_plane import node_info, node_spec
 
 
@@ -30,7 +30,9 @@ def test_all_resume_from_the_newest_step_that_all_disks_hold(
         node_info(f"worker-{n}", folder=folder, checkpoints=has) for n, (folder, has) in enumerate(disks)
     ]
     for is_restart in (False, True):
-        assert resume_step.choose(workers, node_spec("scheduler", 1, is_restart=is_restart)) == Choice(step)
+        assert resume_step.choose(workers, node_spec("scheduler", 1, is_restart=is_restart)) == ResumeChoice(
+            step
+        )
 
 
 def test_an_empty_disk_is_named_with_what_to_copy() -> None:
@@ -61,7 +63,7 @@ def workers_with(resume: str, *disks: dict[int, str]) -> list[NodeInfo]:
 @pytest.mark.parametrize("resume", ["auto", "never", "elsewhere/step-00000003"])
 def test_a_death_while_the_first_checkpoint_is_written_starts_at_step_1(resume: str) -> None:
     workers = workers_with(resume, {10: "ours"}, {}, {10: "ours"})
-    assert resume_step.choose(workers, RESTARTED) == Choice(FRESH)
+    assert resume_step.choose(workers, RESTARTED) == ResumeChoice(FRESH)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +95,8 @@ def test_a_restarted_job_resumes_from_what_it_has_saved_itself_whatever_resume_s
     resume: str, disks: list[dict[int, str]], step: int
 ) -> None:
     workers = workers_with(resume, *disks)
-    assert resume_step.choose(workers, RESTARTED) == Choice(step)
-    assert resume_step.choose(workers, FIRST_ATTEMPT) == Choice(FRESH)
+    assert resume_step.choose(workers, RESTARTED) == ResumeChoice(step)
+    assert resume_step.choose(workers, FIRST_ATTEMPT) == ResumeChoice(FRESH)
 
 
 def test_disks_without_a_common_step_are_named() -> None:
@@ -126,7 +128,7 @@ def test_with_min_workers_a_restarted_job_leaves_out_outdated_disks(
 ) -> None:
     workers = workers_with("auto", OURS, OURS, *outdated)
     choice = resume_step.choose(workers, RESTARTED, min_workers)
-    assert choice == Choice(500, tuple(workers[index] for index in left_out))
+    assert choice == ResumeChoice(500, tuple(workers[index] for index in left_out))
 
 
 @pytest.mark.parametrize("outdated", [{}, {80: "ours", 100: "ours"}])
@@ -140,9 +142,9 @@ def test_no_disk_is_left_out_without_min_workers_or_in_the_first_attempt(
 
 def test_a_disk_with_an_older_common_step_is_not_left_out() -> None:
     workers = workers_with("auto", OURS, OURS, {480: "ours"})
-    assert resume_step.choose(workers, RESTARTED, min_workers=1) == Choice(480)
+    assert resume_step.choose(workers, RESTARTED, min_workers=1) == ResumeChoice(480)
 
 
 def test_an_outdated_majority_does_not_throw_away_what_enough_workers_have() -> None:
     workers = workers_with("auto", {80: "ours"}, {80: "ours"}, OURS)
-    assert resume_step.choose(workers, RESTARTED, min_workers=1) == Choice(500, tuple(workers[:2]))
+    assert resume_step.choose(workers, RESTARTED, min_workers=1) == ResumeChoice(500, tuple(workers[:2]))

@@ -27,7 +27,7 @@ def without_checksums(path: Path, content: Sequence[Any]) -> Path:
 
 
 def of(text: object) -> dict[str, str]:
-    return fingerprint.of(open_set(str(text)))
+    return fingerprint.fingerprint_of(open_set(str(text)))
 
 
 @pytest.mark.parametrize("pack", [packed, without_checksums])
@@ -113,14 +113,18 @@ class Dataset:
 
 def test_a_dataset_is_known_by_its_labels(tmp_path: Path) -> None:
     same, again, other = (
-        fingerprint.of(UserDataset("m:d", Dataset(labels))) for labels in ([0, 1, 2], [0, 1, 2], [0, 2, 1])
+        fingerprint.fingerprint_of(UserDataset("m:d", Dataset(labels)))
+        for labels in ([0, 1, 2], [0, 1, 2], [0, 2, 1])
     )
     assert fingerprint.differences(same, again) == []
     assert fingerprint.differences(same, other) == ["other labels"]
-    batches = fingerprint.of(UserBatches("m:l", [None] * 3, 16))
+    batches = fingerprint.fingerprint_of(UserBatches("m:l", [None] * 3, 16))
     assert fingerprint.differences(batches, batches) == []
     # What was packed of a Dataset is the same set, as far as both are known.
     content = [(key, float(label), b"x") for key, label in enumerate([0, 1, 2])]
     assert (
-        fingerprint.differences(same, fingerprint.of(open_records(packed(tmp_path / "a.rec", content)))) == []
+        fingerprint.differences(
+            same, fingerprint.fingerprint_of(open_records(packed(tmp_path / "a.rec", content)))
+        )
+        == []
     )

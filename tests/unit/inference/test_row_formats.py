@@ -15,15 +15,15 @@ import pytest
 
 from mxtrain.core.errors import UsageError
 from mxtrain.inference import output_files, row_formats
-from mxtrain.inference.row_formats import Told
+from mxtrain.inference.row_formats import RowFormat
 from mxtrain.tasks import several_labels
 
 CLASSES = {"classes": [{"class": "=SUM(A1)", "probability": 0.75}, {"class": 'a "b"', "probability": 0.25}]}
-TOLD = Told("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)
+TOLD = RowFormat("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)
 ODD = ['a,"b".png', "two\nlines.png", "=cmd|' /C calc'!A0", "+1", "-1.png", "@x", "ü 東京.png"]
 
 
-def rows(name: str, *answers: tuple[str, Any], told: Told = TOLD) -> str:
+def rows(name: str, *answers: tuple[str, Any], told: RowFormat = TOLD) -> str:
     row = row_formats.row_of(name, told)
     return "".join(row(*each) for each in answers)
 
@@ -79,13 +79,13 @@ def test_times_in_seconds_are_told_apart_in_a_table() -> None:
         ("a.csv:3", {"t": 1700000004.0}),
         ("a.csv:4", {"t": 0.123456}),
     ]
-    lines = rows("table", *times, told=Told("input", str)).splitlines()
+    lines = rows("table", *times, told=RowFormat("input", str)).splitlines()
     assert [line.split()[0] for line in lines] == ["t", "1700000001", "1700000004", "0.12346"]
 
 
 def test_a_table_of_too_many_columns_is_told_in_words() -> None:
     shown = {"present": ["b"], "probabilities": {str(number): 0.5 for number in range(20)}}
-    told = Told("image", lambda shown: f"{shown['present'][0]} and more")
+    told = RowFormat("image", lambda shown: f"{shown['present'][0]} and more")
     assert rows("table", ("x.png", shown), told=told).splitlines()[1] == "b and more  x.png"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint.input_identity import InputIdentity
-from mxtrain.config.python_objects import Given
+from mxtrain.config.python_objects import ObjectName
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays.columns import dataset_of
 from mxtrain.data.fields import num_bytes, rows
@@ -46,7 +46,7 @@ def opened(source: Any, flags: str = "", epoch_steps: int = 100) -> tuple[Any, A
     """The task and the stream of a run on batches of 16."""
     line = f"--task arrays --batch-size 16 --epoch-steps {epoch_steps} {flags}"
     run = config.parse(line.split())
-    stream = open_source("--train", Given.of(source), run)
+    stream = open_source("--train", ObjectName.of(source), run)
     return registry.of_data(run, stream, None), stream
 
 
@@ -157,7 +157,7 @@ def test_regression_looks_too() -> None:
 
     line = "--task regression --image-size 8 --val-resize 8 --batch-size 16 --epoch-steps 3"
     run = config.parse(line.split())
-    stream = open_source("--train", Given.of(Once(picture)), run)
+    stream = open_source("--train", ObjectName.of(Once(picture)), run)
     task = registry.of_data(run, stream, None)
     assert task.summary() == "2 numbers to predict (target0, target1)"
     assert task.description["targets"]["mean"] == [23.5, 1]

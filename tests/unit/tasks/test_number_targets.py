@@ -94,12 +94,12 @@ def write(path: Path, labels: Any, class_names: list[str] | None = None) -> Any:
 
 def test_targets_have_names_and_statistics(tmp_path: Path) -> None:
     rows = np.array([[1, 2], [3, 6]], np.float32)
-    found = targets.numbers(write(tmp_path / "a.rec", rows, ["width", "height"]))
+    found = targets.check_targets(write(tmp_path / "a.rec", rows, ["width", "height"]))
     assert found.names == ("width", "height")
     assert targets.numbers_of_json(found.as_json()).as_json() == found.as_json()
     np.testing.assert_array_equal(found.statistics.mean, [2, 4])
     # Whole numbers are packed with a class list that calls them by themselves.
-    found = targets.numbers(write(tmp_path / "b.rec", [0.0, 2.0, 1.0], ["0", "1", "2"]))
+    found = targets.check_targets(write(tmp_path / "b.rec", [0.0, 2.0, 1.0], ["0", "1", "2"]))
     assert found.names == ("target0",)
 
 
@@ -118,7 +118,7 @@ def test_labels_that_are_no_numbers_are_refused(
     labels: Any, names: list[str] | None, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=r"train\.rec") as refused:
-        targets.numbers(write(tmp_path / "train.rec", labels, names))
+        targets.check_targets(write(tmp_path / "train.rec", labels, names))
     assert words in str(refused.value)
 
 
@@ -137,7 +137,7 @@ def test_numbers_that_are_taken_for_classes_name_the_task_for_them(
 
 
 def test_validation_has_as_many_numbers(tmp_path: Path) -> None:
-    known = targets.numbers(write(tmp_path / "train.rec", np.ones((2, 3), np.float32)))
+    known = targets.check_targets(write(tmp_path / "train.rec", np.ones((2, 3), np.float32)))
     with pytest.raises(DataError, match="has 1 numbers to predict a sample, the training set 3"):
         targets.check(write(tmp_path / "val.rec", [1.0]), known)
 
@@ -147,18 +147,18 @@ def test_numbers_that_float32_would_cut_away_are_no_validation_of_a_net_of_float
         return UserDataset(name, [(0.0, label) for label in labels])
 
     near, far = dataset("near", np.arange(60.0)), dataset("far", 1.7e9 + np.arange(60.0))
-    known = targets.numbers(near)
+    known = targets.check_targets(near)
     assert (known.dtype, "dtype" in known.as_json()) == ("float32", False)  # as in earlier checkpoints
     with pytest.raises(DataError, match=r"far: .* changes too little for numbers so large"):
         targets.check(far, known)
-    both = targets.numbers(near, far)
+    both = targets.check_targets(near, far)
     assert both.dtype == targets.numbers_of_json(both.as_json()).dtype == "float64"
     targets.check(near, both)
 
 
 def test_a_number_that_never_changes_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     train, val = np.array([[1, 7], [2, 7]], np.float32), np.array([[3, 1], [3, 2]], np.float32)
-    targets.numbers(
+    targets.check_targets(
         write(tmp_path / "train.rec", train, ["a", "b"]), write(tmp_path / "val.rec", val, ["a", "b"])
     )
     of_train, of_val = caplog.messages

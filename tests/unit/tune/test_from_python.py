@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mxtrain.config import Run
-from mxtrain.config.python_objects import Given
+from mxtrain.config.python_objects import ObjectName
 from mxtrain.core.errors import UsageError
 from mxtrain.tune import tune
 
@@ -27,7 +27,7 @@ from mxtrain.tune import tune
         ({"trials": 0}, "trials=0: give 1 or more"),
         ({"jobs": 0}, "jobs=0: give 1 or more"),
         ({"trials": 3}, "--trials 3: --space has no more than 2 points"),
-        ({"model": Given.of(len)}, "model: is an object, which no other process has"),
+        ({"model": ObjectName.of(len)}, "model: is an object, which no other process has"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:

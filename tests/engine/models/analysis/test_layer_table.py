@@ -41,7 +41,7 @@ PUBLISHED = {
 
 
 def by_name(name: str, **wish: Any) -> Net:
-    with net_graph.opened(Path(name), None, net_graph.Wish(**wish)) as found:
+    with net_graph.opened(Path(name), None, net_graph.GraphOptions(**wish)) as found:
         return net_graph.table_of(found)
 
 
@@ -64,7 +64,7 @@ def test_sums_are_those_of_the_net_and_memory_is_that_of_its_arrays(name: str) -
     task = Classification.numbered(run, 7)
     net = build_net.build_to_train(run, task, [mx.cpu()])
     counted = flops.of_net(net, [(1, 3, 64, 64)])
-    table = net_graph.table_of(net_graph.Found(name, task, net, None, None))
+    table = net_graph.table_of(net_graph.DescribedNet(name, task, net, None, None))
     sums, parameters = layer_table.sums(table), weights.named_parameters(net).values()
     assert sums.numbers == sum(parameter.data().size for parameter in parameters)
     assert sums.trained_numbers == sum(each.data().size for each in parameters if each.grad_req != "null")
@@ -143,7 +143,7 @@ def test_a_language_model_has_the_operations_that_one_counts_by_hand() -> None:
     task = LanguageModel(
         run, {"tokenizer": "bytes", "vocab_size": gpt_nets.WORDS, "end_token": 0, "window": window}
     )
-    table = net_graph.table_of(net_graph.Found(name, task, task.build_net(), None, None))
+    table = net_graph.table_of(net_graph.DescribedNet(name, task, task.build_net(), None, None))
     of_layer = 12 * width**2 * window + 2 * window**2 * width
     assert layer_table.sums(table).flops == 2 * (layers * of_layer + width * gpt_nets.WORDS * window)
     blocks = [each for each in table.root.content if isinstance(each, Part) and each.kind == "Layer"]
@@ -186,5 +186,5 @@ def test_the_table_fits_a_terminal_and_blocks_are_the_sums_of_what_is_in_them() 
 )
 def test_what_cannot_be_shown_is_refused(name: str, wish: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        net_graph.show(Path(name), None, net_graph.Wish(**wish))
+        net_graph.show(Path(name), None, net_graph.GraphOptions(**wish))
     assert said in str(refused.value)

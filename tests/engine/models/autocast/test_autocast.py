@@ -46,7 +46,7 @@ def convolution(x: Any, number: int, groups: int = 1) -> Any:
     return mx.sym.Convolution(x, **sizes, no_bias=True, name=f"conv{number}")
 
 
-def nodes_of(symbol: Any, narrowing: autocast.Narrowing, size: int = 28) -> list[dict[str, Any]]:
+def nodes_of(symbol: Any, narrowing: autocast.Autocast, size: int = 28) -> list[dict[str, Any]]:
     new = graph_rewrites.rewritten(symbol, {"x": (8, 32, size, size)}, [narrowing])
     assert new.list_outputs() == symbol.list_outputs() and new.list_arguments() == symbol.list_arguments()
     nodes: list[dict[str, Any]] = json.loads(new.tojson(remove_amp_cast=False))["nodes"]
@@ -62,7 +62,7 @@ def casts(nodes: list[dict[str, Any]]) -> list[str]:
 
 def test_no_cast_is_between_two_operators_that_run_narrow() -> None:
     x = convolution(mx.sym.Activation(convolution(mx.sym.var("x"), 0), act_type="relu", name="relu"), 1)
-    narrowing = autocast.Narrowing(times())
+    narrowing = autocast.Autocast(times())
     nodes = nodes_of(x, narrowing)
     assert casts(nodes) == ["x to bfloat16", "conv1_narrow to float32"]
     assert narrowing.forecast.share == 1 and 1.5 < narrowing.forecast.speed < 2
@@ -70,25 +70,25 @@ def test_no_cast_is_between_two_operators_that_run_narrow() -> None:
 
 def test_what_is_slower_stays_float32_and_so_does_the_rest_where_casts_cost_more_than_is_gained() -> None:
     x = convolution(convolution(convolution(mx.sym.var("x"), 0), 1, groups=32), 2)
-    narrowing = autocast.Narrowing(times())
+    narrowing = autocast.Autocast(times())
     assert casts(nodes_of(x, narrowing)) == [
         *("x to bfloat16", "conv0 to float32", "conv1 to bfloat16", "conv2_narrow to float32")
     ]
     assert 0.9 < narrowing.forecast.share < 1
-    dear = autocast.Narrowing(times(cast=1e3))
+    dear = autocast.Autocast(times(cast=1e3))
     assert casts(nodes_of(x, dear)) == [] and dear.forecast.share == 0 and dear.forecast.speed == 1
 
 
 def test_a_value_is_cast_once_for_all_that_use_it() -> None:
     x = convolution(mx.sym.var("x"), 0)
     several = convolution(x, 1, groups=32) + convolution(x, 2, groups=32)
-    assert casts(nodes_of(several, autocast.Narrowing(times()))) == ["x to bfloat16", "conv0 to float32"]
+    assert casts(nodes_of(several, autocast.Autocast(times()))) == ["x to bfloat16", "conv0 to float32"]
 
 
 def test_a_gain_that_is_too_small_is_left() -> None:
     x = convolution(mx.sym.var("x"), 0)
     for least, share in ((1.0, 1), (3.0, 0)):
-        narrowing = autocast.Narrowing(times(), least)
+        narrowing = autocast.Autocast(times(), least)
         nodes_of(x, narrowing)
         assert narrowing.forecast.share == share
 
@@ -96,12 +96,12 @@ def test_a_gain_that_is_too_small_is_left() -> None:
 def test_a_class_without_times_and_a_wrong_kernel_stay_float32() -> None:
     x = convolution(mx.sym.var("x"), 0)
     unknown = autocast_costs.Times({}, {}, 0.1, 1.0, "AVX512_CORE_BF16", "hash")
-    assert casts(nodes_of(x, autocast.Narrowing(unknown))) == []
+    assert casts(nodes_of(x, autocast.Autocast(unknown))) == []
     wide = mx.sym.Convolution(
         mx.sym.var("x"), kernel=(3, 3), pad=(1, 1), stride=(2, 2), num_filter=32, no_bias=True, name="conv0"
     )
-    assert len(casts(nodes_of(wide, autocast.Narrowing(times())))) == 2
-    assert casts(nodes_of(wide, autocast.Narrowing(times()), size=1)) == [], "oneDNN computes it wrong"
+    assert len(casts(nodes_of(wide, autocast.Autocast(times())))) == 2
+    assert casts(nodes_of(wide, autocast.Autocast(times()), size=1)) == [], "oneDNN computes it wrong"
 
 
 def test_a_cut_is_the_cheapest_of_all() -> None:
@@ -119,6 +119,7 @@ def test_a_cut_is_the_cheapest_of_all() -> None:
         assert min_cut.side_of_source(edges, "s", "t") == best
 
 
+@needs_bf16
 def test_a_cast_pair_that_is_left_out_changes_no_bit() -> None:
     """Rounding what is rounded, there and in the backward pass, changes nothing."""
     graph = json.loads(convolution(mx.sym.relu(convolution(mx.sym.var("x"), 0)), 1).tojson())
@@ -163,7 +164,7 @@ def test_auto_says_what_it_takes_and_why_not(caplog: pytest.LogCaptureFixture) -
             parts = parts_of(f"--micro-batch 4 --batch-size 16 --amp auto {table}")
         assert round(parts.net.forecast.share) == share
         assert [record.message for record in caplog.records if words in record.message]
-    on_gpu = precision.summary("auto", "gpu", precision.narrowing(config.Model(amp="auto"), "gpu"))
+    on_gpu = precision.summary("auto", "gpu", precision.autocast_of(config.Model(amp="auto"), "gpu"))
     assert "float32" in on_gpu and "--amp fp16" in on_gpu
 
 

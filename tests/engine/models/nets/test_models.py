@@ -19,7 +19,7 @@ from mxtrain.config import autocast_costs
 from mxtrain.config.components import gluoncv_names
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import kernels
-from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.contract import of_pictures
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
@@ -94,7 +94,7 @@ def pictures(size: int) -> Any:
     return mx.nd.array(patches.repeat(-(-size // 4), axis=2).repeat(-(-size // 4), axis=3)[..., :size, :size])
 
 
-def built(name: str, size: int, narrowing: Narrowing | None = None) -> Any:
+def built(name: str, size: int, narrowing: Autocast | None = None) -> Any:
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     zoo.compile(net, name, CPU, of_pictures(size, 5), narrowing, PICTURES)
@@ -149,11 +149,11 @@ def narrow_and_wide(name: str, size: int) -> Narrow:
     """Train a step in both, in bfloat16 all that can run so; for a process of its own, whose graphs stay rewritten."""
     times = autocast_costs.of_run("bf16", str(ALL_NARROW))
     assert times
-    narrowing = Narrowing(times)
+    narrowing = Autocast(times)
     wide = train_once(name, size)
     narrow = step_of(built(name, size, narrowing), size)
     with mock.patch("mxtrain.models.autocast.autocast.with_casts", with_rounded_inputs):
-        of_rounded = step_of(built(name, size, Narrowing(times)), size)
+        of_rounded = step_of(built(name, size, Autocast(times)), size)
     length, *others = (float(np.linalg.norm(step.gradient)) for step in (wide, narrow, of_rounded))
     cosines = [
         float(step.gradient @ wide.gradient) / (length * other)

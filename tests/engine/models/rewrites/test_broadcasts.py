@@ -12,7 +12,7 @@ from mxtrain import config
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import broadcasts, graph_rewrites
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.symbols import computed, operators
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, build_parts, train
 
@@ -96,7 +96,7 @@ def gated_net(num_classes: int) -> Any:
     return net
 
 
-def parts_of(flags: str = "") -> TrainingParts:
+def parts_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {__name__}:gated_net {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 

@@ -12,7 +12,7 @@ from mxtrain import config
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, layer_norms
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.symbols import computed, operators
 from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
 
@@ -113,7 +113,7 @@ def mixer(num_classes: int) -> Any:
     return net
 
 
-def parts_of(flags: str = "") -> TrainingParts:
+def parts_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model {__name__}:mixer {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 

@@ -14,7 +14,7 @@ from mxtrain.models.autocast import autocast
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, norm_relus
 from mxtrain.runtime import mx
-from mxtrain.train.context import TrainingParts
+from mxtrain.train.context import TrainContext
 from tests.support.amp import needs_bf16
 from tests.support.fresh_python import answer
 from tests.support.symbols import operators
@@ -164,7 +164,7 @@ def test_what_others_take_before_the_relu_stays() -> None:
         assert rewritten(symbol) is symbol
 
 
-def parts_of(flags: str = "") -> TrainingParts:
+def parts_of(flags: str = "") -> TrainContext:
     line = f"--train t.rec --image-size {SIZE} --model small_cnn {FLAGS} {flags}"
     return build_parts(config.parse(line.split()), CLASSES)
 

@@ -11,7 +11,7 @@ import pytest
 from mxtrain.config import autocast_costs
 from mxtrain.core.system import kernels
 from mxtrain.models.autocast import wrong_kernels
-from mxtrain.models.autocast.autocast import Narrowing
+from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, volumes
 from mxtrain.runtime import mx
@@ -77,7 +77,7 @@ def test_they_stay_float32_and_exact_where_others_run_in_bfloat16() -> None:
             layer = layer._replace(pad=(depth, *layer.pad[1:]), size=(6, 7, 8))
             stays = wrong_kernels.is_wrong(layer.attributes, layer.data, layer.output, kernels.onednn())
             share = 0 if depth or stays else 1
-            narrowing = Narrowing(times)
+            narrowing = Autocast(times)
             inputs, gradient = numbers(layer, seed)
             found = computed(layer, inputs, gradient, zoo.rewrites(narrowing))
             assert narrowing.forecast.share == share

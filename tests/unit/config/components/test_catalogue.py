@@ -114,7 +114,7 @@ def test_an_augmentation_that_cannot_be_built_is_refused_in_one_line(spec: str, 
 
 def test_checking_a_run_loads_neither_opencv_nor_numpy() -> None:
     program = (
-        "import sys; from mxtrain import config; from mxtrain.config.checks.run_checks import run_checks as checks\n"
+        "import sys; from mxtrain import config; from mxtrain.config.checks import run_checks as checks\n"
         "checks.check_description(config.parse(['--train', 'a.rec', '--augment', 'pad_crop:pad=2+flip']))\n"
         "assert not {'cv2', 'numpy', 'mxnet'} & set(sys.modules)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxtrain.config.components.spec import Number, Spec, given_keys, parse
+from mxtrain.config.components.spec import Number, Spec, keys_of, parse
 from mxtrain.core.errors import UsageError
 
 KNOWN = {
@@ -34,8 +34,8 @@ def test_numbers_are_of_their_default_s_kind() -> None:
 
 
 def test_which_were_given_keys() -> None:
-    assert given_keys("fall:times=3,at=1/2") == {"times", "at"}
-    assert "times" not in given_keys("fall")
+    assert keys_of("fall:times=3,at=1/2") == {"times", "at"}
+    assert "times" not in keys_of("fall")
 
 
 def test_a_path_is_left_to_its_owner() -> None:

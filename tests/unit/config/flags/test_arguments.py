@@ -33,8 +33,8 @@ def test_fit_offers_the_nearest_flag_alone(typed: str, meant: str) -> None:
             ["--run", "RUN", "--tpo", "3", "PICTURE"],
             "unknown flag --tpo; did you mean '--top'? (see ",
         ),
-        ("doctor", ["--jsno"], "unknown flag --jsno; did you mean '--json'? (see "),
-        ("doctor", ["--zzz"], "unknown flag --zzz (see "),
+        ("doctor.__main__", ["--jsno"], "unknown flag --jsno; did you mean '--json'? (see "),
+        ("doctor.__main__", ["--zzz"], "unknown flag --zzz (see "),
     ],
 )
 def test_other_commands_offer_it_too(command: str, typed: list[str], said: str) -> None:

@@ -47,7 +47,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, suffix: str) -> None:
         "none": NUMBERS[:0],
     }
     path = tmp_path / f"net{suffix}"
-    with state_dict.written(path, {**arrays, "a.num_batches_tracked": np.zeros((), np.int64)}):
+    with state_dict.write_aside(path, {**arrays, "a.num_batches_tracked": np.zeros((), np.int64)}):
         assert not path.exists()
     found = read(path)
     assert {*found} == {*arrays}
@@ -58,7 +58,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, suffix: str) -> None:
 
 def test_the_reference_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "net.safetensors"
-    with state_dict.written(path, {"a.weight": NUMBERS, "count": np.array(3, np.int64)}):
+    with state_dict.write_aside(path, {"a.weight": NUMBERS, "count": np.array(3, np.int64)}):
         pass
     found = safetensors.numpy.load_file(path)
     assert (found["a.weight"] == NUMBERS).all() and found["count"] == 3
@@ -67,14 +67,14 @@ def test_the_reference_reads_what_is_written(tmp_path: Path) -> None:
 def test_an_error_in_between_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "net.npz"
     path.write_bytes(b"before")
-    with pytest.raises(DataError), state_dict.written(path, {"a": NUMBERS}):
+    with pytest.raises(DataError), state_dict.write_aside(path, {"a": NUMBERS}):
         raise DataError("other outputs")
     assert path.read_bytes() == b"before" and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "net.npz"
-    with pytest.raises(UsageError, match=r"net\.npz: cannot be written"), state_dict.written(missing, {}):
+    with pytest.raises(UsageError, match=r"net\.npz: cannot be written"), state_dict.write_aside(missing, {}):
         pass
 
 

@@ -108,7 +108,7 @@ def test_the_variable_stands_while_onednn_starts_and_no_longer(
         monkeypatch.setenv("DNNL_MAX_CPU_ISA", before)
     monkeypatch.setattr(kernels, "tiles_are_granted", lambda: granted)
     monkeypatch.setattr(kernels.machine, "cpu_flags", lambda: SAPPHIRE_RAPIDS)
-    with kernels.onednn_asked() as is_needed:
+    with kernels.onednn_variable() as is_needed:
         within = os.environ.get("DNNL_MAX_CPU_ISA")
     assert is_needed == (granted or before is not None)
     assert within == (("AVX512_CORE_AMX" if granted else "AVX512_CORE_BF16") if is_needed else None)

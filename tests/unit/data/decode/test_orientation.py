@@ -134,7 +134,7 @@ def test_exif_that_makes_no_sense_is_passed_over(block: bytes) -> None:
     exif = b"Exif\0\0" + block
     in_jpeg = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
     plain = saved("JPEG", 1)
-    assert orientation.of(plain[:2] + in_jpeg + plain[2:]) == 1
+    assert orientation.orientation_of(plain[:2] + in_jpeg + plain[2:]) == 1
     png = saved("PNG", 1)
     chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
     assert decoding.decode(png[:33] + chunk + png[33:]).shape == (47, 70, 3)
@@ -144,5 +144,5 @@ def test_what_is_cut_off_has_no_orientation_and_raises_nothing() -> None:
     for kind in KINDS:
         payload = saved(kind, 6)
         for end in range(0, min(len(payload), 600), 7):
-            assert orientation.of(payload[:end]) in (1, 6)
-            assert orientation.of(memoryview(payload)[:end]) in (1, 6)
+            assert orientation.orientation_of(payload[:end]) in (1, 6)
+            assert orientation.orientation_of(memoryview(payload)[:end]) in (1, 6)

@@ -161,7 +161,7 @@ def test_a_size_is_kept_in_one_way(tmp_path: Path) -> None:
     }
     assert of == {"24": 24, "24x24": 24, "024x24": 24, "24x32": "24x32"}
     assert config.from_flat({"image_size": "32x32"}).data.image_size == 32
-    assert sizes.of("24x32") == (24, 32) and sizes.of(24) == (24, 24)
+    assert sizes.height_and_width("24x32") == (24, 32) and sizes.height_and_width(24) == (24, 24)
     assert resize_of(config.Data(image_size="70x140")) == 80
     for size in ("24x32", 24):
         (tmp_path / "run.yaml").write_text(config.to_yaml(config.from_flat({"image_size": size})))

@@ -27,7 +27,7 @@ def table(tmp_path):
 
 
 def changed(augment, text, seed=0):
-    found = text_augment.of(augment, BYTES)
+    found = text_augment.make_augmentation(augment, BYTES)
     found = pickle.loads(pickle.dumps(found))  # as worker processes get it
     ids = np.array([*text.encode(), 256])
     return found(ids, np.full(len(ids), -1), rng(seed))
@@ -52,7 +52,7 @@ def test_words_become_synonyms(table):
 def test_labels_stay_with_their_words(table):
     found = tokens_of_words(["good", "film", "x"], tokenizers.of_bytes().encode)
     ids = np.append(found.ids, 256)
-    augmentation = text_augment.of(f"synonyms:file={table},p=1", BYTES)
+    augmentation = text_augment.make_augmentation(f"synonyms:file={table},p=1", BYTES)
     ids, labels = augmentation(ids, token_labels(found.starts, [2, 0, 1], len(ids)), rng())
     words = text_of(ids).split(" ", 1)
     assert words[0] in ("fine", "nice") and words[1] == "motion picture x"
@@ -84,7 +84,7 @@ def test_all_of_them_together(table):
         f"synonyms:file={table},p=1+drop_words:p=0.2+mask_spans:p=0.3", "a good film is a good film"
     )
     assert (ids == MASK).any() and len(ids) == len(labels)
-    assert text_augment.of("none", BYTES) is None
+    assert text_augment.make_augmentation("none", BYTES) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_refused(tmp_path, table):
 
 def test_windows_of_a_language_model(table):
     """Targets are what is, and inputs what is seen; documents stay apart, whole words or not."""
-    augmentation = text_augment.of(
+    augmentation = text_augment.make_augmentation(
         f"synonyms:file={table},p=1+mask_spans:p=0.3,mean=2", BYTES, has_mask=False
     )
     part_of_a_letter = "\u00e9".encode()[1:]

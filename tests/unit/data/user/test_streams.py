@@ -125,7 +125,7 @@ def test_what_fails_in_the_users_code_names_its_flag() -> None:
 
 def test_a_resume_counts_where_it_begins_alike() -> None:
     before, calls = stream_of(Source()), []
-    state = {"step": 5, "training_set": fingerprint.of(before)}
+    state = {"step": 5, "training_set": fingerprint.fingerprint_of(before)}
     source = Source()
     stream = stream_of(source)
     resume(stream, state, BATCH, calls.append)
@@ -134,7 +134,7 @@ def test_a_resume_counts_where_it_begins_alike() -> None:
 
 
 def test_a_resume_goes_on_with_what_comes_where_it_does_not(caplog: pytest.LogCaptureFixture) -> None:
-    state = {"step": 5, "training_set": fingerprint.of(stream_of(Source()))}
+    state = {"step": 5, "training_set": fingerprint.fingerprint_of(stream_of(Source()))}
     stream = stream_of(Source(first=1000))
     resume(stream, state, BATCH, lambda has_moved: None)
     assert "own:stream: does not begin with the samples it began with before" in caplog.text
@@ -155,7 +155,10 @@ def test_a_resume_goes_on_with_what_comes_where_it_does_not(caplog: pytest.LogCa
     ],
 )
 def test_it_is_known_by_its_first_samples(one: Any, other: Any, is_same: bool) -> None:
-    prints = [fingerprint.of(stream_of(lambda item=item: itertools.repeat(item))) for item in (one, other)]
+    prints = [
+        fingerprint.fingerprint_of(stream_of(lambda item=item: itertools.repeat(item)))
+        for item in (one, other)
+    ]
     assert (prints[0] == prints[1]) == is_same
 
 

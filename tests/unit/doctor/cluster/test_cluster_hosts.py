@@ -69,7 +69,7 @@ def test_hosts_are_measured_and_those_that_fail_are_named_in_bounded_time(
     by_name = {host["host"]: host for host in found["hosts"]}
     for address, (_, said) in FAILING.items():
         assert said in by_name[address]["error"]
-    assert [host["host"] for host in cluster_advice.answering(found)] == [
+    assert [host["host"] for host in cluster_advice.reached_hosts(found)] == [
         "127.0.0.1",
         "127.0.0.2",
         "127.0.0.3",

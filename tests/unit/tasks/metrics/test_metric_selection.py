@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError, user_message
 from mxtrain.tasks import registry
 from mxtrain.tasks.metrics import metric_selection
-from mxtrain.tasks.metrics.metric_selection import Judgement
+from mxtrain.tasks.metrics.metric_selection import MetricSelection
 from mxtrain.tasks.task import Score, Task
 
 OWN = "tests.support.user_metrics"
@@ -28,7 +28,7 @@ def task_of(flags: str, task: str) -> Task:
     return registry.of_description(run, DESCRIPTIONS[task])
 
 
-def chosen(flags: str, task: str = "classification") -> Judgement:
+def chosen(flags: str, task: str = "classification") -> MetricSelection:
     return metric_selection.of_task(task_of(flags, task))
 
 
@@ -37,7 +37,7 @@ class Output:
         self.asnumpy = lambda: np.asarray(values, np.float32)
 
 
-def numbers(found: Judgement, outputs: list[Any], labels: list[Any]) -> dict[str, float]:
+def numbers(found: MetricSelection, outputs: list[Any], labels: list[Any]) -> dict[str, float]:
     """The numbers of an evaluation of these micro-batches."""
     given: dict[str, float] = {}
     for metric in found.metrics:
@@ -146,7 +146,7 @@ def test_a_function_gets_all_samples_in_their_order() -> None:
 
 def test_a_function_gets_arrays_of_their_types() -> None:
     found = chosen(f"--metric {OWN}:types").metrics[-1]
-    assert numbers(Judgement([found], Score("loss")), OUTPUTS, LABELS) == {"float32 float32": 1.0}
+    assert numbers(MetricSelection([found], Score("loss")), OUTPUTS, LABELS) == {"float32 float32": 1.0}
 
 
 @pytest.mark.parametrize("name", ["failing", "FailingState"])
@@ -167,7 +167,7 @@ def test_micro_batches_of_other_shapes_are_refused() -> None:
         UsageError, match="other shapes here than there; give an object with state and finish"
     ):
         numbers(
-            Judgement(chosen(f"--metric {OWN}:regret").metrics[1:], Score("loss")),
+            MetricSelection(chosen(f"--metric {OWN}:regret").metrics[1:], Score("loss")),
             [[[0, 1]], [[0, 1, 2]]],
             [[0], [0]],
         )

@@ -64,7 +64,7 @@ def test_a_job_of_an_earlier_version_goes_on_with_its_micro_batches(tmp_path: Pa
     assigned = run_after(*flags, resume_step=5)
     found = resume.find(assigned, identity)
     assert found is not None and found.checkpoint.path == path
-    assert batch_plan.of_run(resume.as_begun(assigned, found.checkpoint)).micro_batch == 32
+    assert batch_plan.of_run(resume.with_saved_sums(assigned, found.checkpoint)).micro_batch == 32
     assert batch_plan.of_run(run_after(*flags)).micro_batch == 16
 
 

@@ -141,7 +141,7 @@ def test_workers_on_several_disks_resume_from_a_step_that_is_complete_on_all(tmp
         damage(out, damaged)
         fields = json.loads(json.dumps({"role": "worker", **IDENTITY, **info_of(out, records)}))
         infos.append(rendezvous.parse_node_info(fields))
-    assert resume_step.choose(infos, node_spec("worker", 1)) == resume_step.Choice(3)
+    assert resume_step.choose(infos, node_spec("worker", 1)) == resume_step.ResumeChoice(3)
 
 
 def test_an_opencv_without_windows_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,5 +154,5 @@ def test_an_opencv_without_windows_is_no_other_version(monkeypatch: pytest.Monke
 
 def test_a_server_tells_what_it_was_given_be_it_a_default(tmp_path: Path) -> None:
     """So that one whose flags are another job's is refused."""
-    own = node_info.given_flags(run_of(tmp_path, "--lr", str(config.Optim.lr)))
+    own = node_info.explicit_flags(run_of(tmp_path, "--lr", str(config.Optim.lr)))
     assert own["lr"] == config.Optim.lr and "momentum" not in own
