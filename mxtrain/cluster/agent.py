@@ -23,7 +23,7 @@ import numpy as np
 from mxtrain.cluster import membership, ports, ps_lite, rendezvous, unix_sockets, verdicts
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
 from mxtrain.cluster.environment import NodeSpec, is_loopback
-from mxtrain.cluster.rendezvous import Assignment
+from mxtrain.cluster.rendezvous import Assignment, NodeInfo
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import errors
@@ -41,10 +41,10 @@ def join(
 ) -> Agent:
     """Join the rendezvous and wait for its end; return the agent with its assignment.
 
-    `fields` are those of NodeInfo beside this process's name and host. The first of `stop_requests` ends the wait, and
-    the job: nothing has begun that would have to be saved.
+    `fields` are those of `describe`. The first of `stop_requests` ends the wait, and the job: nothing has begun that
+    would have to be saved.
     """
-    info = rendezvous.parse_node_info({**_identity(node), **fields})
+    info = describe(node, fields)
     deadline = time.monotonic() + timeouts.start
     while True:
         channel = ports.connect(node, timeouts.start, stop_requests)
@@ -310,8 +310,9 @@ class Agent(WorkerGroup):
                 self._sending.release()
 
 
-def _identity(node: NodeSpec) -> dict[str, Any]:
-    return {
+def describe(node: NodeSpec, fields: dict[str, Any]) -> NodeInfo:
+    """Return the description of this process; `fields` are those of NodeInfo beside its name and host."""
+    identity = {
         "role": node.role,
         "node": node.name,
         "host": platform.node(),
@@ -320,3 +321,4 @@ def _identity(node: NodeSpec) -> dict[str, Any]:
         # Containers may share a host and its boot, but not its network.
         "socket_namespace": unix_sockets.namespace(os.environ) if is_loopback(node.root) else "",
     }
+    return rendezvous.parse_node_info({**identity, **fields})

@@ -32,20 +32,21 @@ DONE = Verdict(0, "")
 WRONG_SHAPE = (Malformed, ArithmeticError, LookupError, TypeError, ValueError)
 
 
-def start(node: NodeSpec, timeouts: Timeouts, min_workers: int = 0) -> None:
+def start(node: NodeSpec, info: NodeInfo, timeouts: Timeouts, min_workers: int = 0) -> None:
     """Open the port, and coordinate the job from a thread of this process; that thread ends the process.
 
-    After `timeouts.start` the job starts with `min_workers` workers or more; 0 waits for all of them.
+    `info` describes this process, whose own agent may join after others. After `timeouts.start` the job starts with
+    `min_workers` workers or more; 0 waits for all of them.
     """
-    coordinator = Coordinator(node, timeouts, min_workers)
+    coordinator = Coordinator(node, info, timeouts, min_workers)
     threading.Thread(target=coordinator.run, name="coordinator", daemon=True).start()
 
 
 class Coordinator:
     """The state of a job in one attempt."""
 
-    def __init__(self, node: NodeSpec, timeouts: Timeouts, min_workers: int):
-        self._node, self._timeouts, self._min_workers = node, timeouts, min_workers
+    def __init__(self, node: NodeSpec, info: NodeInfo, timeouts: Timeouts, min_workers: int):
+        self._node, self._info, self._timeouts, self._min_workers = node, info, timeouts, min_workers
         self._job_before = membership.remembered(node.memory)
         self._connections = Connections(node, timeouts.start)
         self._opened = time.monotonic()
@@ -165,7 +166,7 @@ class Coordinator:
     def _outranked(self, info: NodeInfo, members: Sequence[NodeInfo]) -> list[NodeInfo]:
         if self._node.memory is None:
             return []
-        return membership.outranked(info, members, rendezvous.num_expected(self._node, info.role))
+        return membership.outranked(info, members, self._info, rendezvous.num_expected(self._node, info.role))
 
     def _refuse(self, connection: Connection, refusal: Verdict) -> None:
         logger.warning("refused: %s", refusal.reason)
@@ -188,11 +189,11 @@ class Coordinator:
                 self._refuse(connection, refusal)
 
     def _refuse_strays(self, strays: Sequence[NodeInfo]) -> None:
-        infos, where = self._infos(), f"{self._node.root}:{self._node.port}"
+        where = f"{self._node.root}:{self._node.port}"
         cure = f"give all the same flags, or, if it is of another job than the one at {where}, that another"
         for connection in self._connections.members:
             if connection.info is not None and connection.info in strays:
-                differs = membership.contradiction(connection.info, infos)
+                differs = membership.contradiction(connection.info, self._info)
                 self._refuse(connection, Verdict(USAGE, f"{differs}; {cure} {self._node.root_names}"))
 
     def _check_rendezvous(self, now: float) -> None:
@@ -203,7 +204,7 @@ class Coordinator:
             return
         verdict = rendezvous.failure(infos)
         if verdict is None and not missing and self._node.memory is not None:
-            self._refuse_strays(membership.strays(infos))
+            self._refuse_strays(membership.strays(infos, self._info))
             missing = rendezvous.missing(self._node, self._infos())
             if missing and now - self._opened < self._timeouts.start:
                 return

@@ -66,27 +66,28 @@ def refusal(
     return None
 
 
-def strays(infos: Sequence[NodeInfo]) -> list[NodeInfo]:
+def strays(infos: Sequence[NodeInfo], scheduler: NodeInfo) -> list[NodeInfo]:
     """Return the workers and servers that contradict the scheduler's flags, if some worker does not."""
-    found = [info for info in infos if contradiction(info, infos)]
+    found = [info for info in infos if contradiction(info, scheduler)]
     return found if any(info not in found for info in of_role(infos, "worker")) else []
 
 
-def outranked(info: NodeInfo, members: Sequence[NodeInfo], num_places: int) -> list[NodeInfo]:
+def outranked(
+    info: NodeInfo, members: Sequence[NodeInfo], scheduler: NodeInfo, num_places: int
+) -> list[NodeInfo]:
     """Return the member in the place that `info` needs, if only that one contradicts the scheduler's flags."""
+    if contradiction(info, scheduler):
+        return []
     of_its_role = of_role(members, info.role)
     twins = [each for each in of_its_role if each.node == info.node != info.role]
     rivals = twins or (of_its_role if len(of_its_role) >= num_places else [])
-    return (
-        [] if contradiction(info, members) else [each for each in rivals if contradiction(each, members)][:1]
-    )
+    return [each for each in rivals if contradiction(each, scheduler)][:1]
 
 
-def contradiction(info: NodeInfo, infos: Sequence[NodeInfo]) -> str:
+def contradiction(info: NodeInfo, scheduler: NodeInfo) -> str:
     """Return the first flag that the scheduler was given and this process otherwise; servers need not be given any."""
-    for scheduler in of_role(infos, "scheduler"):
-        for name, value in scheduler.config.items():
-            if info.config.get(name, value) != value:
-                flag = "--" + name.replace("_", "-")
-                return f"{info} has {flag} {info.config[name]}, but {scheduler} has {value}"
+    for name, value in scheduler.config.items():
+        if info.config.get(name, value) != value:
+            flag = "--" + name.replace("_", "-")
+            return f"{info} has {flag} {info.config[name]}, but {scheduler} has {value}"
     return ""

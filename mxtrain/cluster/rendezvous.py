@@ -131,17 +131,15 @@ def refusal(
     if message.get("attempt") != node.attempt:
         attempts = f"attempt {message.get('attempt')} of the job, the scheduler of attempt {node.attempt}"
         return Verdict(RESTART_ME, f"{info} is of {attempts}; what is left of the older one has to go")
+    other_root = f"if it is of another job, give that another {node.root_names}" if node.memory else ""
     twin = next((other for other in members if other.node == info.node and info.node != info.role), None)
     if twin is not None:
-        return Verdict(RESTART_ME, f"{info} comes as a second {info.node}; {twin} is here already")
+        second = f"{info} comes as a second {info.node}; {twin} is here already"
+        return Verdict(RESTART_ME, f"{second}; {other_root}" if other_root else second)
     if len(of_role(members, info.role)) >= num_expected(node, info.role):
         here = ", ".join(str(other) for other in of_role(members, info.role))
-        other_root = (
-            f", or, if it is of another job, give that another {node.root_names}" if node.memory else ""
-        )
-        return Verdict(
-            USAGE, f"{info} is one too many, {here} came before; start one {info.role} less{other_root}"
-        )
+        more = f"{info} is one too many, {here} came before; start one {info.role} less"
+        return Verdict(USAGE, f"{more}, or, {other_root}" if other_root else more)
     return None
 
 

@@ -63,6 +63,7 @@ class Node:
         info: dict[str, Any] | None = None,
         min_workers: int = 0,
         handles_signals: bool = False,
+        joins_after: Path | None = None,
     ):
         self.name, self.port = node.name, node.port
         self.log = folder / f"{node.name}-{time.monotonic_ns()}.log"
@@ -71,7 +72,9 @@ class Node:
 
         def command() -> None:
             if node.role == "scheduler":
-                coordinator.start(node, timeouts, min_workers)
+                coordinator.start(node, agent.describe(node, info or {}), timeouts, min_workers)
+            if joins_after is not None:
+                wait_for_file(joins_after)
             requests = signals.stop_requests() if handles_signals else contextlib.nullcontext(())
             with requests as stop_requests, agent.join(node, info or {}, timeouts, stop_requests) as me:
                 script(me)

@@ -76,10 +76,10 @@ def as_worker(
 @contextlib.contextmanager
 def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     """A block in which this process is a server or the scheduler; the scheduler also coordinates the job."""
+    info = {"versions": wheels.versions(), "config": node_info.explicit_flags(run)}
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
-        coordinator.start(node, timeouts(run), run.layout.min_workers)
-    info = {"versions": wheels.versions(), "config": node_info.explicit_flags(run)}
+        coordinator.start(node, agent.describe(node, info), timeouts(run), run.layout.min_workers)
     with agent.join(node, info, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)
         yield server

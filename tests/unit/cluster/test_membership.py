@@ -11,7 +11,7 @@ import pytest
 from mxtrain.cluster import membership
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
-from mxtrain.core.errors import USAGE
+from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.launch.local import free_port
 from tests.support import control_plane
 from tests.support.control_plane import NAMES, Node, exit_codes
@@ -130,6 +130,38 @@ def test_in_a_first_rendezvous_strays_with_other_flags_give_way(tmp_path: Path) 
     for stray in strays.values():
         assert stray.exit_code() == USAGE, stray.output
         assert f"if it is of another job than the one at 127.0.0.1:{port}, that another" in stray.last_words
+    assert set(exit_codes(nodes).values()) == {0}, {name: node.output for name, node in nodes.items()}
+
+
+def test_a_stray_gives_way_also_before_the_scheduler_has_joined_its_own_rendezvous(tmp_path: Path) -> None:
+    """It waits for a scheduler, so that it is often the first at the port."""
+    port, join = free_port(), tmp_path / "join"
+    (stray,) = Job(tmp_path, "b", port, THEIRS).start("server").values()
+    job = Job(tmp_path, "a", port, OURS, joins_after=join)
+    nodes = job.start("scheduler")
+    control_plane.wait_for_output(nodes["scheduler"], "here: server")
+    job.common["joins_after"] = None
+    nodes.update(job.start("server"))
+    assert stray.exit_code() == USAGE, stray.output
+    assert "that another DMLC_PS_ROOT_URI" in stray.last_words
+    join.touch()
+    nodes.update(job.start("worker-0", "worker-1"))
+    assert set(exit_codes(nodes).values()) == {0}, {name: node.output for name, node in nodes.items()}
+
+
+def test_a_stray_that_comes_second_to_a_place_is_told_the_way_out(tmp_path: Path) -> None:
+    """It starts again, as a process of the job may meet what is left of itself, and is refused for good then."""
+    port = free_port()
+    nodes = Job(tmp_path, "a", port, OURS).start("scheduler", "worker-1")
+    control_plane.wait_for_output(nodes["scheduler"], "here: worker-1")
+    (stray,) = Job(tmp_path, "b", port, THEIRS).start("worker-1").values()
+    assert stray.exit_code() == RESTART_ME, stray.output
+    assert "comes as a second worker-1" in stray.last_words
+    assert (
+        "if it is of another job, give that another DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT"
+        in stray.last_words
+    )
+    nodes.update(Job(tmp_path, "a", port, OURS).start("server-0", "worker-0"))
     assert set(exit_codes(nodes).values()) == {0}, {name: node.output for name, node in nodes.items()}
 
 
