@@ -16,10 +16,9 @@ from tests.support.commands import ROOT
 
 BEFORE = ROOT / "tests" / "golden" / "runs_before"
 RUNS = ("sgd_ema", "adam_loss_scale", pytest.param("adam_bf16", marks=needs_bf16), "dist_sync", "dist_async")
-# Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise: by 1e-5, and by some more where
-# Adam divides by square roots of them (3e-5 with AVX2). A run in bf16 goes on with other operators narrow than MXNet's
-# lists named.
-ROUNDING, OTHER_OPERATORS = {"adam_loss_scale": 1e-4, "adam_bf16": 1e-2}, ("adam_bf16",)
+# Where kernels or wheels are not those that wrote the folders, sums are rounded otherwise: 1e-5. A bias before a norm
+# has no gradient but such rounding, of which Adam makes whole steps. A run in bf16 goes on with other operators.
+ROUNDING, OTHER_OPERATORS = {"adam_loss_scale": 1e-3, "adam_bf16": 1e-2}, ("adam_bf16",)
 # Their gradients would be added exactly, did they begin today (docs/adr/0020). adam_bf16 has none to add, the others'
 # flags do not go with it.
 WOULD_BE_EXACT = ("sgd_ema", "adam_loss_scale")
@@ -106,7 +105,7 @@ def test_a_run_folder_of_before_resumes_to_the_same_end(killed: Path) -> None:
     assert has_other_table == (killed.name in OTHER_OPERATORS)
     assert ("was begun with --sums fast" in done.stderr) == (killed.name in WOULD_BE_EXACT)
     assert "\nsums: fast\n" in (killed / "config.yaml").read_text()
-    is_same = environment_of(killed) == same_bits and killed.name not in ROUNDING
+    is_same = environment_of(killed) == same_bits and killed.name not in OTHER_OPERATORS
     tolerance = 0.0 if is_same else ROUNDING.get(killed.name, 1e-5)
     expected = [json.loads(line) for line in (end / "metrics.jsonl").read_text().splitlines()]
     timed = ("seconds", "images_per_second")
