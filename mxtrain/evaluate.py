@@ -199,7 +199,7 @@ def _evaluated(
     records = _opened(read_run, task, is_own)
     task.check(records)
     answering = (
-        _answering(found, run, task, devices, kinds, is_ensemble)
+        _open_net(found, run, task, devices, kinds, is_ensemble)
         if exported is None
         else exported_net.open_export(exported, run, task, kinds)
     )
@@ -244,7 +244,7 @@ def _opened(run: Run, task: Task, is_own: bool) -> Any:
 
 
 @contextlib.contextmanager
-def _answering(
+def _open_net(
     found: Checkpoint, run: Run, task: Task, devices: str, kinds: Sequence[str], is_ensemble: bool
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""

@@ -29,7 +29,7 @@ def differences(saved: Mapping[str, Any], run: Run, local_workers: int = 1) -> I
     now = here(run, local_workers)
     before = {**now, **saved}
     yield from _of_versions(before["versions"], now["versions"])
-    devices, devices_now = _kind(before["config"]["devices"]), _kind(run.layout.devices)
+    devices, devices_now = _device_type(before["config"]["devices"]), _device_type(run.layout.devices)
     if devices != devices_now:
         yield _line(f"on {devices}s", f"on {devices_now}s")
         return
@@ -42,7 +42,7 @@ def differences(saved: Mapping[str, Any], run: Run, local_workers: int = 1) -> I
         yield f"{line}; --threads {before['threads']} keeps them"
 
 
-def _kind(devices: str) -> str:
+def _device_type(devices: str) -> str:
     return batch_plan.parse_devices(devices)[0][0].upper()
 
 

@@ -135,7 +135,7 @@ class Agent(WorkerGroup):
             time.monotonic(),
         )
 
-    def tell(self, note: dict[str, Any]) -> None:
+    def send_note(self, note: dict[str, Any]) -> None:
         self._note = note
 
     def heard(self) -> list[dict[str, Any]]:

@@ -75,7 +75,7 @@ class WorkerGroup(Protocol):
         """
         ...
 
-    def tell(self, note: dict[str, Any]) -> None:
+    def send_note(self, note: dict[str, Any]) -> None:
         """Pass a note, small and of what JSON can hold, on to the other workers; never waits.
 
         It goes with a heartbeat. One that comes before that takes its place.
@@ -100,7 +100,7 @@ class SingleWorker(WorkerGroup):
     def report_progress(self, phase: str | None = None, step: int | None = None) -> None:
         """Do nothing: nobody watches."""
 
-    def tell(self, note: dict[str, Any]) -> None:
+    def send_note(self, note: dict[str, Any]) -> None:
         """Do nothing: nobody hears."""
 
     def heard(self) -> list[dict[str, Any]]:

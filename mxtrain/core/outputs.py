@@ -29,13 +29,13 @@ def refuse_input(flag: str, out: Path | None, path: str | os.PathLike[str] | int
 def refuse_part_of_run(flag: str, out: Path | None, folder: Path) -> None:
     """Refuse a file to write that the run consists of whose folder this is, or a folder in its checkpoints/."""
     run = folder.parent.parent if folder.parent.name == "checkpoints" else folder
-    if out is not None and os.path.exists(out) and any(_is_same(out, path) for path in _parts(run)):
+    if out is not None and os.path.exists(out) and any(_is_same(out, path) for path in _files_of_run(run)):
         raise UsageError(
             f"{flag} {out}: is a part of the run {run}, and would be replaced; give another name"
         )
 
 
-def _parts(folder: Path) -> Iterator[Path]:
+def _files_of_run(folder: Path) -> Iterator[Path]:
     for pattern in (*RUN_PARTS, *CHECKPOINT_PARTS):
         for part in folder.glob(pattern):
             yield from part.rglob("*") if part.is_dir() else [part]

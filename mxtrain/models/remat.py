@@ -43,7 +43,7 @@ class RecomputedNet(mx.gluon.Block):
         parameters = net.collect_params()
         self._segments = [_segment(graph, parameters, data, queueing) for graph in graphs]
         self._takes_data = [data in _names(graph) for graph in graphs]  # besides what is handed on
-        self._draws = [_draws(graph) for graph in graphs]
+        self._is_random = [_is_random(graph) for graph in graphs]
         moving = running_statistics(net)
         self._running = [[each for each in moving if each.name in names] for names in map(_names, graphs)]
         self._first = _first_trained(graphs, parameters)
@@ -74,7 +74,7 @@ class RecomputedNet(mx.gluon.Block):
             )
         kept, passed = [], data
         with mx.autograd.pause(train_mode=True):
-            for place, (draws, running) in enumerate(zip(self._draws[:-1], self._running)):
+            for place, (draws, running) in enumerate(zip(self._is_random[:-1], self._running)):
                 seed = _draw_seed(data.context) if draws else None
                 kept.append(SegmentInput(passed, seed))
                 _seed(seed, data.context)
@@ -182,7 +182,7 @@ def _first_trained(graphs: Sequence[Graph], parameters: Any) -> int:
     return next(place for place, graph in enumerate(graphs) if trained & _names(graph))
 
 
-def _draws(graph: Graph) -> bool:
+def _is_random(graph: Graph) -> bool:
     """Return whether a segment draws random numbers."""
     return any(RANDOM.search(node["op"] + str(node.get("attrs"))) for node in graph["nodes"])
 

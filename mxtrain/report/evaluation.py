@@ -159,12 +159,12 @@ def _worst(samples: Sequence[Record], names: Sequence[str]) -> list[str]:
         return []
     lines = []
     for each in samples[:MOST_SAMPLES]:
-        told = _told(each, names)
+        told = _describe(each, names)
         lines.append(f"  loss {each['loss']:.4g}  {each['where']}{told and f': {told}'}")
     return ["the largest losses:", *lines]
 
 
-def _told(sample: Record, names: Sequence[str]) -> str:
+def _describe(sample: Record, names: Sequence[str]) -> str:
     """Return what the task says of a sample (docs/records.md), in words."""
     if "label_probability" in sample:
         answer, sure = names[sample["predicted"]], sample["probability"]

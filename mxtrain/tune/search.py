@@ -147,7 +147,7 @@ class _Search:
         if not begun.is_pruned:
             self._report(begun)
         if begun.is_pruned:
-            self._tell(begun, TrialState.PRUNED, PRUNED)
+            self._record(begun, TrialState.PRUNED, PRUNED)
         else:
             process.start()
             self._running.append(begun)
@@ -180,7 +180,7 @@ class _Search:
             return
         self._running.remove(each)
         if each.is_pruned:
-            self._tell(each, TrialState.PRUNED, PRUNED)
+            self._record(each, TrialState.PRUNED, PRUNED)
         else:
             self._ended(each, code)
 
@@ -204,17 +204,17 @@ class _Search:
         meaning = trial_process.meaning_of(code, message, last_step > 0)
         if meaning is Meaning.DONE:
             if each.num_reported:
-                self._tell(each, TrialState.COMPLETE, "done")
+                self._record(each, TrialState.COMPLETE, "done")
             elif each.process.evaluations():
-                self._tell(each, TrialState.FAIL, "failed", f"its {self._plan.score.name} was never finite")
+                self._record(each, TrialState.FAIL, "failed", f"its {self._plan.score.name} was never finite")
             else:
                 self._failed(each, UsageError, "has evaluated nothing; give it more steps")
         elif (
             meaning is Meaning.DIVERGED
         ):  # optuna takes one that was pruned for worse than those that were not
-            self._tell(each, TrialState.PRUNED, "diverged", message)
+            self._record(each, TrialState.PRUNED, "diverged", message)
         elif meaning is Meaning.FAILED:
-            self._tell(each, TrialState.FAIL, "failed", message)
+            self._record(each, TrialState.FAIL, "failed", message)
         elif meaning is Meaning.ENDS_SEARCH:
             self._failure = self._failure or ERRORS[code](self._naming(each, message))
         elif meaning is Meaning.REFUSED:
@@ -236,14 +236,14 @@ class _Search:
     def _failed(self, each: UnderWay, kind: type[Stop], message: str) -> None:
         """Count a trial as failed; where none has come further yet, the search ends with it."""
         if self._study.get_trials(deepcopy=False, states=studies.WITH_VALUE):
-            self._tell(each, TrialState.FAIL, "failed", message)
+            self._record(each, TrialState.FAIL, "failed", message)
         else:
             self._failure = self._failure or kind(self._naming(each, message))
 
     def _naming(self, each: UnderWay, message: str) -> str:
         return f"trial {each.trial.number}: {message} (its flags: {each.process.folder / 'config.yaml'})"
 
-    def _tell(self, each: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
+    def _record(self, each: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
         """Tell the study how a trial has ended, and with which value: that of its best evaluation."""
         score, process = self._plan.score, each.process
         best = best_of(process.evaluations()[: each.num_reported], score)

@@ -24,7 +24,7 @@ LARGEST = 1e6
 def of_classes(text: str, train: Dataset, names: Sequence[str]) -> list[float] | None:
     """Return the weight of each class of samples with one label; None where all count alike."""
     if text != AUTO:
-        return _given(text, names)
+        return _parse_weights(text, names)
     counts = np.bincount(_known_labels(train).ravel().astype(np.int64), minlength=len(names))
     num_present = np.count_nonzero(counts)
     return [float(counts.sum() / (num_present * count)) if count else 1.0 for count in counts.tolist()]
@@ -33,7 +33,7 @@ def of_classes(text: str, train: Dataset, names: Sequence[str]) -> list[float] |
 def of_labels(text: str, train: Dataset, names: Sequence[str]) -> list[float] | None:
     """Return the weight of each class where it is in the picture, for samples of several labels."""
     if text != AUTO:
-        return _given(text, names)
+        return _parse_weights(text, names)
     labels = _known_labels(train)
     counts = zip((labels == 1).sum(axis=0).tolist(), (labels == 0).sum(axis=0).tolist())
     return [without / having if having and without else 1.0 for having, without in counts]
@@ -49,7 +49,7 @@ def _known_labels(train: Dataset) -> Floats:
     return labels
 
 
-def _given(text: str, names: Sequence[str]) -> list[float] | None:
+def _parse_weights(text: str, names: Sequence[str]) -> list[float] | None:
     if text == NONE:
         return None
     numbers = [plain_text.parse_number(part.strip()) for part in text.split(",")]

@@ -88,14 +88,14 @@ def page(net: Net, title: str, training: dict[str, Any]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}{net_drawing.STYLE}</style></head><body><header><h1>{escaped(title)}</h1>"
-        f'<p class="pale">{escaped(_given(net))}</p><dl>{"".join(_facts(net, training))}</dl></header><main>'
+        f'<p class="pale">{escaped(_settings_of_net(net))}</p><dl>{"".join(_facts(net, training))}</dl></header><main>'
         f'<h2>The net</h2><ul class="legend">{legend}</ul><figure tabindex="0">{whole}</figure>'
         + (f"<h2>Its blocks</h2>{columns}{blocks}" if blocks else "")
         + "</main></body></html>\n"
     )
 
 
-def _given(net: Net) -> str:
+def _settings_of_net(net: Net) -> str:
     given = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
     return (
         f"For {given}: {len(net.operators)} operators. A bar below a box is its share of all multiply-adds."

@@ -101,7 +101,7 @@ class _Finder:
     def join(self, lines: Sequence[Line], reason: str) -> Line:
         """Make groups of lines one; where they do not lie alike, they have to stay."""
         first = lines[0]
-        is_alike = all(self._parts(line) == self._parts(first) for line in lines)
+        is_alike = all(self._segments(line) == self._segments(first) for line in lines)
         if not (is_alike and all(lines)):
             for line in lines:
                 self.keep(line, reason)
@@ -111,7 +111,7 @@ class _Finder:
                 self._merge(self.root(part.group), self.root(other.group))
         return first
 
-    def _parts(self, line: Line) -> list[tuple[int, int]]:
+    def _segments(self, line: Line) -> list[tuple[int, int]]:
         return [(self.groups[part.group].size, part.times) for part in line]
 
     def _merge(self, one: int, other: int) -> None:
@@ -189,7 +189,7 @@ class _Finder:
             self.lay(parameter, 0, made, passed_to)
         return made
 
-    def found(self) -> Channels:
+    def channels(self) -> Channels:
         for node in self.nodes:
             self.lines.append(self.line_of(node))
         self.keep(self.lines[-1], ANSWER)
@@ -207,4 +207,4 @@ class _Finder:
 
 def find(nodes: Sequence[Node], shapes: Mapping[str, Shape]) -> Channels:
     """Return the channels of a graph of one input and one output, whose variables have these shapes."""
-    return _Finder(nodes, shapes).found()
+    return _Finder(nodes, shapes).channels()

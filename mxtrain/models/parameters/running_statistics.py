@@ -133,7 +133,7 @@ class StepStatistics:
         if self.is_single_batch:
             return
         left = np.empty(self.rows.shape[1], np.float32)
-        for parameter, part in self._parts(left):
+        for parameter, part in self._split_row(left):
             part[:] = parameter.data(context).asnumpy()
         if self.in_limbs:
             add_limbs(self.rows, left, num_samples * self.weight_of_sample)
@@ -160,7 +160,7 @@ class StepStatistics:
                 mean = sum_of_limbs(sums) / (num_samples.sum() * self.weight_of_sample)
             else:
                 mean = in_order(sums * num_samples[:, np.newaxis]) / num_samples.sum()
-            for parameter, part in self._parts(mean.astype(np.float32)):
+            for parameter, part in self._split_row(mean.astype(np.float32)):
                 for context in self.contexts:
                     parameter.data(context)[:] = part
 
@@ -173,7 +173,7 @@ class StepStatistics:
         for parameter, value in zip(self.parameters, values):
             parameter.data(context)[:] = value
 
-    def _parts(self, row: Any) -> Iterator[tuple[Any, Any]]:
+    def _split_row(self, row: Any) -> Iterator[tuple[Any, Any]]:
         """Yield each parameter with its part of a row, in the parameter's shape."""
         start = 0
         for parameter in self.parameters:

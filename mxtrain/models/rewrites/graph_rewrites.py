@@ -109,7 +109,7 @@ def operator_for_inference(block: Any) -> Any:
     flags = dict(block._flags)
     if not flags.get("static_shape") or '"op": "RNN"' not in output.tojson():
         return block._cached_op
-    return mx.nd.CachedOp(output, [*_places(block).items(), *{**flags, "static_shape": False}.items()])
+    return mx.nd.CachedOp(output, [*_positions(block).items(), *{**flags, "static_shape": False}.items()])
 
 
 class OperatorForTraining:
@@ -122,8 +122,8 @@ class OperatorForTraining:
     def __init__(self, block: Any, rewrites: Sequence[Rewrite], as_it_is: Any, otherwise: Any):
         _, self._output = block._cached_graph
         self.symbol = self._output  # what it trains by
-        self._places = _places(block)
-        self._flags = [*self._places.items(), *block._flags]
+        self._positions = _positions(block)
+        self._flags = [*self._positions.items(), *block._flags]
         self._rewrites, self._as_it_is, self._otherwise = rewrites, as_it_is, otherwise
         self._names = self._output.list_inputs()
         self._shapes: Shapes = {}
@@ -133,7 +133,7 @@ class OperatorForTraining:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if not mx.autograd.is_training():
             return self._otherwise(*args, **keywords)
-        shapes = {self._names[place]: args[place].shape for place in self._places["data_indices"]}
+        shapes = {self._names[place]: args[place].shape for place in self._positions["data_indices"]}
         if shapes != self._shapes:
             self.is_rewritten_for(shapes)
         return self._training(*args, **keywords)
@@ -154,7 +154,7 @@ class OperatorForTraining:
             each._register_op_hook(*hook)
 
 
-def _places(block: Any) -> dict[str, list[int]]:
+def _positions(block: Any) -> dict[str, list[int]]:
     """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
     are_data = [is_data for is_data, _ in block._cached_op_args]
     return {

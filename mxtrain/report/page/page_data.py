@@ -169,7 +169,7 @@ def events(history: History, axis: curves.Axis) -> list[dict[str, Any]]:
     first = _first_time(history)
     return [
         {
-            **{"step": each["step"], "event": each["event"], "text": _told(each)},
+            **{"step": each["step"], "event": each["event"], "text": _describe_event(each)},
             "after": duration(each["time"] - first)
             if first is not None and is_number(each.get("time"))
             else "",
@@ -179,7 +179,7 @@ def events(history: History, axis: curves.Axis) -> list[dict[str, Any]]:
     ]
 
 
-def _told(event: dict[str, Any]) -> str:
+def _describe_event(event: dict[str, Any]) -> str:
     """Return the sentence of an event, with the lines below it where it has some."""
     lines = event.get("lines")
     more = [str(line) for line in lines] if isinstance(lines, list) else []

@@ -39,7 +39,7 @@ def watching(group: WorkerGroup) -> Iterator[Callable[[], list[dict[str, Any]]]]
         try:
             for sample in _samples(has_ended):
                 own.append(sample)
-                group.tell(sample)
+                group.send_note(sample)
         except Exception:
             logger.debug("this host is not looked at any more", exc_info=True)
 

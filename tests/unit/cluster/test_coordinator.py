@@ -76,7 +76,7 @@ def test_notes_reach_the_other_workers_without_waiting(tmp_path: Path) -> None:
         heard: list[object] = []
         deadline = time.monotonic() + 10
         for number in range(3):
-            me.tell({"of": me.name, "number": number})
+            me.send_note({"of": me.name, "number": number})
             while sum(note["number"] == number for note in heard) < 1:  # type: ignore[index]
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

@@ -128,7 +128,7 @@ def test_one_worker_of_a_host_looks_and_all_know() -> None:
         def __init__(self, is_first: bool):
             self.is_first_on_host, self.told = is_first, []  # type: ignore[misc]
 
-        def tell(self, note: dict[str, Any]) -> None:
+        def send_note(self, note: dict[str, Any]) -> None:
             self.told.append(note)
 
         def heard(self) -> list[dict[str, Any]]:

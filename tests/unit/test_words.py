@@ -1,0 +1,50 @@
+"""Modules, classes and functions are called by what they are, not by what happens to them (docs/terms.md)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT, tracked
+
+# Words that every newcomer had to have explained; each had several meanings.
+UNCLEAR = {
+    *("answering", "asked", "changes", "draws", "found", "given", "going_on", "guest", "judged", "judgement"),
+    *("kind", "narrow", "parts", "places", "said", "tell", "teller", "telling", "told", "wish", "written"),
+}
+NOUN_OF_ITEMS = ("tools/im2rec_wrapper/sources/item.py", "kind")  # pictures, samples or documents
+MOST_IN_A_FOLDER = 16
+
+
+def names(path: Path) -> list[str]:
+    """The names of a module and of the classes and functions in it, without the underscores around them."""
+    tree = ast.parse(path.read_text())
+    defined = [node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    return [path.stem, *(name.lower().strip("_") for name in defined)]
+
+
+def test_names_say_what_things_are() -> None:
+    unclear = {
+        (str(path.relative_to(ROOT)), name)
+        for path in tracked("mxtrain/*.py", "tools/*.py")
+        for name in names(path)
+        if name in UNCLEAR
+    }
+    assert unclear == {NOUN_OF_ITEMS}
+
+
+@pytest.mark.parametrize("name", ["Wish", "_told", "Found"])
+def test_unclear_names_are_noticed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f"class Outer:\n    class {name}: ...\n")
+    assert UNCLEAR & set(names(path))
+
+
+def test_a_folder_holds_what_one_looks_through_at_once() -> None:
+    folders = [path.parent for path in tracked("mxtrain/*.py", "tools/*.py")]
+    crowded = {
+        str(folder.relative_to(ROOT)) for folder in folders if folders.count(folder) > MOST_IN_A_FOLDER
+    }
+    assert crowded <= {"tools/im2rec_wrapper", "tools/im2rec_wrapper/sources"}
