@@ -86,7 +86,7 @@ from mxtrain.convert.torch import state_dict
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
-    with state_dict.written(pathlib.Path({str(tmp_path)!r}, "net.npz"), {{"a": numpy.zeros(10_000)}}):
+    with state_dict.write_aside(pathlib.Path({str(tmp_path)!r}, "net.npz"), {{"a": numpy.zeros(10_000)}}):
         pass
 except UsageError as error:
     print(error)
