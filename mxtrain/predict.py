@@ -126,10 +126,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(argv: Sequence[str] | None = None) -> None:
     """Print what the net says of each input that the arguments name."""
+    options = parser().parse_args(argv)
+
     from mxtrain.checkpoint import run_folder
     from mxtrain.core import interrupts
 
-    options = parser().parse_args(argv)
     options.run, options.inputs = trained_run.with_inputs(options, options.inputs)
     _check_options(
         options.top, options.threshold, options.mistakes, options.embed, options.prompt, options.target
