@@ -7,9 +7,10 @@ file, and its bytes could be checked only by reading them back.
 from __future__ import annotations
 
 import struct
-from typing import Any, Dict, Iterator, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
 
-import numpy as np
+if TYPE_CHECKING:  # --help of commands on trained nets comes by here, and numpy takes a third of its time
+    import numpy as np
 
 Arrays = Dict[str, "np.ndarray[Any, Any]"]
 Chunk = Union[bytes, memoryview]
@@ -26,6 +27,8 @@ TYPE_NUMBERS = {
 
 def encoded(arrays: Arrays) -> Iterator[Chunk]:
     """Yield the file in pieces; arrays are not copied."""
+    import numpy as np
+
     yield struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))
     for array in arrays.values():
         kind = TYPE_NUMBERS[array.dtype.name]
