@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
-from mxtrain.checkpoint import selection
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run
 from mxtrain.config.flags.arguments import Parser
@@ -249,6 +248,8 @@ def _open_net(
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
     from mxtrain.inference import ensemble
+
+    from mxtrain.checkpoint import selection
 
     members = selection.members(found) if is_ensemble else [found]
     if is_ensemble:
