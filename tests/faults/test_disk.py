@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,12 +59,14 @@ def test_a_job_does_without_sockets_in_tmp(
 ) -> None:
     if os.geteuid():
         pytest.skip("needs root, to mount another /tmp")
-    # What pytest has in /tmp stays visible below /mnt.
-    there = [word.replace("/tmp/", "/mnt/", 1) for word in (*data, "--out", str(tmp_path / "run"))]
+    # What pytest has in /tmp stays visible below /mnt, and so does a checkout there.
+    root, *there = (
+        re.sub("^/tmp/", "/mnt/", word) for word in (str(ROOT), *data, "--out", str(tmp_path / "run"))
+    )
     line = [sys.executable, "-m", "mxtrain.fit", *FLAGS, *CLUSTER, *there]
-    mount = f'mount --bind /tmp /mnt && mount -t tmpfs -o {options} tmpfs /tmp && exec "$@"'
+    mount = f'mount --bind /tmp /mnt && mount -t tmpfs -o {options} tmpfs /tmp && cd "$0" && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mount, "sh", *line],
+        ["unshare", "-m", "sh", "-c", mount, root, *line],
         **{"cwd": ROOT, "text": True, "timeout": DONE_SECONDS, "capture_output": True},
     )
     assert done.returncode == 0, done.stdout + done.stderr
