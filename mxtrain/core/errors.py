@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import logging
 import os
 import sys
 import traceback
@@ -93,7 +94,7 @@ def one_line(program: str, command: Callable[[], object]) -> int:
         with out_of_memory.ending_process(f"{name}: {OUT_OF_MEMORY}; {MEMORY_REMEDY}", RESTART_ME):
             _run(command)
     except Stop as stop:
-        return _print_line(f"{program}: {stop}", stop.exit_code)
+        return _print_stop(program, stop)
     except KeyboardInterrupt:
         return _print_line(f"{program}: stopped by Ctrl-C", SIGINT)
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
@@ -104,7 +105,7 @@ def one_line(program: str, command: Callable[[], object]) -> int:
             return DONE
         shortage = as_stop(error)
         if shortage is not None:
-            return _print_line(f"{program}: {shortage}", shortage.exit_code)
+            return _print_stop(program, shortage)
         if user_message(error) is None:
             raise
         traceback.print_exc()
@@ -221,6 +222,17 @@ def _give_up_a_stderr_without_reader() -> None:
         sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _print_stop(program: str, stop: Stop) -> int:
+    code = _print_line(f"{program}: {stop}", stop.exit_code)
+    if isinstance(stop, OutOfMemory) and "mxnet" in sys.modules:
+        # MXNet waits at the end of Python for threads of its own, and for ever for those that had no room to begin.
+        logging.shutdown()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def _print_line(line: str, exit_code: int) -> int:

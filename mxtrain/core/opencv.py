@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxtrain.core.errors import UsageError
+from mxtrain.core.errors import UsageError, as_stop
 from mxtrain.core.system import libraries, wheels
 
 
@@ -28,7 +28,7 @@ def why_not(error: ImportError) -> str:
 try:
     import cv2
 except ImportError as error:
-    raise UsageError(why_not(error)) from error
+    raise as_stop(error) or UsageError(why_not(error)) from error
 
 cv2.setNumThreads(
     0

@@ -32,7 +32,6 @@ from mxtrain.runtime import import_shims, mxnet_repairs, numpy_names, operator_c
 
 log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
-LITTLE_BYTES = 4 << 30  # of addresses: a small net's worker takes 2 GB of them on two cores, more on others
 THREADS = (
     "_mxtrain_threads"  # mxnet's attribute that says with how many it was imported, and that it was from here
 )
@@ -138,11 +137,7 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
         raise CannotImport(
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
-    limits = {
-        command: limit for command, limit in out_of_memory.limits(os.getpid()).items() if limit < LITTLE_BYTES
-    }
-    if limits:  # in C++ a shortage is a segmentation fault, after which nobody could say so
-        log.warning("memory is limited to %s; too little of it ends MXNet", out_of_memory.in_words(limits))
+    out_of_memory.warn_of_limits()
     # MXNet's operators on a CPU run one after the other, and yet take turns at four workspaces, each as large as the
     # largest of them needs: 300 MB of a resnet18's 1.6 GB at 32 images. It reads this at its first operation.
     os.environ.setdefault("MXNET_CPU_TEMP_COPY", "1")

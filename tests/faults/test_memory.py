@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from mxtrain.core.errors import RESTART_ME
 from mxtrain.launch.exits import GAVE_UP
 from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
-from tests.faults.job import CLUSTER, result, started, wait_for
+from tests.faults.job import CLUSTER, FLAGS, result, started, wait_for
+from tests.faults.samples import ROOT
 from tests.support.runs import has_step
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * DONE_SECONDS)]
@@ -40,6 +44,20 @@ def test_a_worker_that_runs_out_of_memory_is_named_and_the_job_goes_on(
         assert "restart" not in output or (NAMED.search(output) and role in output), output
         assert job.traces.left_behind() == []
     assert result(job.out) == undisturbed
+
+
+@pytest.mark.parametrize("megabytes", range(400, 1500, 100))
+def test_a_run_of_one_process_that_is_short_of_memory_says_so_and_ends(
+    megabytes: int, data: list[str], tmp_path: Path
+) -> None:
+    limited = ["prlimit", f"--as={megabytes << 20}", sys.executable, "-m", "mxtrain.fit"]
+    done = subprocess.run(
+        [*limited, *FLAGS, *data, "--out", str(tmp_path)],
+        **{"cwd": ROOT, "text": True, "timeout": REFUSED_SECONDS, "capture_output": True},
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode in (0, RESTART_ME) or done.returncode < 0, said  # in C++ it is a signal
+    assert done.returncode == 0 or "memory has run out" in said or "memory is limited to" in said, said
 
 
 @pytest.mark.parametrize("megabytes", [500, 1000, 1300])

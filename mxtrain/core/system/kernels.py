@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import Iterator, Mapping, NamedTuple
 
-from mxtrain.core.system import libraries, machine
+from mxtrain.core.system import libraries, machine, out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ def in_words(found: Mapping[str, str]) -> str:
 
 def openblas() -> OpenBlas:
     """Ask the library in MXNet's wheel, which is loaded for the question and unloaded again."""
+    out_of_memory.warn_of_limits()
     try:
         libraries.lend()
         library = ctypes.CDLL(str(_path()))

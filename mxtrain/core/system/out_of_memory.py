@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import logging
 import os
 import re
 import signal
@@ -16,12 +18,15 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+logger = logging.getLogger(__name__)
+
 # A thread needs memory for its stack; MXNet, which starts them in C++, gives the system's words for it.
 SIGNS = re.compile(
     r"bad_alloc|(?:[Uu]nable to|[Cc]annot|Failed to) allocate|[Oo]ut of memory|Insufficient memory"
     r"|failed to map segment|start new thread|start watchdog thread|MXNetError: Resource temporarily unavailable"
 )
 LIMITS = {"Max address space": "ulimit -v", "Max data size": "ulimit -d"}
+LITTLE_BYTES = 4 << 30  # of addresses: a small net's worker takes 2 GB of them on two cores, more on others
 RESERVE_BYTES = 1 << 20
 MOST_CAUSES = 10  # an exception may be among its own causes
 LOOK_SECONDS, START_LOOKS = 0.5, 4
@@ -109,6 +114,17 @@ def limits(pid: int) -> dict[str, int]:
             if line[:26].strip() in LIMITS and soft.isdecimal():
                 found[LIMITS[line[:26].strip()]] = int(soft)
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def warn_of_limits() -> None:
+    """Log once that this process may take little memory: called before a library of C++ is loaded.
+
+    There a shortage is a segmentation fault, after which nobody could say so.
+    """
+    little = {command: limit for command, limit in limits(os.getpid()).items() if limit < LITTLE_BYTES}
+    if little:
+        logger.warning("memory is limited to %s; too little of it ends MXNet", in_words(little))
 
 
 def in_words(limited: dict[str, int]) -> str:
