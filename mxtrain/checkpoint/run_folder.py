@@ -187,6 +187,12 @@ class LogFile(logging.FileHandler):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
+    def close(self) -> None:
+        with contextlib.suppress(
+            OSError
+        ):  # what is still unwritten; it would take the place of the run's own error
+            super().close()
+
 
 class _EarlyLog(logging.handlers.MemoryHandler):
     """A buffer for the log before its file is known."""

@@ -12,6 +12,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.checkpoint import run_folder
+from mxtrain.core.errors import UsageError
 
 LOGS_A_LINE = """
 import logging, sys
@@ -68,3 +69,13 @@ def test_a_log_on_a_full_disk_prints_no_tracebacks(tmp_path: Path) -> None:
 
 def test_other_mistakes_in_logging_are_reported(tmp_path: Path) -> None:
     assert "TypeError" in stderr_of(tmp_path / "fit.log", "%d", "one")
+
+
+def test_a_log_on_a_full_disk_does_not_hide_the_error_that_names_the_file(log_as_it_was: None) -> None:
+    run_folder.start_log("warning", Path("/dev/full"))
+    logging.getLogger("mxtrain.fit").info("a line that stays unwritten")
+    with pytest.raises(UsageError, match="cannot be written"):
+        try:
+            raise UsageError("config.yaml: cannot be written")
+        finally:
+            run_folder._end_log()
