@@ -247,9 +247,8 @@ def _open_net(
     found: Checkpoint, run: Run, task: Task, devices: str, kinds: Sequence[str], is_ensemble: bool
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
-    from mxtrain.inference import ensemble
-
     from mxtrain.checkpoint import selection
+    from mxtrain.inference import ensemble
 
     members = selection.members(found) if is_ensemble else [found]
     if is_ensemble:
