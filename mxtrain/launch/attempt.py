@@ -19,7 +19,7 @@ from mxtrain.core.errors import DONE, RESTART_ME, SIGHUP, SIGINT, SIGTERM
 from mxtrain.core.interrupts import is_ignored, is_second
 from mxtrain.core.system import out_of_memory
 from mxtrain.launch import logs
-from mxtrain.launch.exits import ProcessExit, ends_the_job, workers_or_all
+from mxtrain.launch.exits import FROM_MXNET, ProcessExit, ends_the_job, workers_or_all
 from mxtrain.launch.plan import ProcessSpec
 
 STOP_EXIT_CODES = {
@@ -188,10 +188,10 @@ class _Attempt:
         return self.exits[num_before:]
 
     def _known_of_memory(self, code: int, limits: dict[str, int]) -> str:
-        """Return what speaks for a shortage of memory where a process was killed by the signal -`code`."""
+        """Return what speaks for a shortage of memory where a process ended with `code`, minus a signal's number."""
         if code == -signal.SIGKILL and out_of_memory.num_killed() > self._num_killed_before:
             return "this host ran out of memory, and Linux killed a process for it"
-        if code in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS) and limits:
+        if code in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, FROM_MXNET) and limits:
             return f"its memory is limited to {out_of_memory.in_words(limits)} and may have run out"
         return ""
 

@@ -27,6 +27,7 @@ from mxtrain.core.system import out_of_memory
 from mxtrain.launch.plan import SCHEDULER, WORKER, ProcessSpec
 
 FROM_C = 127  # what glibc ends with where a thread has no room for its variables
+FROM_MXNET = 255  # what MXNet ends with after a segmentation fault, where its own end has no other
 GAVE_UP = 1  # and what Python ends with after a traceback
 FINAL_CODES = (USAGE, DATA, DIVERGED)  # starting again does not help
 # What the last line of a process holds besides its error, and errors that may pass by themselves.
@@ -109,6 +110,8 @@ def exit_message(exited: ProcessExit) -> str:
         return f"{name} left{last}"
     if exited.code == FROM_C:
         last = _reason_of_memory(exited) or last
+    if exited.code == FROM_MXNET:
+        last += _reason_of_memory(exited)
     return f"{name} ended with exit code {exited.code}{last}"
 
 

@@ -85,10 +85,20 @@ def test_a_signal_before_a_process_is_ready_for_it_waits(tmp_path: Path) -> None
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
-def test_the_limit_of_a_process_is_told_where_a_signal_ended_it(tmp_path: Path) -> None:
-    limited = "import os, resource as r; r.setrlimit(r.RLIMIT_AS, (2 * 10**9,) * 2); os.kill(os.getpid(), 11)"
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os.kill(os.getpid(), 11)", "was killed by SIGSEGV"),
+        # As MXNet does after a segmentation fault.
+        (
+            'os.write(2, b"Segmentation fault: 11\\n"); os._exit(255)',
+            "ended with exit code 255: Segmentation fault: 11",
+        ),
+    ],
+)
+def test_the_limit_of_a_process_is_told_where_a_signal_ended_it(end: str, said: str, tmp_path: Path) -> None:
+    limited = f"import os, resource as r; r.setrlimit(r.RLIMIT_AS, (2 * 10**9,) * 2); {end}"
     process = ProcessSpec("worker-0", (sys.executable, "-c", limited), {}, tmp_path / "log")
     (ended,) = run_attempt([process], 0, GracePeriods(), StopRequests())
-    assert exit_message(ended) == (
-        "worker-0 was killed by SIGSEGV; its memory is limited to 2.0 GB (ulimit -v) and may have run out"
-    )
+    limit = "its memory is limited to 2.0 GB (ulimit -v) and may have run out"
+    assert exit_message(ended) == f"worker-0 {said}; {limit}"
