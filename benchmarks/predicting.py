@@ -61,7 +61,7 @@ def measure(name: str, rec: Path, rounds: int) -> dict[str, dict[str, float]]:
             images.NUM_CLASSES,
         )
         run = commands.fit(Path(folder), *flags)
-        opened = predictors.open_run(run, "latest", "cpu", {}, is_judged=False)
+        opened = predictors.open_run(run, "latest", "cpu", {}, with_losses=False)
         with predictors.open_predictor(opened, "cpu") as predictor:
             sides = _sides(opened, predictor, rec)
             times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}

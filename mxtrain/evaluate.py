@@ -165,8 +165,14 @@ def _graph(named: Sequence[Path], options: argparse.Namespace) -> None:
 
     if len(named) > 1:
         raise UsageError(f"--graph {named[0]} {named[1]}: give one run or model")
-    wish = {name: getattr(options, name) for name in net_graph.GraphOptions._fields if name != "as_json"}
-    print(net_graph.show(named[0], options.checkpoint, net_graph.GraphOptions(**wish, as_json=options.json)))
+    graph_flags = {
+        name: getattr(options, name) for name in net_graph.GraphOptions._fields if name != "as_json"
+    }
+    print(
+        net_graph.show(
+            named[0], options.checkpoint, net_graph.GraphOptions(**graph_flags, as_json=options.json)
+        )
+    )
 
 
 def _refuse_flags_of_graph(options: argparse.Namespace) -> None:

@@ -199,8 +199,8 @@ def nothing_done_line(checkpoint: Checkpoint | None, score: Score) -> str:
         return "done: there was nothing to do"
     path, state = checkpoint[:2]
     evaluations = run_folder.evaluations(path.resolve().parent.parent, state["step"])
-    judged = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
-    scores = f"{score_text(evaluations, score)}, on {judged}" if evaluations else "no evaluation"
+    samples = "the samples of --overfit" if state["config"].get("overfit") else state["config"]["val"]
+    scores = f"{score_text(evaluations, score)}, on {samples}" if evaluations else "no evaluation"
     return f"done before, nothing is written: {scores}; {path}"
 
 

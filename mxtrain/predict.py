@@ -84,7 +84,7 @@ def predict(
     if mistakes and not is_single and not (isinstance(inputs, tuple) and not inputs):
         instead["val"] = inputs
     with process_isolation.isolated_run():
-        opened = predictors.open_run(trained, checkpoint, devices, instead, is_judged=bool(mistakes))
+        opened = predictors.open_run(trained, checkpoint, devices, instead, with_losses=bool(mistakes))
         if prompts is not None:
             writer, sampling = (
                 text_generation.language_model(opened.task, trained),
@@ -103,13 +103,13 @@ def predict(
 
 
 def _answers(
-    predictor: Predictor, given: Any, top: int | None, threshold: float, embed: bool
+    predictor: Predictor, inputs: Any, top: int | None, threshold: float, embed: bool
 ) -> list[dict[str, Any]]:
     """Return the answers to inputs; DataError for the first that is none."""
     from mxtrain.inference.input_samples import Inputs
 
     found = []
-    for each, shown in predictor.predict(Inputs(predictor.task, given), top, threshold, embed):
+    for each, shown in predictor.predict(Inputs(predictor.task, inputs), top, threshold, embed):
         if isinstance(shown, DataError):
             raise shown
         found.append({**({predictor.noun: each.name} if each.is_part else {}), **shown})
@@ -139,14 +139,14 @@ def command(argv: Sequence[str] | None = None) -> None:
     _check_outputs(options)
     # or mxnet's logging would put its marks before our lines
     run_folder.start_log("error" if options.quiet else "warning")
-    is_judged = options.mistakes is not None
+    of_mistakes = options.mistakes is not None
     instead = {"target": options.target}
-    opened = predictors.open_run(options.run, options.checkpoint, options.devices, instead, is_judged)
+    opened = predictors.open_run(options.run, options.checkpoint, options.devices, instead, of_mistakes)
     trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
         text_generation.language_model(opened.task, options.run)
     options.inputs += _texts(options, opened.task)
-    tell = _write_on if options.prompt else printing.mistakes if is_judged else printing.print_predictions
+    tell = _write_on if options.prompt else printing.mistakes if of_mistakes else printing.print_predictions
     with predictors.open_predictor(opened, options.devices) as predictor, interrupts.stopped_by_signal(
         PROGRAM
     ):
@@ -163,10 +163,10 @@ def _write_on(options: argparse.Namespace, predictor: Predictor) -> None:
 
     for number, prompt in enumerate(options.prompt):
         if options.json:
-            (told,) = text_generation.write(
+            (answer,) = text_generation.write(
                 task, predictor.net, predictor.context, [prompt], sampling, first=number
             )
-            print(json.dumps(told), flush=True)
+            print(json.dumps(answer), flush=True)
             continue
         show(number, ("\n" if number else "") + prompt)
         list(
@@ -252,8 +252,8 @@ def _check_options(
     if target is not None and mistakes is None:
         raise UsageError(f"--target {target}: goes with --mistakes N; answers need none")
     text_generation.check_prompts(prompts or ())
-    given = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
-    both = [flag for flag, value in given.items() if value]
+    modes = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
+    both = [flag for flag, value in modes.items() if value]
     if len(both) > 1:
         raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
 

@@ -67,7 +67,7 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     if found is None:
         return None
     _refuse_converted(found)
-    asked, run = run, with_saved_sums(run, found)
+    requested_run, run = run, with_saved_sums(run, found)
     if is_async(run.layout.kvstore):
         store_checks.check_async(run)  # its batch may be cut into fewer parts than a new run's
     _refuse_another_curve(run, identity, found)
@@ -79,7 +79,7 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     point = ResumePoint(found, _has_ended(run, identity, found))
     if not point.has_ended:
         step = found.state["step"]
-        _warn_of_its_sums(asked, run, found)
+        _warn_of_its_sums(requested_run, run, found)
         _warn_of_another_length(run.optim, before.optim, identity.num_samples, step)
         if _is_scored_by_another(run.data, before.data, identity, saved):
             _warn_of_other_scores(run.data, before.data, step)
@@ -224,9 +224,9 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples
         )
 
 
-def _warn_of_its_sums(asked: config.Run, run: config.Run, found: Checkpoint) -> None:
+def _warn_of_its_sums(requested_run: config.Run, run: config.Run, found: Checkpoint) -> None:
     """Warn where a run goes on without the exact sums that it would have if it began now."""
-    would_be_exact = exact_sums.has_sums(asked) and exact_sums.reason_against(asked) is None
+    would_be_exact = exact_sums.has_sums(requested_run) and exact_sums.reason_against(requested_run) is None
     if would_be_exact and run.optim.sums == "fast":
         logger.warning(
             "%s: was begun with --sums fast, or before there were others, and goes on so, to the same bits; exact sums "

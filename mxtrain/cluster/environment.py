@@ -144,10 +144,12 @@ def _number(
     return int(text)
 
 
-def _compare(flag: str, given: int, variable: str, count: int) -> None:
+def _compare(flag: str, flag_count: int, variable: str, count: int) -> None:
     """Refuse a flag that contradicts its variable; 1 is also the flag's default, so it contradicts nothing."""
-    if given not in (1, count):
-        raise UsageError(f"{flag} {given} contradicts {variable}={count}; leave {flag} out or give {count}")
+    if flag_count not in (1, count):
+        raise UsageError(
+            f"{flag} {flag_count} contradicts {variable}={count}; leave {flag} out or give {count}"
+        )
 
 
 def _name(environ: Mapping[str, str], role: str) -> str:

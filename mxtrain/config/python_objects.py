@@ -18,15 +18,15 @@ BEGIN = "<object "
 class ObjectName(str):
     """The text that stands for an object, with the object."""
 
-    given: Any
+    value: Any
 
     @classmethod
-    def of(cls, given: Any) -> ObjectName:
+    def of(cls, value: Any) -> ObjectName:
         """Return the text for an object."""
-        kind = given if _has_name(given) else type(given)
-        name = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
-        made = cls(f"{BEGIN}{'' if kind is given else 'of type '}{name}>")
-        made.given = given
+        type_or_function = value if _has_name(value) else type(value)
+        name = f"{type_or_function.__module__}.{type_or_function.__qualname__}".replace("builtins.", "")
+        made = cls(f"{BEGIN}{'' if type_or_function is value else 'of type '}{name}>")
+        made.value = value
         return made
 
     def __deepcopy__(self, memo: Any) -> ObjectName:
@@ -62,21 +62,21 @@ def split_names(text: str) -> list[str]:
     return [text] if isinstance(text, ObjectName) else [part.strip() for part in text.split(",")]
 
 
-def name_of(given: Any) -> str:
+def name_of(value: Any) -> str:
     """Return `module:name` for a function or class that can be imported again by it, the text of any other object.
 
     Text is a name already.
     """
-    if isinstance(given, str):
-        return given
-    module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
-    if _has_name(given) and module and module != "__main__":
-        found: Any = sys.modules.get(module)
+    if isinstance(value, str):
+        return value
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    if _has_name(value) and module and module != "__main__":
+        named: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is given:
+            named = getattr(named, part, None)
+        if named is value:
             return f"{module}:{name}"
-    return ObjectName.of(given)
+    return ObjectName.of(value)
 
 
 def is_object(text: str) -> bool:
@@ -93,8 +93,8 @@ def require(flag: str, text: str) -> Any:
             f"{flag} {text}: was an object of a Python program, which no file keeps; give it again, as {word}=..., to "
             "the function from Python"
         )
-    return text.given
+    return text.value
 
 
-def _has_name(given: Any) -> bool:
-    return isinstance(given, type) or type(given).__name__ in ("function", "builtin_function_or_method")
+def _has_name(value: Any) -> bool:
+    return isinstance(value, type) or type(value).__name__ in ("function", "builtin_function_or_method")

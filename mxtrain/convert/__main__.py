@@ -71,7 +71,7 @@ def convert(
     from mxtrain.convert.options import ConvertOptions
     from mxtrain.train.library import process_isolation
 
-    wish = ConvertOptions(
+    options = ConvertOptions(
         model=model,
         classes=None if classes is None else Path(classes),
         image_size=image_size,
@@ -86,7 +86,7 @@ def convert(
     )
     sources = source if isinstance(source, (list, tuple)) else [source]
     with process_isolation.isolated_run():
-        return _as_json(_converted(sources, Path(out), to, wish))
+        return _as_json(_converted(sources, Path(out), to, options))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,10 +105,10 @@ def command(argv: Sequence[str] | None = None) -> None:
     from mxtrain.convert.options import ConvertOptions
 
     run_folder.start_log("error" if options.quiet else "warning")
-    wish = ConvertOptions(
+    conversion_options = ConvertOptions(
         **{field.name: getattr(options, field.name) for field in dataclasses.fields(ConvertOptions)}
     )
-    done = _converted(sources, out, options.to, wish)
+    done = _converted(sources, out, options.to, conversion_options)
     if options.json:
         print(json.dumps(_as_json(done)))
         return
@@ -163,42 +163,42 @@ def parser() -> Parser:
     return flags
 
 
-def _converted(sources: Sequence[Any], out: Path, to: str, wish: ConvertOptions) -> Conversion | Recipe:
+def _converted(sources: Sequence[Any], out: Path, to: str, options: ConvertOptions) -> Conversion | Recipe:
     """Return what became of a conversion."""
     from mxtrain.convert.caffe import caffe_config
 
-    wish.check()
+    options.check()
     if to not in ("", TORCH):
         raise UsageError(f"to={to!r}: give '{TORCH}', or leave it out")
     if to == TORCH:
         if len(sources) > 1:
             raise UsageError(f"{sources[1]}: give one run and OUT")
-        return _to_torch(sources[0], out, wish)
+        return _to_torch(sources[0], out, options)
     paths = [Path(each) for each in sources]
     for path in paths:
         outputs.refuse_input("OUT", out, path)
     if paths[0].suffix in caffe_config.PROTOTXT:
-        return caffe_config.convert(paths, out, wish.samples)
-    return _from_elsewhere(paths, out, wish)
+        return caffe_config.convert(paths, out, options.samples)
+    return _from_elsewhere(paths, out, options)
 
 
-def _to_torch(source: Any, out: Path, wish: ConvertOptions) -> Conversion:
+def _to_torch(source: Any, out: Path, options: ConvertOptions) -> Conversion:
     from mxtrain.convert.torch import state_dict
     from mxtrain.inference import trained_run
 
     if out.suffix not in state_dict.WRITTEN:
         raise UsageError(f"{out}: give a name that ends in {' or '.join(state_dict.WRITTEN)}")
-    found = trained_run.find_checkpoint(source, wish.checkpoint, "cpu")
+    found = trained_run.find_checkpoint(source, options.checkpoint, "cpu")
     trained_run.refuse_output("OUT", out, found)
     run = trained_run.run_of(found, source, {})
     task = trained_run.task_of(found, run)
     _load_mxnet()
     from mxtrain.convert.torch import to_torch
 
-    return to_torch.convert(found, run, task, out, wish)
+    return to_torch.convert(found, run, task, out, options)
 
 
-def _from_elsewhere(sources: Sequence[Path], out: Path, wish: ConvertOptions) -> Conversion:
+def _from_elsewhere(sources: Sequence[Path], out: Path, options: ConvertOptions) -> Conversion:
     from mxtrain.convert import converted_run
 
     converted_run.refuse(out)
@@ -210,10 +210,10 @@ def _from_elsewhere(sources: Sequence[Path], out: Path, wish: ConvertOptions) ->
     from mxtrain.convert.torch import from_torch
 
     if from_mxnet.is_taken(sources[0]):
-        return from_mxnet.convert(sources, out, wish)
+        return from_mxnet.convert(sources, out, options)
     if len(sources) > 1:
         raise UsageError(f"{sources[1]}: give one SOURCE and OUT; a state_dict is one file")
-    return from_torch.convert(sources[0], out, wish)
+    return from_torch.convert(sources[0], out, options)
 
 
 def _load_mxnet() -> None:

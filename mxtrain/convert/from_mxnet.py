@@ -43,31 +43,31 @@ def is_taken(path: Path) -> bool:
     return path.suffix == PARAMS or path.name.endswith(".json")
 
 
-def convert(sources: Sequence[Path], out: Path, wish: ConvertOptions) -> Conversion:
+def convert(sources: Sequence[Path], out: Path, options: ConvertOptions) -> Conversion:
     """Write the net of a .params file, and of its symbol if that is given, to `out`."""
-    if wish.drop_head:
+    if options.drop_head:
         raise UsageError(
             "--drop-head: is for torch's files; --pretrained leaves a head of other classes out by itself"
         )
     path, symbol_path = _files(sources)
-    model = _model(path, wish)
+    model = _model(path, options)
     arrays = _read(path)
-    num_classes, net, found = _matched(path, model, arrays, wish)
-    target_net.fill(net, found)
-    run = wish.run(model)
+    num_classes, net, weights = _matched(path, model, arrays, options)
+    target_net.fill(net, weights)
+    run = options.run(model)
     difference = None if symbol_path is None else _compared(symbol_path, arrays, net, run)
     origin = {"from": str(path.resolve()), "net": model}
     if out.suffix == converted_run.PARAMS:
-        converted_run.params(out, found)
+        converted_run.params(out, weights)
     else:
-        class_names = converted_run.class_names(wish.classes, num_classes, class_names_of_imagenet)
-        converted_run.run_folder(out, run, class_names, found, origin)
+        class_names = converted_run.class_names(options.classes, num_classes, class_names_of_imagenet)
+        converted_run.run_folder(out, run, class_names, weights, origin)
     notes = (
         []
         if difference is None
         else [f"outputs are those of {symbol_path}, to {difference:.1e} of the largest"]
     )
-    return Conversion(out, str(path), model, num_classes, len(found), notes)
+    return Conversion(out, str(path), model, num_classes, len(weights), notes)
 
 
 def _files(sources: Sequence[Path]) -> tuple[Path, Path | None]:
@@ -96,27 +96,27 @@ def _read(path: Path) -> Arrays:
     return found
 
 
-def _model(path: Path, wish: ConvertOptions) -> str:
+def _model(path: Path, options: ConvertOptions) -> str:
     """Return the net: as it was asked for, or as the file's name says it, as in resnet50_v1b-0ecdba34.params."""
-    if wish.model:
-        if wish.model not in names.MODELS and ":" not in wish.model:
-            raise UsageError(f"--model {wish.model}: unknown{nearest(wish.model, names.MODELS)}")
-        return wish.model
+    if options.model:
+        if options.model not in names.MODELS and ":" not in options.model:
+            raise UsageError(f"--model {options.model}: unknown{nearest(options.model, names.MODELS)}")
+        return options.model
     stem = re.sub(r"-([0-9a-f]{8}|\d{4})$", "", path.stem)
     if stem in names.MODELS:
         return stem
     raise UsageError(f"{path}: its name says no net; give --model, as to mxtrain.fit")
 
 
-def _matched(path: Path, model: str, arrays: Arrays, wish: ConvertOptions) -> tuple[int, Any, Arrays]:
+def _matched(path: Path, model: str, arrays: Arrays, options: ConvertOptions) -> tuple[int, Any, Arrays]:
     """Return the number of classes, a net for them, and its weights by their places in it; DataError unless all fit."""
-    net = target_net.built(wish.run(model), USUAL_CLASSES)
+    net = target_net.built(options.run(model), USUAL_CLASSES)
     match = _match(net, arrays)
     head = list(target_net.shapes_of(net))[-1].rpartition(".")[0]
     of_head = {name: shapes for name, shapes in match.mismatched.items() if name.rpartition(".")[0] == head}
     num_classes = next((theirs[0] for theirs, _ in of_head.values()), USUAL_CLASSES)
     if of_head:
-        net = target_net.built(wish.run(model), num_classes)
+        net = target_net.built(options.run(model), num_classes)
         match = _match(net, arrays)
     _refuse_differences(f"{path}: does not fit {model}", match, arrays)
     return num_classes, net, {name: arrays[theirs] for name, theirs in match.loaded.items()}

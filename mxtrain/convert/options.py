@@ -1,4 +1,4 @@
-"""The wish for a conversion, and what came of it, as its parts hand them on."""
+"""The options of a conversion, and what came of it, as its parts hand them on."""
 
 from __future__ import annotations
 

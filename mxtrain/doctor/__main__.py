@@ -80,13 +80,15 @@ def examine_run(options: argparse.Namespace, of_fit: Sequence[str]) -> None:
         raise UsageError(f"--rate-steps {options.rate_steps}: give {LEAST_RATE_STEPS} or more")
     if not options.seconds > 0:
         raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
-    given = (options.seconds, options.memory, options.rate_steps, options.rate_plot)
-    asked = run_doctor.DoctorOptions(run_doctor.chosen(options.only), *given)
+    limits = (options.seconds, options.memory, options.rate_steps, options.rate_plot)
+    doctor_options = run_doctor.DoctorOptions(run_doctor.chosen(options.only), *limits)
     run = config.parse(list(of_fit), command_name.typed("python -m mxtrain.doctor"))
     with interrupts.stopped_by_signal("mxtrain.doctor"):
-        found = run_doctor.examine(run, asked)
+        findings = run_doctor.examine(run, doctor_options)
     text = (
-        json.dumps(run_doctor.as_json(found), indent=2) if options.json else fact_table.align(found["rows"])
+        json.dumps(run_doctor.as_json(findings), indent=2)
+        if options.json
+        else fact_table.align(findings["rows"])
     )
     print(text, flush=True)
 
@@ -181,20 +183,20 @@ def hosts(words: Sequence[str]) -> None:
 
     if {"--help", "-h"}.intersection(words):
         words = ["--help"]
-    asked = cluster_command.parser().parse_args(words)
+    options = cluster_command.parser().parse_args(words)
     with interrupts.stopped_by_signal("mxtrain.doctor"):
-        found = cluster_command.examine(
-            asked, lambda what: print(f"mxtrain.doctor: asking for {what}", file=sys.stderr, flush=True)
+        findings = cluster_command.examine(
+            options, lambda what: print(f"mxtrain.doctor: asking for {what}", file=sys.stderr, flush=True)
         )
-    found["recommendations"] = cluster_advice.advise(found)
+    findings["recommendations"] = cluster_advice.advise(findings)
     print(
-        json.dumps(found, indent=2) if asked.json else fact_table.align(cluster_advice.rows(found)),
+        json.dumps(findings, indent=2) if options.json else fact_table.align(cluster_advice.rows(findings)),
         flush=True,
     )
-    failed = [host["host"] for host in found["hosts"] if "error" in host]
+    failed = [host["host"] for host in findings["hosts"] if "error" in host]
     if failed:
         raise UsageError(
-            f"{len(failed)} of {len(found['hosts'])} hosts did not answer to the end: {', '.join(failed)}"
+            f"{len(failed)} of {len(findings['hosts'])} hosts did not answer to the end: {', '.join(failed)}"
         )
 
 

@@ -73,14 +73,14 @@ def export(
             to, calibrate=calibrate, samples=calibration_samples, exclude=exclude, tolerance=tolerance
         )
         folder = None if out is None else Path(out)
-        wish = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
-        wish.check()
+        options = ExportOptions(to, folder, dynamic_batch, batch, from_pixels, samples, of_int8)
+        options.check()
         found = trained_run.find_checkpoint(trained, checkpoint, "cpu")
         run = trained_run.run_of(found, trained, {"val": val, "train": calibrate, "model": net, "task": task})
 
         from mxtrain.export import exporting
 
-        return exporting.make(found, run, wish, is_own=val is None)
+        return exporting.make(found, run, options, is_own=val is None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,8 +98,8 @@ def command(argv: Sequence[str] | None = None) -> None:
         tolerance=options.tolerance,
     )
     alike = {name: getattr(options, name) for name in ExportOptions._fields if name != "int8"}
-    wish = ExportOptions(**alike, int8=of_int8)
-    wish.check()
+    export_options = ExportOptions(**alike, int8=of_int8)
+    export_options.check()
 
     from mxtrain.checkpoint import run_folder
 
@@ -111,15 +111,15 @@ def command(argv: Sequence[str] | None = None) -> None:
     from mxtrain.export import exporting
 
     with interrupts.stopped_by_signal("mxtrain.export"):
-        made = exporting.make(found, run, wish, is_own=not options.val)
+        made = exporting.make(found, run, export_options, is_own=not options.val)
     if options.json:
-        judged = made.judged._asdict() if made.judged else {}
-        told = {**made.differences._asdict(), **({"int8": judged} if judged else {})}
-        print(json.dumps({"folder": str(made.folder), "files": made.files, **told}))
+        scores = made.int8_scores._asdict() if made.int8_scores else {}
+        facts = {**made.differences._asdict(), **({"int8": scores} if scores else {})}
+        print(json.dumps({"folder": str(made.folder), "files": made.files, **facts}))
     else:
         print(f"{made.folder}: {', '.join(made.files)}; {made.differences.in_words()}")
-        if made.judged:
-            print(made.judged.in_words())
+        if made.int8_scores:
+            print(made.int8_scores.in_words())
 
 
 def parser() -> Parser:

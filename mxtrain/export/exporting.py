@@ -38,48 +38,48 @@ class Export(NamedTuple):
     folder: Path
     files: list[str]
     differences: Differences  # from the net
-    judged: Int8Scores | None = None  # of an export to int8
+    int8_scores: Int8Scores | None = None  # of an export to int8
 
 
-def make(found: Checkpoint, run: Run, wish: ExportOptions, is_own: bool) -> Export:
+def make(checkpoint: Checkpoint, run: Run, options: ExportOptions, is_own: bool) -> Export:
     """Make an export of a checkpoint's net and return it; nothing is left of one that fails.
 
     The samples that it is compared on are the run's --val, which is its own or stands in the place of that.
     """
-    task = trained_run.task_of(found, run)
-    if wish.from_pixels:
+    task = trained_run.task_of(checkpoint, run)
+    if options.from_pixels:
         pixel_input.check(task)
-    if wish.to == "onnx":
+    if options.to == "onnx":
         onnx_export.check_installed()
-    if wish.to == "int8":
+    if options.to == "int8":
         int8_export.check(task)
-    folder = wish.out or _usual_folder(found, wish.to)
+    folder = options.out or _usual_folder(checkpoint, options.to)
     with target.made(folder) as aside:
-        records = real_samples.open_records(task, is_own) if _has_samples(task, wish) else None
-        with inference_graph.of_checkpoint(found, run, task) as (net, graph):
-            batches = _batches(net, graph, task, wish, records)
-            if wish.from_pixels:
+        records = real_samples.open_records(task, is_own) if _has_samples(task, options) else None
+        with inference_graph.of_checkpoint(checkpoint, run, task) as (net, graph):
+            batches = _batches(net, graph, task, options, records)
+            if options.from_pixels:
                 graph, net = pixel_input.taking_pixels(graph, task), pixel_input.NetOfPixels(net, task)
-            told = facts(found, task, graph, wish)
-            judged = None
-            if wish.to == "onnx":
-                files = onnx_export.write(graph, aside, wish.fixed_batch, told)
-                answer = onnx_export.answers(aside, wish.fixed_batch)
+            metadata = facts(checkpoint, task, graph, options)
+            int8_scores = None
+            if options.to == "onnx":
+                files = onnx_export.write(graph, aside, options.fixed_batch, metadata)
+                answer = onnx_export.answers(aside, options.fixed_batch)
             else:
-                if wish.to == "int8":
+                if options.to == "int8":
                     assert records is not None
-                    judged = int8_export.write(net, graph, task, wish.int8, records, aside)
-                    told["int8"] = judged._asdict()
+                    int8_scores = int8_export.write(net, graph, task, options.int8, records, aside)
+                    metadata["int8"] = int8_scores._asdict()
                 else:
                     symbol_export.write(graph, aside)
                 files = [symbol_export.SYMBOL, symbol_export.PARAMS]
                 answer = symbol_export.answers(graph, aside)
             has_best = task.metric_kind not in ("numbers", "labels")
             differences = comparison.compare(net, graph, answer, of_some_sizes(batches), has_best)
-        if wish.to in TOLERANCES:  # what int8 costs is judged by the score
-            comparison.refuse_beyond(TOLERANCES[wish.to], differences, wish.to, graph)
-        files += describe(aside, told, task, differences)
-    return Export(folder, files, differences, judged)
+        if options.to in TOLERANCES:  # what int8 costs is judged by the score
+            comparison.refuse_beyond(TOLERANCES[options.to], differences, options.to, graph)
+        files += describe(aside, metadata, task, differences)
+    return Export(folder, files, differences, int8_scores)
 
 
 def _usual_folder(found: Checkpoint, to: str) -> Path:
@@ -89,70 +89,77 @@ def _usual_folder(found: Checkpoint, to: str) -> Path:
     return found.path.parent.parent / "export" / to
 
 
-def _has_samples(task: Task, wish: ExportOptions) -> bool:
+def _has_samples(task: Task, options: ExportOptions) -> bool:
     """Return whether the run has samples; one that was converted from elsewhere has none, and noise has to do."""
     data = task.run.data
-    return bool(data.val or data.train) or wish.to == "int8" or not pixel_input.takes_pictures(task)
+    return bool(data.val or data.train) or options.to == "int8" or not pixel_input.takes_pictures(task)
 
 
 def _batches(
-    net: Any, graph: InferenceGraph, task: Task, wish: ExportOptions, records: Records | None
+    net: Any, graph: InferenceGraph, task: Task, options: ExportOptions, records: Records | None
 ) -> list[Batch]:
     """Return the inputs on which the export is compared with the net."""
     if records is None:
         logger.warning("the run has no data, so this is compared on noise; give --val for real pictures")
-        return real_samples.noise(graph, wish.samples, "uint8" if wish.from_pixels else "float32")
-    if wish.from_pixels:
-        return pixel_input.read(task, records, wish.samples)
-    return real_samples.read(net, graph, task, records, wish.samples)
+        return real_samples.noise(graph, options.samples, "uint8" if options.from_pixels else "float32")
+    if options.from_pixels:
+        return pixel_input.read(task, records, options.samples)
+    return real_samples.read(net, graph, task, records, options.samples)
 
 
-def facts(found: Checkpoint, task: Task, graph: InferenceGraph, wish: ExportOptions) -> dict[str, Any]:
+def facts(
+    checkpoint: Checkpoint, task: Task, graph: InferenceGraph, options: ExportOptions
+) -> dict[str, Any]:
     """Return what somebody has to know who uses an export: its inputs and outputs, classes, how pictures are made."""
     run = task.run
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "made_by": f"mxtrain {mxtrain.__version__}",
-        "format": wish.to,
+        "format": options.to,
         "task": run.model.task,
         "model": run.model.model,
-        "step": found.state["step"],
-        "inputs": [_described(name, shape, graph.takes, wish) for name, shape in graph.inputs.items()],
+        "step": checkpoint.state["step"],
+        "inputs": [_described(name, shape, graph.takes, options) for name, shape in graph.inputs.items()],
         "outputs": [
-            _described(name, shape, "float32", wish)
+            _described(name, shape, "float32", options)
             for name, shape in zip(onnx_graph.output_names(graph), graph.outputs.values())
         ],
     }
     if "class_names" in task.description:
-        told["classes"] = task.description["class_names"]
+        metadata["classes"] = task.description["class_names"]
     if pixel_input.takes_pictures(task):
         numbers = normalization.of_description(run.data, task.description)
-        told["pictures"] = {
+        metadata["pictures"] = {
             "colours": "RGB" if run.data.channels == 3 else "grey",
             "size": list(image_fields.shape_of(run.data)[1:]),
             "resize": image_fields.resize_of(run.data),
             "mean": list(numbers.mean),
             "deviation": list(numbers.deviation),
-            "normalised_inside": wish.from_pixels,
+            "normalised_inside": options.from_pixels,
         }
-    return told
+    return metadata
 
 
-def describe(folder: Path, told: dict[str, Any], task: Task, differences: Differences) -> list[str]:
+def describe(folder: Path, metadata: dict[str, Any], task: Task, differences: Differences) -> list[str]:
     """Write export.json, and the names of classes a line each, and return the files' names."""
     files = []
-    if "classes" in told:
-        lines = [" ".join(str(name).split()) for name in told["classes"]]
+    if "classes" in metadata:
+        lines = [" ".join(str(name).split()) for name in metadata["classes"]]
         (folder / CLASSES).write_text("\n".join(lines) + "\n", encoding="utf-8")
         files.append(CLASSES)
     others = {name: value for name, value in task.description.items() if name != "class_names"}
-    whole = {formats.KEY: formats.EXPORT, **told, "description": others, "compared": differences._asdict()}
+    whole = {
+        formats.KEY: formats.EXPORT,
+        **metadata,
+        "description": others,
+        "compared": differences._asdict(),
+    }
     (folder / target.DESCRIBED).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     return [*files, target.DESCRIBED]
 
 
-def _described(name: str, shape: Sequence[int], kind: str, wish: ExportOptions) -> dict[str, Any]:
-    first = onnx_graph.BATCH if wish.fixed_batch is None else wish.fixed_batch
-    return {"name": name, "shape": [first, *shape], "type": kind}
+def _described(name: str, shape: Sequence[int], dtype: str, options: ExportOptions) -> dict[str, Any]:
+    first = onnx_graph.BATCH if options.fixed_batch is None else options.fixed_batch
+    return {"name": name, "shape": [first, *shape], "type": dtype}
 
 
 def of_some_sizes(batches: Sequence[Batch]) -> list[Batch]:

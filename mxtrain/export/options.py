@@ -1,4 +1,4 @@
-"""Wishes for an export, and which of them do not go together. Needs no mxnet."""
+"""Options of an export, and which of them do not go together. Needs no mxnet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KINDS = ("onnx", "symbol", "int8")
 
 
 class Int8Options(NamedTuple):
-    """The wishes for an export to int8."""
+    """The options of an export to int8."""
 
     calibrate: Any = (
         None  # where samples are from, if not from the run's own --train, in whose place it stands
@@ -62,7 +62,7 @@ class ExportOptions(NamedTuple):
 
 
 def int8_options(to: str, **options: Any) -> Int8Options:
-    """Return the wishes for int8 of those that are there; the others are None or empty.
+    """Return the options for int8 of those that are there; the others are None or empty.
 
     UsageError where there is one and the export is to something else.
     """

@@ -45,25 +45,25 @@ def predict_batches(
     with contextlib.closing(_read(task, inputs, 2 * size)) as read:
         for group in _groups(read, size):
             good = [values for _, values in group if not isinstance(values, DataError)]
-            told = iter(compute(together(task.fields, good)) if good else ())
+            answers = iter(compute(together(task.fields, good)) if good else ())
             for each, values in group:
-                yield each, values if isinstance(values, DataError) else next(told)
+                yield each, values if isinstance(values, DataError) else next(answers)
 
 
 def prediction_function(task: Task, net: Any, context: Any) -> Compute:
     """Return the function that computes what the net says of samples, as the task shows it."""
 
-    is_told = False
+    has_warned = False
 
     def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
-        nonlocal is_told
-        said = task.answer(net, _placed(arrays, context)).asnumpy()
-        if not is_told and not np.isfinite(said).all():
-            is_told = True
+        nonlocal has_warned
+        answers = task.answer(net, _placed(arrays, context)).asnumpy()
+        if not has_warned and not np.isfinite(answers).all():
+            has_warned = True
             logger.warning(
                 "the net says numbers that are not finite, as one does that has diverged; --checkpoint has others"
             )
-        return map(task.shown, said)
+        return map(task.shown, answers)
 
     return compute
 

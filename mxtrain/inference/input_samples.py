@@ -37,18 +37,18 @@ class Input(NamedTuple):
 
 
 class Inputs:
-    """The samples of what is `given`, in order; None wherever a list on stdin has no more to give by now.
+    """The samples of the `inputs`, in order; None wherever a list on stdin has no more to give by now.
 
     What cannot be opened is in its place as a sample whose `values` raise DataError. A file among them that is also
     `out`, which the answers go to, ends it with a UsageError.
     """
 
-    def __init__(self, task: Task, given: Iterable[Any], out: Path | None = None):
+    def __init__(self, task: Task, inputs: Iterable[Any], out: Path | None = None):
         self.folders: list[Folder] = []  # that were gone through
-        self._task, self._given, self._out = task, given, out
+        self._task, self._inputs, self._out = task, inputs, out
 
     def __iter__(self) -> Iterator[Input | None]:
-        for each in self._given:
+        for each in self._inputs:
             if isinstance(each, Path) and str(each) == LISTED:
                 yield from self._listed()
             else:
@@ -70,21 +70,21 @@ class Inputs:
             )
             yield Input("standard input", functools.partial(_raise, nothing))
 
-    def _of(self, given: Any) -> Iterator[Input]:
-        path = self._task.path_of(given)
+    def _of(self, value: Any) -> Iterator[Input]:
+        path = self._task.path_of(value)
         try:
             if path is None:
-                yield from _plain(self._task, given)
+                yield from _plain(self._task, value)
                 return
             for each in input_files.matching(path):
                 if each == path:
-                    yield from self._in(path, given)
+                    yield from self._in(path, value)
                 else:
                     yield from (found._replace(is_part=True) for found in self._in(each, each))
         except DataError as error:
-            yield Input(str(given), functools.partial(_raise, error))
+            yield Input(str(value), functools.partial(_raise, error))
 
-    def _in(self, path: Path, given: Any) -> Iterator[Input]:
+    def _in(self, path: Path, value: Any) -> Iterator[Input]:
         outputs.refuse_input("--out", self._out, path)
         if os.path.isdir(path):
             folder = Folder(path, self._task.suffixes)
@@ -97,13 +97,13 @@ class Inputs:
             for problem in folder.problems:
                 yield Input(str(path), functools.partial(_raise, DataError(problem)), is_part=True)
             if is_empty and not folder.problems:
-                kinds = f" that ends in {', '.join(self._task.suffixes)}" if self._task.suffixes else ""
-                raise DataError(f"{path}: has no file{kinds} in it")
+                suffixes = f" that ends in {', '.join(self._task.suffixes)}" if self._task.suffixes else ""
+                raise DataError(f"{path}: has no file{suffixes} in it")
         elif path.suffix == ".rec":
             _refuse_output(self._out, [path])
             yield from _of_records(self._task, _unlabelled(self._task, _opened(self._task, path)))
         else:
-            yield from _plain(self._task, given)
+            yield from _plain(self._task, value)
 
 
 def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input]:

@@ -26,21 +26,21 @@ OF_FEATURES = ("npz", "npy")
 _OF_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".npz": "npz", ".npy": "npy"}
 
 
-def format_of(asked: str | None, out: Path | None, of_features: bool) -> str:
+def format_of(requested: str | None, out: Path | None, of_features: bool) -> str:
     """Return the format: as asked, or by the name of the file, or what suits a terminal or a pipe."""
-    if asked in OF_FEATURES and out is None:
-        raise UsageError(f"--format {asked}: is no text; give --out FILE")
+    if requested in OF_FEATURES and out is None:
+        raise UsageError(f"--format {requested}: is no text; give --out FILE")
     by_name = _OF_SUFFIX.get(out.suffix.lower()) if out else None
-    if asked and by_name in OF_FEATURES and asked != by_name:
+    if requested and by_name in OF_FEATURES and requested != by_name:
         raise UsageError(
-            f"--out {out}: is {by_name} by its name, and --format says {asked}; leave one of them out"
+            f"--out {out}: is {by_name} by its name, and --format says {requested}; leave one of them out"
         )
-    found = asked or by_name or ("jsonl" if of_features else _for_people(out))
-    if of_features and found in ("lines", "table"):
-        raise UsageError(f"--embed: features are no {found}; give --format jsonl, csv, npz or npy")
-    if found in OF_FEATURES and not of_features:
+    format_name = requested or by_name or ("jsonl" if of_features else _for_people(out))
+    if of_features and format_name in ("lines", "table"):
+        raise UsageError(f"--embed: features are no {format_name}; give --format jsonl, csv, npz or npy")
+    if format_name in OF_FEATURES and not of_features:
         raise UsageError(f"--out {out}: holds features; give --embed, or a name that ends in .csv or .jsonl")
-    return found
+    return format_name
 
 
 def _for_people(out: Path | None) -> str:

@@ -83,12 +83,12 @@ class Predictor(NamedTuple):
 
 
 def open_run(
-    trained: Any, checkpoint: str | None, devices: str, instead: Mapping[str, Any], is_judged: bool
+    trained: Any, checkpoint: str | None, devices: str, instead: Mapping[str, Any], with_losses: bool
 ) -> OpenedRun:
     """Return the run that a command means; without losses its pictures are normalised as `inputs_of` gives them."""
     found = trained_run.find_checkpoint(trained, checkpoint, devices)
     run = trained_run.run_of(found, trained, instead)
-    if not is_judged:
+    if not with_losses:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, normalize="host"))
     return OpenedRun(found, run, trained_run.task_of(found, run))
 

@@ -25,8 +25,10 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
 
     format = output_files.format_of("jsonl" if options.json else options.format, options.out, options.embed)
     width = max(map(len, predictor.task.description.get("class_names", ())), default=0)
-    told = row_formats.RowFormat(predictor.noun, predictor.task.in_words, min(width, row_formats.WIDEST))
-    row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, told)
+    row_format = row_formats.RowFormat(
+        predictor.noun, predictor.task.in_words, min(width, row_formats.WIDEST)
+    )
+    row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, row_format)
     inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0
     with output_files.opened(options.out, format, row) as write:
         for each, shown in predictor.predict(inputs, options.top, options.threshold, options.embed):
@@ -59,13 +61,12 @@ def _rest(options: argparse.Namespace, predictor: Predictor, inputs: Inputs, num
 
 def mistakes(options: argparse.Namespace, predictor: Predictor) -> None:
     """Print the worst mistakes, and write their pictures where that was asked for."""
-    from mxtrain.inference import output_files, row_formats
-    from mxtrain.inference import worst_mistakes as judged
+    from mxtrain.inference import output_files, row_formats, worst_mistakes
 
     format = output_files.format_of(
         "jsonl" if options.json else options.format, options.out, of_features=False
     )
-    row = row_formats.row_of(format, row_formats.RowFormat(predictor.noun, judged.in_words))
+    row = row_formats.row_of(format, row_formats.RowFormat(predictor.noun, worst_mistakes.in_words))
     bad: list[DataError] = []
 
     def note(error: DataError) -> None:
@@ -78,7 +79,7 @@ def mistakes(options: argparse.Namespace, predictor: Predictor) -> None:
         for each in found.worst:
             write(each.input.name, each.shown)
     if options.mistakes_out:
-        judged.write_pictures(options.mistakes_out, found.worst)
+        worst_mistakes.write_pictures(options.mistakes_out, found.worst)
     if not options.quiet:
         _say(f"{found.num_mistakes} mistakes among {found.num_samples} samples")
     if bad:

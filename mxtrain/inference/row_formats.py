@@ -34,9 +34,9 @@ class RowFormat(NamedTuple):
     class_width: int = 0  # of the longest name of a class
 
 
-def row_of(name: str, told: RowFormat) -> Row:
+def row_of(name: str, row_format: RowFormat) -> Row:
     """Return the function of a format; a header is part of its first row."""
-    return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv}[name](told)
+    return {"lines": _lines, "table": _table, "jsonl": _jsonl, "csv": _csv}[name](row_format)
 
 
 def shown_name(name: str) -> str:
@@ -49,55 +49,55 @@ def in_line(name: str) -> str:
     return plain_text.printable(shown_name(name))
 
 
-def _lines(told: RowFormat) -> Row:
-    return lambda name, shown: f"{in_line(name)}: {plain_text.printable(told.in_words(shown))}\n"
+def _lines(row_format: RowFormat) -> Row:
+    return lambda name, shown: f"{in_line(name)}: {plain_text.printable(row_format.in_words(shown))}\n"
 
 
-def _jsonl(told: RowFormat) -> Row:
+def _jsonl(row_format: RowFormat) -> Row:
     def row(name: str, shown: Mapping[str, Any]) -> str:
-        named: dict[str, Any] = {told.noun: shown_name(name)}
-        if named[told.noun] != name:
-            named[f"{told.noun}_base64"] = base64.b64encode(os.fsencode(name)).decode()
+        named: dict[str, Any] = {row_format.noun: shown_name(name)}
+        if named[row_format.noun] != name:
+            named[f"{row_format.noun}_base64"] = base64.b64encode(os.fsencode(name)).decode()
         return json_lines.text({**named, **shown}, _plain) + "\n"
 
     return row
 
 
-def _csv(told: RowFormat) -> Row:
+def _csv(row_format: RowFormat) -> Row:
     columns: list[str] = []
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
-        found = {told.noun: shown_name(name), **cells(shown)}
+        values = {row_format.noun: shown_name(name), **cells(shown)}
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
         if not columns:
-            columns.extend(found)
+            columns.extend(values)
             writer.writerow(map(_harmless, columns))
-        other = next((column for column in found if column not in columns), None)
+        other = next((column for column in values if column not in columns), None)
         if other is not None:
             raise UsageError(
                 f"--format csv: {in_line(name)} has {other}, and answers before had not; give jsonl"
             )
-        writer.writerow(_harmless(found.get(column, "")) for column in columns)
+        writer.writerow(_harmless(values.get(column, "")) for column in columns)
         return lines.getvalue()
 
     return row
 
 
-def _table(told: RowFormat) -> Row:
+def _table(row_format: RowFormat) -> Row:
     """Return the rows of columns with the name at their end, which so needs no width."""
     widths: dict[str, int] = {}
 
     def row(name: str, shown: Mapping[str, Any]) -> str:
-        found = {column: _short(column, value) for column, value in cells(shown).items()}
-        if len(found) > _MOST_COLUMNS or any(len(text) > WIDEST for text in found.values()):
-            found = {"answer": plain_text.printable(told.in_words(shown))}
+        texts = {column: _short(column, value) for column, value in cells(shown).items()}
+        if len(texts) > _MOST_COLUMNS or any(len(text) > WIDEST for text in texts.values()):
+            texts = {"answer": plain_text.printable(row_format.in_words(shown))}
         is_first = not widths
-        for column, text in found.items():
-            least = told.class_width if column.startswith("class_") else len(_title(column))
+        for column, text in texts.items():
+            least = row_format.class_width if column.startswith("class_") else len(_title(column))
             widths[column] = max(widths.get(column, least), min(len(text), WIDEST))
-        lines = [{column: _title(column) for column in found}, found] if is_first else [found]
-        ends = [told.noun, in_line(name)] if is_first else [in_line(name)]
+        lines = [{column: _title(column) for column in texts}, texts] if is_first else [texts]
+        ends = [row_format.noun, in_line(name)] if is_first else [in_line(name)]
         return "".join(
             "  ".join([*(text.ljust(widths[column]) for column, text in line.items()), end]) + "\n"
             for line, end in zip(lines, ends)

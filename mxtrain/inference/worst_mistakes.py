@@ -77,17 +77,17 @@ def loss_function(task: Task, net: Any, context: Any) -> Compute:
     return compute
 
 
-def worst(task: Task, judged: Iterable[tuple[Input, Any]], count: int) -> WorstMistakes:
-    """Return the worst of the samples that were `judged` by such a function."""
+def worst(task: Task, predictions: Iterable[tuple[Input, Any]], count: int) -> WorstMistakes:
+    """Return the worst of the samples, of their `predictions` by such a function."""
     kept: list[tuple[float, int, Mistake]] = []  # a heap, the least bad first
     num_mistakes = num_samples = 0
-    for place, (each, (loss, result)) in enumerate(judged):
+    for place, (sample, (loss, result)) in enumerate(predictions):
         num_samples += 1
         if not is_mistake(result):
             continue
         num_mistakes += 1
         badness = float("inf") if np.isnan(loss) else loss
-        entry = (badness, -place, Mistake(each, loss, _named(task, result)))
+        entry = (badness, -place, Mistake(sample, loss, _named(task, result)))
         if len(kept) < count:
             heapq.heappush(kept, entry)
         elif entry[:2] > kept[0][:2]:
@@ -114,19 +114,22 @@ def in_words(shown: Mapping[str, Any]) -> str:
     return f"{taken}, itself {shown['label_probability']:.3f}, loss {shown['loss']:.4g}{source}"
 
 
-def write_pictures(folder: Path, found: Sequence[Mistake]) -> None:
+def write_pictures(folder: Path, mistakes: Sequence[Mistake]) -> None:
     """Write the pictures into a folder, called by their rank, their class and what they were taken for."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise durable.cannot_write(folder, error) from None
-    for rank, mistake in enumerate(found, 1):
+    for rank, mistake in enumerate(mistakes, 1):
         if mistake.input.picture is None:
             continue
         payload = mistake.input.picture()
-        told = (str(mistake.result[name]) for name in ("label", "predicted") if name in mistake.result)
+        class_names = (str(mistake.result[name]) for name in ("label", "predicted") if name in mistake.result)
         name = "-".join(
-            [f"{rank:0{len(str(len(found)))}d}", *(re.sub(r"[^\w.-]+", "_", each)[:60] for each in told)]
+            [
+                f"{rank:0{len(str(len(mistakes)))}d}",
+                *(re.sub(r"[^\w.-]+", "_", each)[:60] for each in class_names),
+            ]
         )
         path = folder / (name + _suffix(payload))
         with durable.whole_file(path) as file:

@@ -44,8 +44,8 @@ def command(words: list[str]) -> NoReturn:
     flags = tuple(words[cut + 1 :])
     if words[:1] and words[0] in ACROSS_HOSTS:
         raise SystemExit(run_across_hosts(words[0], words[1:cut], flags))
-    asked = parser().parse_args(words[:cut])
-    raise SystemExit(run_local(asked, flags) if asked.what == LOCAL else run_role(asked, flags))
+    options = parser().parse_args(words[:cut])
+    raise SystemExit(run_local(options, flags) if options.what == LOCAL else run_role(options, flags))
 
 
 def parser() -> Parser:
@@ -69,16 +69,16 @@ def parser() -> Parser:
     return made
 
 
-def run_local(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
+def run_local(options: argparse.Namespace, flags: tuple[str, ...]) -> int:
     """Run a whole job on this machine."""
     from mxtrain.launch import local
 
-    if asked.root is not None or asked.index is not None:
+    if options.root is not None or options.index is not None:
         raise UsageError("local finds its own address and numbers; leave --root and --index out")
-    return local.launch(*parse_fit_flags(with_counts(asked, flags), program("ps.sh")))
+    return local.launch(*parse_fit_flags(with_counts(options, flags), program("ps.sh")))
 
 
-def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
+def run_role(options: argparse.Namespace, flags: tuple[str, ...]) -> int:
     """Run one process and restart it until its job is done, at one address over all attempts."""
     import secrets
     from pathlib import Path
@@ -87,13 +87,13 @@ def run_role(asked: argparse.Namespace, flags: tuple[str, ...]) -> int:
     from mxtrain.launch.supervisor import restart_policy, supervise
 
     run, flags = parse_fit_flags(flags, program("ps.sh"))
-    spec = job_spec(asked, run)
-    name = process_name(asked, spec)
+    spec = job_spec(options, run)
+    name = process_name(options, spec)
     logs = Path(run.output.out) / "logs"
     constant = {plan.JOB_ID: secrets.token_hex(8)}  # the scheduler's is the job's
-    if asked.index is not None:
+    if options.index is not None:
         constant[plan.NODE] = name
-    if asked.root:
+    if options.root:
         constant[plan.ROOT_FLAG] = "--root"
 
     def processes(attempt: int) -> list[plan.ProcessSpec]:
@@ -116,40 +116,40 @@ def run_across_hosts(what: str, words: list[str], flags: tuple[str, ...]) -> int
     return 0
 
 
-def job_spec(asked: argparse.Namespace, run: Run) -> plan.JobSpec:
+def job_spec(options: argparse.Namespace, run: Run) -> plan.JobSpec:
     """The job's address and counts: from the flags here, the environment, or the flags of fit."""
     from mxtrain.launch import plan
 
-    root = asked.root or ":".join(
+    root = options.root or ":".join(
         os.environ.get(name, "") for name in ("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
     )
     if root == ":":
         raise UsageError("--root is missing: give the scheduler's ADDRESS:PORT, the same on every host")
-    found = re.fullmatch(r"([^:\s]+):(\d{1,5})", root)
-    if not found or not 0 < int(found[2]) < 1 << 16:
+    match = re.fullmatch(r"([^:\s]+):(\d{1,5})", root)
+    if not match or not 0 < int(match[2]) < 1 << 16:
         raise UsageError(f"--root {root}: give the scheduler's ADDRESS:PORT, as in 10.0.0.5:9091")
-    num_workers = node_count("-n", asked.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
-    num_servers = node_count("-s", asked.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
-    return plan.JobSpec(found[1], int(found[2]), num_workers, num_servers)
+    num_workers = node_count("-n", options.num_workers, "DMLC_NUM_WORKER", run.layout.num_workers)
+    num_servers = node_count("-s", options.num_servers, "DMLC_NUM_SERVER", run.layout.num_servers)
+    return plan.JobSpec(match[1], int(match[2]), num_workers, num_servers)
 
 
-def node_count(flag: str, asked: int | None, variable: str, of_fit: int) -> int:
+def node_count(flag: str, own_flag: int | None, variable: str, of_fit: int) -> int:
     """A count that has to be the same on all hosts; fit's own flag is 1 when left out, which says nothing."""
     text = os.environ.get(variable, "")
-    count = asked or (int(text) if text.isdecimal() else 0) or (of_fit if of_fit > 1 else 0)
+    count = own_flag or (int(text) if text.isdecimal() else 0) or (of_fit if of_fit > 1 else 0)
     if not count:
         raise UsageError(f"{flag} is missing: how many the job has, the same on every host")
     return count
 
 
-def process_name(asked: argparse.Namespace, spec: plan.JobSpec) -> str:
+def process_name(options: argparse.Namespace, spec: plan.JobSpec) -> str:
     """The name that the rendezvous knows, from --index; else one that tells the logs of hosts on one disk apart."""
-    if asked.index is None:
-        return asked.what if asked.what == ROLES[0] else f"{asked.what}-{platform.node()}"
-    count = {"server": spec.num_servers, "worker": spec.num_workers}.get(asked.what, 0)
-    if not 0 <= asked.index < count:
-        raise UsageError(f"--index {asked.index}: the job has {count} to number, from 0; or leave it out")
-    return f"{asked.what}-{asked.index}"
+    if options.index is None:
+        return options.what if options.what == ROLES[0] else f"{options.what}-{platform.node()}"
+    count = {"server": spec.num_servers, "worker": spec.num_workers}.get(options.what, 0)
+    if not 0 <= options.index < count:
+        raise UsageError(f"--index {options.index}: the job has {count} to number, from 0; or leave it out")
+    return f"{options.what}-{options.index}"
 
 
 if __name__ == "__main__":

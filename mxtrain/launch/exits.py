@@ -117,9 +117,9 @@ def exit_message(exited: ProcessExit) -> str:
 
 def _reason_of_memory(exited: ProcessExit) -> str:
     """C++ says that it was short of memory, or reads and writes what it was not given; Linux kills without a word."""
-    said = [line.strip() for line in exited.last_lines if out_of_memory.SIGNS.search(line)]
-    if said and exited.code in (-signal.SIGABRT, FROM_C):
-        return f": {OUT_OF_MEMORY} ({said[-1]}); {MEMORY_REMEDY}"
+    lines = [line.strip() for line in exited.last_lines if out_of_memory.SIGNS.search(line)]
+    if lines and exited.code in (-signal.SIGABRT, FROM_C):
+        return f": {OUT_OF_MEMORY} ({lines[-1]}); {MEMORY_REMEDY}"
     return f"; {exited.memory}" if exited.memory else ""
 
 

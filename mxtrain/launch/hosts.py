@@ -97,20 +97,20 @@ def place_roles(hosts: Sequence[Host], num_workers: int, num_servers: int) -> di
     return {host: names for host, names in roles.items() if names}
 
 
-def scheduler_address(hosts: Sequence[Host], given: str = "") -> str:
+def scheduler_address(hosts: Sequence[Host], root: str = "") -> str:
     """The numeric address at which all hosts reach the first, by its name or by the one that is given."""
-    name = given or hosts[0].name
+    name = root or hosts[0].name
     try:
-        found = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+        address = str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as error:
         raise UsageError(
             f"{name}: no IPv4 address ({error}); give --root ADDRESS of {hosts[0].name}"
         ) from None
-    if len(hosts) > 1 and ipaddress.ip_address(found).is_loopback:
+    if len(hosts) > 1 and ipaddress.ip_address(address).is_loopback:
         raise UsageError(
-            f"{name} is {found} here, where no other host reaches it; give --root ADDRESS of {hosts[0].name}"
+            f"{name} is {address} here, where no other host reaches it; give --root ADDRESS of {hosts[0].name}"
         )
-    return found
+    return address
 
 
 def to_json(host_plan: HostPlan) -> str:

@@ -195,40 +195,40 @@ def _field(path: str) -> dict[str, Any]:
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The manifests that the launcher's flags `argv` ask for, as YAML; `flags` are those of fit."""
-    asked = parser().parse_args(argv)
-    flags, layout = _fit_flags(asked, flags)
+    options = parser().parse_args(argv)
+    flags, layout = _fit_flags(options, flags)
     job = KubernetesJob(
-        name=asked.name,
-        image=asked.image,
+        name=options.name,
+        image=options.image,
         flags=flags,
         token=secrets.token_hex(16),
         num_workers=layout.num_workers,
         num_servers=layout.num_servers,
-        namespace=asked.namespace,
-        resources={"scheduler": {}, "server": asked.server_resources, "worker": asked.worker_resources},
-        max_restarts=asked.max_restarts,
-        claim=asked.claim[0],
-        mount=asked.claim[1],
+        namespace=options.namespace,
+        resources={"scheduler": {}, "server": options.server_resources, "worker": options.worker_resources},
+        max_restarts=options.max_restarts,
+        claim=options.claim[0],
+        mount=options.claim[1],
     )
-    return to_yaml(FORMS[asked.form](job))
+    return to_yaml(FORMS[options.form](job))
 
 
-def _fit_flags(asked: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
+def _fit_flags(options: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
     """The flags of fit with a cluster's store, and the layout with the counts that they come to.
 
     A --config file that is in the image or on a volume can be read by the pods alone.
     """
     path = config.file_of(flags)
     if path is None or Path(path).is_file():
-        run, flags = parse_fit_flags(with_counts(asked, flags), program("k8s"))
+        run, flags = parse_fit_flags(with_counts(options, flags), program("k8s"))
         return flags, run.layout
     if not any(flag.split("=")[0] == "--kvstore" for flag in flags):
         logs.print_message(
             f"--config {path} is not here to be looked at: it has to say kvstore: dist_sync, or pods refuse it"
         )
-    asked.num_workers, asked.num_servers = asked.num_workers or 1, asked.num_servers or 1
-    return with_counts(asked, flags), config.Layout(
-        num_workers=asked.num_workers, num_servers=asked.num_servers
+    options.num_workers, options.num_servers = options.num_workers or 1, options.num_servers or 1
+    return with_counts(options, flags), config.Layout(
+        num_workers=options.num_workers, num_servers=options.num_servers
     )
 
 

@@ -32,26 +32,26 @@ SCONTROL_SECONDS = 30
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The batch script that the launcher's flags `argv` ask for; `flags` are those of fit."""
-    asked = parser().parse_args(argv)
-    run, flags = parse_fit_flags(with_counts(asked, flags), program("slurm"))
+    options = parser().parse_args(argv)
+    run, flags = parse_fit_flags(with_counts(options, flags), program("slurm"))
     check(run, flags)
-    options = {
-        "job-name": asked.name,
-        "nodes": asked.nodes,
+    directives = {
+        "job-name": options.name,
+        "nodes": options.nodes,
         "ntasks-per-node": 1,  # a task is a host agent with all the processes of its node
-        "cpus-per-task": asked.cpus_per_node,
-        "time": asked.time,
-        "signal": f"B:USR1@{asked.save_seconds}",
+        "cpus-per-task": options.cpus_per_node,
+        "time": options.time,
+        "signal": f"B:USR1@{options.save_seconds}",
         "output": "%x-%j.log",
         "open-mode": "append",
     }
-    lines = [*(f"--{name}={value}" for name, value in options.items()), "--requeue", *asked.sbatch]
-    supervisor = [asked.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *flags]
+    lines = [*(f"--{name}={value}" for name, value in directives.items()), "--requeue", *options.sbatch]
+    supervisor = [options.python, "-m", "mxtrain.launch", "srun", "--requeue", "--", *flags]
     script = [
         "#!/bin/bash",
         *(f"#SBATCH {line}" for line in lines),
         "",
-        f"cd {shlex.quote(asked.folder)} || exit {USAGE}",
+        f"cd {shlex.quote(options.folder)} || exit {USAGE}",
         # The supervisor takes the place of the shell, so that Slurm's signal reaches it.
         f"exec {' '.join(map(shlex.quote, supervisor))}",
     ]
@@ -104,7 +104,7 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         description="Run a job on all nodes of this Slurm allocation; flags of mxtrain.fit come after --.",
     )
     parser.add_argument("--requeue", action="store_true", help="back into the queue when there is more to do")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     nodes = allocated_nodes()
     run, flags = parse_fit_flags(flags, SRUN)
     check(run, flags)
@@ -117,10 +117,10 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
         port=first_port(int(os.environ["SLURM_JOB_ID"])),
         root=lambda used: hosts.scheduler_address(used, address),
         command=agent_command,
-        environment=job_identity(os.environ) if asked.requeue else {},
+        environment=job_identity(os.environ) if options.requeue else {},
     )
     code = supervise(lambda attempt: hosts.proxy_processes(job, known, attempt), restart_policy(run, flags))
-    if code == RESTART_ME and asked.requeue:
+    if code == RESTART_ME and options.requeue:
         logs.print_message("back into the queue")
         _scontrol("requeue", os.environ["SLURM_JOB_ID"])
     return code

@@ -34,20 +34,20 @@ def launch(argv: Sequence[str], flags: Sequence[str]) -> int:
 
     `argv` are the flags of this launcher, `flags` those of fit.
     """
-    asked = parser().parse_args(argv)
-    run, flags = parse_fit_flags(with_counts(asked, flags), program("ssh"))
+    options = parser().parse_args(argv)
+    run, flags = parse_fit_flags(with_counts(options, flags), program("ssh"))
     check(run, flags)
-    known = _read_host_file(asked.hosts)
+    known = _read_host_file(options.hosts)
     hosts.place_roles(known, run.layout.num_workers, run.layout.num_servers)  # refuses what does not fit
-    ssh = [*shlex.split(asked.ssh), "-T", *OPTIONS]
+    ssh = [*shlex.split(options.ssh), "-T", *OPTIONS]
     job = HostsJob(
         run=run,
         flags=flags,
         token=secrets.token_hex(16),
-        port=asked.port,
-        root=lambda used: hosts.scheduler_address(used, asked.root if used[0] == known[0] else ""),
-        command=lambda host: agent_command(ssh, host, asked.python, asked.folder),
-        environment={plan.ROOT_FLAG: "--port", **dict(asked.env)},
+        port=options.port,
+        root=lambda used: hosts.scheduler_address(used, options.root if used[0] == known[0] else ""),
+        command=lambda host: agent_command(ssh, host, options.python, options.folder),
+        environment={plan.ROOT_FLAG: "--port", **dict(options.env)},
     )
 
     def processes(attempt: int) -> list[ProcessSpec]:
@@ -75,8 +75,8 @@ def _reachable(ssh: Sequence[str], known: Sequence[Host], min_workers: int) -> S
     """The hosts that still answer, where they are enough to go on without the others; else all."""
     if not min_workers:
         return known
-    asked = [subprocess.Popen([*ssh, host.target, "true"], stdin=subprocess.DEVNULL) for host in known]
-    used = [host for host, probe in zip(known, asked) if _answers(probe)]
+    probes = [subprocess.Popen([*ssh, host.target, "true"], stdin=subprocess.DEVNULL) for host in known]
+    used = [host for host, probe in zip(known, probes) if _answers(probe)]
     if sum(host.slots for host in used) < min_workers:
         return known
     for host in known:

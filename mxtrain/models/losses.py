@@ -138,13 +138,13 @@ OF_NUMBERS: dict[str, Any] = {"l1": l1, "l2": l2, "huber": huber}
 
 def _user_loss(path: str, output: Any, label: Any, shape: tuple[int, ...]) -> Loss:
     """Return the user's function, or an instance of their class, as Gluon's losses are classes."""
-    found = import_path.load_callable("--loss", path)
+    function = import_path.load_callable("--loss", path)
     user = f"--loss {path}"
-    loss: Loss = as_user_code(user, as_user_code(user, found)() if inspect.isclass(found) else found)
+    loss: Loss = as_user_code(user, as_user_code(user, function)() if inspect.isclass(function) else function)
     losses = loss(output, label)
     if getattr(losses, "shape", None) != shape:
-        given = getattr(losses, "shape", f"a {type(losses).__name__}")
+        returned = getattr(losses, "shape", f"a {type(losses).__name__}")
         raise UsageError(
-            f"--loss {path}: gives {given} for two samples; it has to give one loss for each label, {shape}"
+            f"--loss {path}: gives {returned} for two samples; it has to give one loss for each label, {shape}"
         )
     return loss

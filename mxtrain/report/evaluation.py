@@ -158,9 +158,9 @@ def _worst(samples: Sequence[Record], names: Sequence[str]) -> list[str]:
     if not samples:
         return []
     lines = []
-    for each in samples[:MOST_SAMPLES]:
-        told = _describe(each, names)
-        lines.append(f"  loss {each['loss']:.4g}  {each['where']}{told and f': {told}'}")
+    for sample in samples[:MOST_SAMPLES]:
+        described = _describe(sample, names)
+        lines.append(f"  loss {sample['loss']:.4g}  {sample['where']}{described and f': {described}'}")
     return ["the largest losses:", *lines]
 
 

@@ -93,14 +93,14 @@ def without_failures(task: Task, function: Callable[..., Any], instead: Any) -> 
     return function if is_built_in(task) else functools.partial(_or_else, function, instead)
 
 
-def _or_else(function: Callable[..., Any], instead: Any, *given: Any) -> Any:
+def _or_else(function: Callable[..., Any], instead: Any, *arguments: Any) -> Any:
     try:
-        return function(*given)
+        return function(*arguments)
     except Exception:
         logger.debug("%s fails, and is left out", function, exc_info=True)
         return instead
 
 
-def function_of(task: Task, method: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+def function_of(task: Task, method: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     """Return the function that a method of the task gives, so named, as the method is itself."""
-    return named(task, named(task, method)(*given))
+    return named(task, named(task, method)(*arguments))

@@ -25,7 +25,7 @@ from mxtrain.models.contract import Contract
 
 Description = Dict[str, Any]  # that JSON can hold
 State = npt.NDArray[np.float64]  # one-dimensional
-Judged = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `predictions_and_targets`
+PredictionsAndTargets = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `predictions_and_targets`
 
 
 class Outcome(NamedTuple):

@@ -34,10 +34,10 @@ ONLY_SOME_TASKS = (
 
 def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
     """Refuse the first flag that is set, and that `task` does not heed, with those of `known` that do."""
-    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    flags, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     requested = schema.requested(run)
-    for name in given:
-        is_set = given[name] != default[name] or name in requested
+    for name in flags:
+        is_set = flags[name] != default[name] or name in requested
         if is_set and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
     net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
@@ -49,9 +49,9 @@ def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
 
 def refuse_of_classes(run: Run, why: str) -> None:
     """Refuse flags of classes, whose defaults ask for nothing, where the data has none; `why` says what it has."""
-    given, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
+    flags, default = config.to_flat(run), config.to_flat(Run(model=Model(task=run.model.task)))
     for name in sorted(OF_CLASSES):
-        if given[name] != default[name]:
+        if flags[name] != default[name]:
             raise UsageError(f"--{name.replace('_', '-')} is for classes, and {why}; leave it out")
 
 

@@ -51,7 +51,7 @@ def evaluate(
     None after a stop request on any worker. `forward` is the task's, without what helps training. `step` is reported as
     this worker's progress; `on_samples` is called with how many samples are done, about, and of how many.
     """
-    judged, done = _EvaluationSums(task, records), 0
+    sums, done = _EvaluationSums(task, records), 0
     with open_loader(run, task, records, group) as loader:
         pending: collections.deque[tuple[Any, Outcome]] = collections.deque()
         for batch in loader:
@@ -63,15 +63,15 @@ def evaluate(
             pending.append((batch, forward(net, arrays)))
             # As many batches compute at once as there are devices.
             if len(pending) == len(contexts):
-                judged.add(loader, *pending.popleft())
+                sums.add(loader, *pending.popleft())
             done += len(batch) * group.world_size
             on_samples(min(done, len(records)), len(records))
         while pending:
-            judged.add(loader, *pending.popleft())
+            sums.add(loader, *pending.popleft())
             group.report_progress()
     # A state for each micro-batch: their sum has the same bits whoever computes them.
     num_micro_batches = math.ceil(len(records) / batch_plan.of_run(run).micro_batch)
-    return judged.finish(num_micro_batches, group, len(stop_requests))
+    return sums.finish(num_micro_batches, group, len(stop_requests))
 
 
 def open_loader(run: Run, task: Task, records: Records, group: WorkerGroup = SINGLE_WORKER) -> Loader:

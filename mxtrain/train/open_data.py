@@ -137,7 +137,7 @@ def _stream(flag: str, path: str, first: Any, make: Callable[[], Any], run: Run)
         "--skip-bad": data.skip_bad != default.skip_bad,
         "--overfit": bool(run.optim.overfit),
     }
-    for name in (name for name, is_given in unknown.items() if is_given):
+    for name in (name for name, is_set in unknown.items() if is_set):
         raise UsageError(f"{described}, which knows no {name}; leave that out")
     task, batch_size = tasks.class_of(run), run.optim.batch_size
     if "num_classes" in task.flags and not task.looks_at and not run.data.num_classes:
@@ -176,6 +176,6 @@ def _without_effect(run: Run) -> list[str]:
         "--skip-bad": data.skip_bad != default.skip_bad,
         "--normalize": data.normalize != default.normalize,
     }
-    found = {**for_both, **({} if data.val else for_train)}
+    flags = {**for_both, **({} if data.val else for_train)}
     requested = {f"--{name.replace('_', '-')}" for name in schema.requested(run)}
-    return [flag for flag, is_given in found.items() if is_given or flag in requested]
+    return [flag for flag, is_set in flags.items() if is_set or flag in requested]

@@ -41,25 +41,25 @@ def command(words: Sequence[str]) -> None:
 
     flags = ["--config", options.config, *of_fit, "--out", str(options.out)]
     base = run_search.base_of(config.parse(flags, command_name.typed("python -m mxtrain.tune")))
-    asked = run_search.SearchOptions(
+    search_options = run_search.SearchOptions(
         **{name: getattr(options, name) for name in run_search.SearchOptions._fields},
     )
     with attempt.stop_requests() as requests:
-        found = run_search.run_search(base, spaces.read(options.space, base), asked, requests)
-    print(found.text, flush=True)
+        outcome = run_search.run_search(base, spaces.read(options.space, base), search_options, requests)
+    print(outcome.text, flush=True)
     again = "the same command goes on"
     if requests.exit_code is not None:
         raise Stopped(
-            f"stopped after {found.num_ended} of {found.num_trials} trials; {again}", requests.exit_code
+            f"stopped after {outcome.num_ended} of {outcome.num_trials} trials; {again}", requests.exit_code
         )
-    if found.without_page:
-        raise found.without_page
-    if found.num_ended < found.num_trials:
+    if outcome.without_page:
+        raise outcome.without_page
+    if outcome.num_ended < outcome.num_trials:
         print(
-            f"{PROGRAM}: stopped by --timeout after {found.num_ended} of {found.num_trials} trials; {again}"
+            f"{PROGRAM}: stopped by --timeout after {outcome.num_ended} of {outcome.num_trials} trials; {again}"
         )
-    elif found.best is None:
-        raise Diverged(f"none of {found.num_ended} trials has a value; {options.out}/trials.csv says why")
+    elif outcome.best is None:
+        raise Diverged(f"none of {outcome.num_ended} trials has a value; {options.out}/trials.csv says why")
 
 
 def check_installed() -> None:

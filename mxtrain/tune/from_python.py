@@ -69,9 +69,9 @@ def tune(
     _refuse_objects(run)
     base = run_search.base_of(run)
     if isinstance(space, Mapping):
-        found = spaces.parse(_as_yaml(space), "space", base)
+        parsed_space = spaces.parse(_as_yaml(space), "space", base)
     else:
-        found = spaces.read(Path(space), base)
+        parsed_space = spaces.read(Path(space), base)
     for name, value, known in (("sampler", sampler, command.SAMPLERS), ("pruner", pruner, command.PRUNERS)):
         if value not in known:
             raise UsageError(f"{name}={value}: give one of {', '.join(known)}")
@@ -79,12 +79,12 @@ def tune(
         if count < 1:
             raise UsageError(f"{name}={count}: give 1 or more")
     seconds = math.inf if timeout is None else timeout
-    asked = run_search.SearchOptions(trials, sampler, pruner, jobs, seconds, seed, quiet)
+    options = run_search.SearchOptions(trials, sampler, pruner, jobs, seconds, seed, quiet)
     if threading.current_thread() is not threading.main_thread():
-        ended = run_search.run_search(base, found, asked, attempt.StopRequests())
+        ended = run_search.run_search(base, parsed_space, options, attempt.StopRequests())
     else:
         with attempt.stop_requests() as requests:
-            ended = run_search.run_search(base, found, asked, requests)
+            ended = run_search.run_search(base, parsed_space, options, requests)
         if requests.signals:
             raise KeyboardInterrupt("stopped; the same call goes on")
     if ended.without_page:

@@ -69,9 +69,10 @@ def write_csv(path: Path, found: Sequence[dict[str, Any]]) -> None:
 
 def write_best(out: Path, base: Run, space: Space, best: FrozenTrial, score: Score) -> None:
     """Write the whole config of the best trial, for `fit --config`; its run folder is a new one, OUT/best."""
-    told, flags = best.user_attrs, studies.flags_of(best, space)
+    best_value, best_step = (best.user_attrs[key] for key in ("best", "best_step"))
+    flags = studies.flags_of(best, space)
     lines = [
-        f"# Trial {best.number} of a search: val_{score.name} {told['best']:.6g} at step {told['best_step']}, in",
+        f"# Trial {best.number} of a search: val_{score.name} {best_value:.6g} at step {best_step}, in",
         f"# {_one_line(str(out / 'trials' / f'{best.number:04d}'))}. It was chosen among trials by that very number,",
         "# which is better than other seeds and other data will be (docs/tuning.md).",
         *(f"# searched: {name}: {_one_line(_cell(value))}" for name, value in flags.items()),

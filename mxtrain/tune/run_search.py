@@ -60,29 +60,31 @@ class SearchOutcome(NamedTuple):
     without_page: UsageError | None  # why tune.html could not be written
 
 
-def run_search(base: Run, space: Space, asked: SearchOptions, requests: StopRequests) -> SearchOutcome:
+def run_search(base: Run, space: Space, options: SearchOptions, requests: StopRequests) -> SearchOutcome:
     """Search in the folder `--out` of `base` until all trials have ended, or a stop request or the timeout comes."""
     out = Path(base.output.out)
     if (out / "checkpoints").is_dir():
         raise UsageError(
             f"--out {out}: is a run folder; give a folder for the search, in which each trial has its own"
         )
-    num_trials = _num_trials(asked, space)
+    num_trials = _num_trials(options, space)
     inputs = session.open_inputs(base)
     with _locked(out), studies.naming_file(out / studies.FILE):
         study = studies.open_study(
-            out, _identity(asked, base, space, inputs.score), inputs.score.is_lower_better
+            out, _identity(options, base, space, inputs.score), inputs.score.is_lower_better
         )
-        study.pruner = studies.pruner_of(asked.pruner, _num_evaluations(base, len(inputs.train)))
-        draw = studies.drawing(space, asked.sampler, asked.seed, asked.jobs)
-        limits = num_trials, asked.jobs, asked.timeout
+        study.pruner = studies.pruner_of(options.pruner, _num_evaluations(base, len(inputs.train)))
+        draw = studies.drawing(space, options.sampler, options.seed, options.jobs)
+        limits = num_trials, options.jobs, options.timeout
         plan = Plan(out, base, space, inputs.score, draw, *limits, len(inputs.train))
-        with SearchProgress(plan, study, None if asked.quiet else sys.stderr) as teller:
-            search(plan, study, requests, teller.ended)
+        with SearchProgress(plan, study, None if options.quiet else sys.stderr) as progress:
+            search(plan, study, requests, progress.ended)
         best, rows = studies.best(study), results.rows(study, space, inputs.score)
-        found = None if best is None else results.best_run(out, base, space, best)
+        best_config = None if best is None else results.best_run(out, base, space, best)
         num_ended = len(studies.finished(study))
-        return SearchOutcome(best, found, rows, teller.text(), num_ended, num_trials, teller.without_page)
+        return SearchOutcome(
+            best, best_config, rows, progress.text(), num_ended, num_trials, progress.without_page
+        )
 
 
 def base_of(run: Run) -> Run:
@@ -96,16 +98,16 @@ def _check_base(base: Run) -> None:
     bounds.check(base)
     if not (base.data.val or base.optim.overfit):
         raise UsageError("--val is missing in --config: without it a trial has no score")
-    for flag, given in (("dry_run", base.output.dry_run), ("plot_schedule", base.output.plot_schedule)):
-        if given:
+    for flag, is_set in (("dry_run", base.output.dry_run), ("plot_schedule", base.output.plot_schedule)):
+        if is_set:
             raise UsageError(f"--{flag.replace('_', '-')} is fit's; leave it out of a search")
     run_checks.check_description(base)
 
 
-def _num_trials(asked: SearchOptions, space: Space) -> int:
+def _num_trials(options: SearchOptions, space: Space) -> int:
     """Return how many trials there are to be; UsageError where the space has not as many points, or a grid more."""
-    trials, points = asked.trials, len(spaces.grid(space))
-    if asked.sampler == "grid":
+    trials, points = options.trials, len(spaces.grid(space))
+    if options.sampler == "grid":
         endless = spaces.endless(space)
         if endless:
             raise UsageError(
@@ -135,7 +137,7 @@ def _num_evaluations(run: Run, num_samples: int) -> int:
     return math.ceil(num_steps / max(1, steps_per_epoch)) + between
 
 
-def _identity(asked: SearchOptions, base: Run, space: Space, score: Score) -> studies.Identity:
+def _identity(options: SearchOptions, base: Run, space: Space, score: Score) -> studies.Identity:
     """Return what makes a search this one: values are compared, and drawn, among trials of the same only."""
     defaults = config.to_flat(Run(model=Model(task=base.model.task)))  # a later version may have more flags
     flat = {
@@ -148,9 +150,9 @@ def _identity(asked: SearchOptions, base: Run, space: Space, score: Score) -> st
         of_flags[f"{parameter.flag} in --space"].append(kept)
     searched = {parameter.flag for parameter in space}
     return {
-        "--sampler": asked.sampler,
-        "--seed": asked.seed,
-        "--pruner": asked.pruner,
+        "--sampler": options.sampler,
+        "--seed": options.seed,
+        "--pruner": options.pruner,
         "the score": score.name,
         **of_flags,
         **{f"{name} in --config": str(value) for name, value in flat.items() if name not in searched},

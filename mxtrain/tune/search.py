@@ -127,7 +127,7 @@ class _Search:
         """Start the run of a trial, which may have been under way before."""
         plan, study = self._plan, self._study
         flags = plan.draw(study, trial)
-        if self._is_told_as_another(trial, flags):
+        if self._reuses_value(trial, flags):
             return
         if "threads" not in trial.user_attrs:  # a resumed run keeps its own, on which last bits depend
             trial.set_user_attr("threads", machine.openmp_threads(plan.base.layout.threads, plan.jobs))
@@ -152,19 +152,19 @@ class _Search:
             process.start()
             self._running.append(begun)
 
-    def _is_told_as_another(self, trial: optuna.Trial, flags: Flags) -> bool:
+    def _reuses_value(self, trial: optuna.Trial, flags: Flags) -> bool:
         """Tell the value of an earlier trial with the same flags, if there is one: its run would be the same."""
         trials = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         same = [each for each in trials if studies.flags_of(each, self._plan.space) == flags]
         for other in same[:1]:
             number = other.user_attrs.get("same_as", other.number)
-            told = {
+            attributes = {
                 **other.user_attrs,
                 "same_as": number,
                 "reason": f"the same as trial {number}",
                 "seconds": 0.0,
             }
-            for name, value in told.items():
+            for name, value in attributes.items():
                 trial.set_user_attr(name, value)
             self._on_end(self._study.tell(trial, other.value))
         return bool(same)
@@ -243,14 +243,14 @@ class _Search:
     def _naming(self, each: UnderWay, message: str) -> str:
         return f"trial {each.trial.number}: {message} (its flags: {each.process.folder / 'config.yaml'})"
 
-    def _record(self, each: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
+    def _record(self, running: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
         """Tell the study how a trial has ended, and with which value: that of its best evaluation."""
-        score, process = self._plan.score, each.process
-        best = best_of(process.evaluations()[: each.num_reported], score)
-        told = {"outcome": outcome, "reason": reason, "seconds": round(process.seconds(), 3)}
+        score, process = self._plan.score, running.process
+        best = best_of(process.evaluations()[: running.num_reported], score)
+        attributes = {"outcome": outcome, "reason": reason, "seconds": round(process.seconds(), 3)}
         if best is not None:
-            told.update(best=best[f"val_{score.name}"], best_step=best["step"])
-        for name, value in told.items():
-            each.trial.set_user_attr(name, value)
+            attributes.update(best=best[f"val_{score.name}"], best_step=best["step"])
+        for name, value in attributes.items():
+            running.trial.set_user_attr(name, value)
         value = best[f"val_{score.name}"] if best is not None and state is TrialState.COMPLETE else None
-        self._on_end(self._study.tell(each.trial, value, state=state))
+        self._on_end(self._study.tell(running.trial, value, state=state))

@@ -55,11 +55,11 @@ class SearchProgress:
         results.write_csv(plan.out / "trials.csv", self._rows())
         if best is not None and best.number == trial.number:
             results.write_best(plan.out, plan.base, plan.space, best, plan.score)
-        told = [self._of_trial(trial)]
+        texts = [self._of_trial(trial)]
         if best is not None:
-            told.append(f"best {best.value:.4g} of trial {best.number}")
-        told.append(f"{num_ended} of {plan.num_trials}{self._left(num_ended)}")
-        self._display.print_line("; ".join(told))
+            texts.append(f"best {best.value:.4g} of trial {best.number}")
+        texts.append(f"{num_ended} of {plan.num_trials}{self._left(num_ended)}")
+        self._display.print_line("; ".join(texts))
         beside = [f"best {best.value:.4g}"] if best is not None else []
         self._display.update(num_ended, "searching", beside, every_seconds=float("inf"))
 
@@ -67,19 +67,21 @@ class SearchProgress:
         """Return the table of the best trials, and where everything is."""
         out, best = self._plan.out, studies.best(self._study)
         files = [out / name for name in ("best.yaml", "trials.csv", "tune.html") if (out / name).is_file()]
-        told = f"best val_{self._plan.score.name} {best.value:.6g}, trial {best.number}; " if best else ""
-        return f"{results.table(self._rows(), self._plan.score)}\n{told}{', '.join(map(str, files))}"
+        best_line = (
+            f"best val_{self._plan.score.name} {best.value:.6g}, trial {best.number}; " if best else ""
+        )
+        return f"{results.table(self._rows(), self._plan.score)}\n{best_line}{', '.join(map(str, files))}"
 
     def _rows(self) -> list[dict[str, Any]]:
         return results.rows(self._study, self._plan.space, self._plan.score)
 
     def _of_trial(self, trial: FrozenTrial) -> str:
-        told = trial.user_attrs
-        value = f"val_{self._plan.score.name} {told['best']:.4g}" if "best" in told else ""
-        how = "" if told["outcome"] == "done" else told["outcome"]
+        attributes = trial.user_attrs
+        value = f"val_{self._plan.score.name} {attributes['best']:.4g}" if "best" in attributes else ""
+        how = "" if attributes["outcome"] == "done" else attributes["outcome"]
         count = len(trial.intermediate_values)
         number = f"after {count} evaluation{'s' if count > 1 else ''}" if how and value else ""
-        reason = f": {told['reason']}" if told["reason"] else ""
+        reason = f": {attributes['reason']}" if attributes["reason"] else ""
         words = " ".join(filter(None, (how, number, "with" if how and value else "", value)))
         flags = results.in_words(studies.flags_of(trial, self._plan.space))
         return f"trial {trial.number} {words}{reason} ({flags})"

@@ -191,32 +191,32 @@ class _Reader:
         return values
 
     def _range(self, where: str, name: str, flag: str, node: Any) -> Parameter:
-        kind = type(self._defaults[flag])
-        if kind not in (int, float):
+        number_type = type(self._defaults[flag])
+        if number_type not in (int, float):
             raise UsageError(f"{where}: {flag} has no range, as it is no number; give a list of values")
-        given = {str(key.value): inner for key, inner in node.value}
+        nodes = {str(key.value): inner for key, inner in node.value}
         for key, _ in node.value:
             if key.value not in BOUNDS:
                 raise UsageError(
                     f"{self._where(key)}: {flag}: no '{key.value}' in a range{nearest(key.value, BOUNDS)}"
                 )
-        if not {"low", "high"} <= {*given}:
+        if not {"low", "high"} <= {*nodes}:
             raise UsageError(f"{where}: {flag}: give both low and high")
-        low, high = (self._value(flag, given[key]) for key in ("low", "high"))
-        step = self._step(flag, kind, given["step"]) if "step" in given else None
-        log = self._loader.construct_object(given["log"]) if "log" in given else False
+        low, high = (self._value(flag, nodes[key]) for key in ("low", "high"))
+        step = self._step(flag, number_type, nodes["step"]) if "step" in nodes else None
+        log = self._loader.construct_object(nodes["log"]) if "log" in nodes else False
         if not isinstance(log, bool):
-            raise UsageError(f"{where}: {flag}: log: expected true or false, got '{given['log'].value}'")
+            raise UsageError(f"{where}: {flag}: log: expected true or false, got '{nodes['log'].value}'")
         if not low <= high:
             raise UsageError(f"{where}: {flag}: low {low} is above high {high}")
         if step is not None and log:
             raise UsageError(f"{where}: {flag}: give log or step")
         if log and not low > 0:
             raise UsageError(f"{where}: {flag}: log needs a low above 0")
-        if kind is int and not log:
+        if number_type is int and not log:
             step = step or 1
-        found = Parameter(name, flag, 0, low=low, high=high, step=step, log=log)
-        return found._replace(high=found.points()[-1]) if step is not None else found
+        parameter = Parameter(name, flag, 0, low=low, high=high, step=step, log=log)
+        return parameter._replace(high=parameter.points()[-1]) if step is not None else parameter
 
     def _step(self, flag: str, kind: type, node: Any) -> Any:
         where = f"{self._where(node)}: {flag}: step"

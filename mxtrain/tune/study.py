@@ -100,13 +100,13 @@ def _root(error: BaseException) -> str:
 
 def differences(before: Identity, now: Identity) -> str:
     """Return in words how two searches differ."""
-    told = [
+    texts = [
         f"{name} was {_shown(before.get(name))} and is {_shown(now.get(name))}"
         for name in dict.fromkeys([*before, *now])
         if before.get(name) != now.get(name)
     ]
-    more = f", and {len(told) - MOST_SHOWN} more" if len(told) > MOST_SHOWN else ""
-    return ", ".join(told[:MOST_SHOWN]) + more
+    more = f", and {len(texts) - MOST_SHOWN} more" if len(texts) > MOST_SHOWN else ""
+    return ", ".join(texts[:MOST_SHOWN]) + more
 
 
 def _shown(value: Any) -> str:

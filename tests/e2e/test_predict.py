@@ -204,7 +204,7 @@ def test_features_are_what_the_head_takes(trained_digits: Path, digits: Path) ->
     answers, features = (predict(trained_digits, fives, embed=each) for each in (False, True))
     assert len(answers) > 5
     assert [each["image"] for each in answers] == [each["image"] for each in features]
-    opened = predictors.open_run(trained_digits, None, "cpu", {}, is_judged=False)
+    opened = predictors.open_run(trained_digits, None, "cpu", {}, with_losses=False)
     with predictors.open_predictor(opened, "cpu") as predictor:
         *_, weight, bias = predictor.net.collect_params().values()
         scores = np.stack([each["features"] for each in features]) @ weight.data().asnumpy().T

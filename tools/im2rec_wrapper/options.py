@@ -61,12 +61,12 @@ def check(options: Options, source: Source) -> None:
             raise UsageError(f"--tokenizer is for text, and the source holds {source.kind}: leave it out")
         if not source.layout:
             return
-    for flag, is_given in [
+    for flag, is_set in [
         ("--resize", options.short_side),
         ("--quality", options.quality),
         ("--restart-intervals", options.restart_intervals),
         ("--no-restart-intervals", options.restart_intervals is False),
     ]:
-        if is_given:
+        if is_set:
             holds = "text" if source.holds_text else "arrays"
             raise UsageError(f"{flag} is for images, and the source holds {holds}: leave it out")

@@ -42,7 +42,7 @@ class OutputFile:
         """Count an item that is in the file."""
         self.num_records += 1
         if isinstance(item.label, tuple):
-            self.num_of_class.update(number for number, given in enumerate(item.label) if given > 0)
+            self.num_of_class.update(number for number, value in enumerate(item.label) if value > 0)
             self.holds_numbers = self.holds_numbers or not _YES_OR_NO.issuperset(item.label)
         elif isinstance(item.label, int):
             self.num_of_class[item.label] += 1

@@ -22,7 +22,7 @@ def with_progress(
             yield item
             rate = count / max(time.monotonic() - started, 1e-9)
             done = num_before + count
-            told = f"{rate:.0f} a second"
-            progress.update(done, f"{done} of {num_expected} {unit}, {told}", [told])
+            rate_text = f"{rate:.0f} a second"
+            progress.update(done, f"{done} of {num_expected} {unit}, {rate_text}", [rate_text])
     finally:
         progress.close()

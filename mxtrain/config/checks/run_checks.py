@@ -143,9 +143,9 @@ def _check_model(run: Run) -> None:
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
         raise UsageError(f"--early-stop {run.optim.early_stop} needs --val: without it there is no score")
     evaluation = {"--score": run.output.score, "--evaluate-steps": run.output.evaluate_steps or ""}
-    for flag, given in evaluation.items():
-        if given and not (run.data.val or run.optim.overfit):
-            raise UsageError(f"{flag} {given} needs --val: without it nothing is evaluated")
+    for flag, setting in evaluation.items():
+        if setting and not (run.data.val or run.optim.overfit):
+            raise UsageError(f"{flag} {setting} needs --val: without it nothing is evaluated")
     if run.output.keep_best > Output.keep_best and not (run.data.val or run.optim.overfit):
         raise UsageError(
             f"--keep-best {run.output.keep_best} needs --val: without it no checkpoint has a score; give it, or leave "

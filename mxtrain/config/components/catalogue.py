@@ -234,19 +234,19 @@ def optimizer(optim: Optim) -> Spec:
     name, numbers = found = spec.parse("--optimizer", text, OPTIMIZERS)
     if name not in OPTIMIZERS:
         return found
-    given = spec.keys_of(text)
+    explicit = spec.keys_of(text)
     key, differs = MOMENTUM.get(name), optim.momentum != Optim.momentum
     if name == "rmsprop" and not numbers["centered"]:
-        if "gamma2" in given:
+        if "gamma2" in explicit:
             raise UsageError(f"--optimizer {text}: gamma2 is the centered one's; add centered=1")
         key = None
     if key is None and differs:
         raise UsageError(f"--momentum {optim.momentum:g}: --optimizer {text} has none; leave --momentum out")
-    if key in given and differs and optim.momentum != numbers[key]:
+    if key in explicit and differs and optim.momentum != numbers[key]:
         raise UsageError(
             f"--momentum {optim.momentum:g}: --optimizer {text} says {numbers[key]:g}; leave one of them out"
         )
-    return Spec(name, numbers if key is None or key in given else {**numbers, key: optim.momentum})
+    return Spec(name, numbers if key is None or key in explicit else {**numbers, key: optim.momentum})
 
 
 def schedule(optim: Optim) -> Spec:

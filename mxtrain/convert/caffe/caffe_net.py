@@ -118,9 +118,9 @@ def _read_data(path: Path, layer: Message, flag: str, flags: dict[str, Any], los
         lost.append(Lost(path, source.line, f"source: {source.value}", pack))
     if flag == "train":
         _read_transform(path, known, [each for each in fields if each.name == "mean_value"], flags, lost)
-    told = {*SILENT, *TRANSFORMS, "new_height", "new_width"}
+    handled = {*SILENT, *TRANSFORMS, "new_height", "new_width"}
     for field in fields:
-        if field.name not in told:
+        if field.name not in handled:
             lost.append(
                 Lost(path, field.line, f"{field.name}: {_shown(field)}", _REASONS.get(field.name, NONE))
             )

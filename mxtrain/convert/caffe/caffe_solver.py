@@ -90,28 +90,28 @@ def read(path: Path, solver: Message, batch: int, num_samples: int) -> Converted
 
 def _read_optimizer(path: Path, solver: Message, flags: dict[str, Any], lost: list[Lost]) -> None:
     field = solver.last("type") or solver.last("solver_type")
-    kind = "sgd" if field is None else str(field.value).lower()
-    kind = OLD_TYPES.get(kind, kind)
-    if kind not in OPTIMIZERS:
+    solver_type = "sgd" if field is None else str(field.value).lower()
+    solver_type = OLD_TYPES.get(solver_type, solver_type)
+    if solver_type not in OPTIMIZERS:
         lost.append(_lost(path, field, f"is not known; {', '.join(OPTIMIZERS)} are"))
-        kind = "sgd"
-    name, numbers = OPTIMIZERS[kind], {}
+        solver_type = "sgd"
+    name, numbers = OPTIMIZERS[solver_type], {}
     if name in ("sgd", "nag", "adam"):
         flags["momentum"] = _number(path, solver, "momentum", 0.9 if name == "adam" else 0.0)
     elif name == "adadelta":
         numbers["rho"] = _number(path, solver, "momentum", 0.0)
     elif solver.last("momentum") is not None:
-        lost.append(_lost(path, solver.last("momentum"), f"{kind} takes none"))
+        lost.append(_lost(path, solver.last("momentum"), f"{solver_type} takes none"))
     for key, there, optimizers in (
         ("beta2", "momentum2", ("adam",)),
         ("gamma1", "rms_decay", ("rmsprop",)),
         ("epsilon", "delta", ("adam", "adagrad", "rmsprop", "adadelta")),
     ):
-        given = solver.last(there)
-        if given is not None and name in optimizers:
+        field_there = solver.last(there)
+        if field_there is not None and name in optimizers:
             numbers[key] = _number(path, solver, there, 0.0)
-        elif given is not None:
-            lost.append(_lost(path, given, f"{kind} takes none"))
+        elif field_there is not None:
+            lost.append(_lost(path, field_there, f"{solver_type} takes none"))
     written = ",".join(f"{key}={value:g}" for key, value in numbers.items())
     flags["optimizer"] = name + (f":{written}" if written else "")
 

@@ -112,29 +112,29 @@ def _safetensors(path: Path) -> StateDict:
         ) from None
 
 
-def _stored_in(path: Path, start: int, size: int, name: str, told: Mapping[str, Any]) -> Stored:
+def _stored_in(path: Path, start: int, size: int, name: str, header: Mapping[str, Any]) -> Stored:
     """Return an array of a safetensors file, whose data begins at `start`."""
-    kind, shape = str(told["dtype"]), tuple(told["shape"])
-    begin, end = (start + int(offset) for offset in told["data_offsets"])
+    dtype, shape = str(header["dtype"]), tuple(header["shape"])
+    begin, end = (start + int(offset) for offset in header["data_offsets"])
     if not all(isinstance(length, int) and length >= 0 for length in shape):
         raise ValueError(shape)
-    if kind not in FLOATS and kind not in OTHERS:
+    if dtype not in FLOATS and dtype not in OTHERS:
         raise DataError(
-            f"{path}: '{name}' is of type {kind}; only plain numbers can be converted, dequantise it first"
+            f"{path}: '{name}' is of type {dtype}; only plain numbers can be converted, dequantise it first"
         )
-    item = np.dtype(FLOATS[kind]).itemsize if kind in FLOATS else OTHERS[kind]
+    item = np.dtype(FLOATS[dtype]).itemsize if dtype in FLOATS else OTHERS[dtype]
     if not start <= begin <= end or end - begin != math.prod(shape) * item:
         raise DataError(
-            f"{path}: '{name}' of shape {shape} and type {kind} would have {end - begin} bytes; save it again"
+            f"{path}: '{name}' of shape {shape} and type {dtype} would have {end - begin} bytes; save it again"
         )
     if end > size:
         raise DataError(f"{path}: ends before '{name}' does, {end - size} bytes are missing; copy it again")
 
     def load() -> FloatArray:
-        if kind not in FLOATS:
-            raise DataError(f"{path}: '{name}' is of type {kind}, not of floating point numbers")
-        numbers = np.fromfile(path, FLOATS[kind], math.prod(shape), offset=begin)
-        if kind == "BF16":  # the upper half of a float32
+        if dtype not in FLOATS:
+            raise DataError(f"{path}: '{name}' is of type {dtype}, not of floating point numbers")
+        numbers = np.fromfile(path, FLOATS[dtype], math.prod(shape), offset=begin)
+        if dtype == "BF16":  # the upper half of a float32
             numbers = (numbers.astype("<u4") << 16).view("<f4")
         return _finite(path, name, numbers.reshape(shape))
 

@@ -20,33 +20,37 @@ from mxtrain.tasks.classification import Classification
 from mxtrain.train.state import widths_of
 
 
-def convert(found: Checkpoint, run: Run, task: Any, out: Path, wish: ConvertOptions) -> Conversion:
+def convert(checkpoint: Checkpoint, run: Run, task: Any, out: Path, options: ConvertOptions) -> Conversion:
     """Write the weights of a checkpoint, the averaged ones where it has some, to `out`."""
     model = run.model.model
-    scheme, name = _net_there(model, wish.names)
+    scheme, name = _net_there(model, options.names)
     needed = torch_names.needs_size(model, scheme)
     if needed and str(run.data.image_size) != str(needed):
         instead = "" if "/" in model else f"; train --model torchvision/{name}"
         raise UsageError(
-            f"{found.path}: {model} at {run.data.image_size} pixels computes something else than {scheme}'s {name}; at "
-            f"{needed} they are the same{instead}"
+            f"{checkpoint.path}: {model} at {run.data.image_size} pixels computes something else than {scheme}'s "
+            f"{name}; at {needed} they are the same{instead}"
         )
     if not isinstance(task, Classification):
-        raise UsageError(f"{found.path}: is of --task {run.model.task}; nets of classification are converted")
-    if widths_of(found):
         raise UsageError(
-            f"{found.path}: has fewer channels than {scheme}'s {name}, as --prune took some out, and does not fit it; "
-            "give a run that was not pruned by channel, or take mxtrain.export --to onnx"
+            f"{checkpoint.path}: is of --task {run.model.task}; nets of classification are converted"
+        )
+    if widths_of(checkpoint):
+        raise UsageError(
+            f"{checkpoint.path}: has fewer channels than {scheme}'s {name}, as --prune took some out, and does not fit "
+            "it; give a run that was not pruned by channel, or take mxtrain.export --to onnx"
         )
     num_classes = len(task.class_names)
     net = target_net.built(run, num_classes)
-    averaged = (found.path, *found.others)
+    averaged = (checkpoint.path, *checkpoint.others)
     named_weights.load(net, *(str(initial_weights.weights_of(path)) for path in averaged))
     arrays = torch_weights.give(model, scheme, target_net.values_of(net))
     with state_dict.write_aside(out, arrays) as aside:
-        agreement = torch_check.compare(wish.torch, net, run, aside, (scheme, name), num_classes)
+        agreement = torch_check.compare(options.torch, net, run, aside, (scheme, name), num_classes)
     notes = _notes(model, scheme)
-    return Conversion(out, str(found.path), f"{scheme}/{name}", num_classes, len(arrays), notes, *agreement)
+    return Conversion(
+        out, str(checkpoint.path), f"{scheme}/{name}", num_classes, len(arrays), notes, *agreement
+    )
 
 
 def _net_there(model: str, names: str) -> tuple[str, str]:

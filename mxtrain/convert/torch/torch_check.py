@@ -68,9 +68,9 @@ def _outputs_there(
 ) -> FloatArray:
     """Return the outputs of torch's net."""
     with tempfile.TemporaryDirectory() as folder:
-        given, told = Path(folder) / "pictures.npy", Path(folder) / "outputs.npy"
-        np.save(given, pictures)
-        words = [SCRIPT, file, *there, num_classes, pictures.shape[1], given, told]
+        pictures_file, outputs_file = Path(folder) / "pictures.npy", Path(folder) / "outputs.npy"
+        np.save(pictures_file, pictures)
+        words = [SCRIPT, file, *there, num_classes, pictures.shape[1], pictures_file, outputs_file]
         line = [python, *map(str, words)]
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
@@ -80,5 +80,5 @@ def _outputs_there(
             reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1].strip()[:LONGEST_REASON]
             install = f"{python} -m pip install torch {there[0]} safetensors"
             raise UsageError(f"--torch {python}: {reason} (where one of them is missing: {install})")
-        found: FloatArray = np.load(told)
-        return found
+        outputs: FloatArray = np.load(outputs_file)
+        return outputs

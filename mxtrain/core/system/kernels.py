@@ -80,12 +80,12 @@ def openblas() -> OpenBlas:
     return OpenBlas(better(own, os.environ.get(CORETYPE, ""), machine.cpu_flags()), own)
 
 
-def better(own: str, asked: str, flags: set[str]) -> str:
-    """Return the kernels to use where OpenBLAS chooses `own`: others only if that is a fallback nobody `asked` for.
+def better(own: str, requested: str, flags: set[str]) -> str:
+    """Return the kernels to use where OpenBLAS chooses `own`: others only if nobody `requested` that fallback.
 
     OPENBLAS_CORETYPE may be meant for another, younger OpenBLAS in this process; MXNet's then falls back too.
     """
-    if own not in FALLBACKS or asked.lower() == own.lower():
+    if own not in FALLBACKS or requested.lower() == own.lower():
         return own
     return next((name for name, needed in BY_INSTRUCTIONS if needed <= flags), own)
 
@@ -121,9 +121,9 @@ def onednn(flags: set[str] | None = None, environ: Mapping[str, str] = os.enviro
 
 def _cap(environ: Mapping[str, str]) -> str:
     """Return the most that the environment allows oneDNN. A DNNL_MAX_CPU_ISA that it does not know caps nothing."""
-    asked = environ.get(MAX_CPU_ISA, "")
-    if asked:
-        return OF_OTHER_LINES.get(asked, asked if asked in ONEDNN_NAMES else MOST_UNASKED)
+    limit = environ.get(MAX_CPU_ISA, "")
+    if limit:
+        return OF_OTHER_LINES.get(limit, limit if limit in ONEDNN_NAMES else MOST_UNASKED)
     return MOST_UNASKED if environ.get(AMX_SWITCH) == "0" else AMX
 
 

@@ -30,9 +30,9 @@ class Columns:
         return tuple(column[position] for column in self._columns)
 
 
-def holds_pictures(given: Any) -> bool:
+def holds_pictures(data: Any) -> bool:
     """Return whether samples are pictures, as far as the first one can be seen: uint8 (height, width, channels)."""
-    dataset = dataset_of(given, "train")
+    dataset = dataset_of(data, "train")
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and len(dataset)):
         return True
     sample = dataset[0]
@@ -42,13 +42,13 @@ def holds_pictures(given: Any) -> bool:
     return first is not None and first.dtype == np.uint8 and first.ndim == 3
 
 
-def dataset_of(given: Any, user: str) -> Any:
-    """Return what `given` means as a Dataset or DataLoader; `user` begins the message of a refusal."""
-    if hasattr(given, "to_numpy"):
-        raise UsageError(f"{user}: a {type(given).__name__} alone; give (x, y), two parts of it")
-    if not isinstance(given, (tuple, Mapping)):
-        return given
-    named = given if isinstance(given, Mapping) else dict(enumerate(given))
+def dataset_of(data: Any, user: str) -> Any:
+    """Return `data` as a Dataset or DataLoader; `user` begins the message of a refusal."""
+    if hasattr(data, "to_numpy"):
+        raise UsageError(f"{user}: a {type(data).__name__} alone; give (x, y), two parts of it")
+    if not isinstance(data, (tuple, Mapping)):
+        return data
+    named = data if isinstance(data, Mapping) else dict(enumerate(data))
     columns = {name: in_numpy(column) for name, column in named.items()}
     for name, column in columns.items():
         if not hasattr(column, "__len__") or not hasattr(column, "__getitem__"):
@@ -59,4 +59,4 @@ def dataset_of(given: Any, user: str) -> Any:
     if len(set(lengths.values())) != 1:
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "none"
         raise UsageError(f"{user}: columns of different lengths ({shown}); give one row for each sample")
-    return Columns(columns if isinstance(given, Mapping) else tuple(columns.values()))
+    return Columns(columns if isinstance(data, Mapping) else tuple(columns.values()))

@@ -49,10 +49,10 @@ def arrays_of_batch(fields: Sequence[Field], batch_size: int, batch: Any, user: 
     return {field.name: _of_batch(field, batch_size, batch[field.name], user) for field in fields}
 
 
-def _of_batch(field: Field, batch_size: int, given: Any, user: str) -> Array:
+def _of_batch(field: Field, batch_size: int, data: Any, user: str) -> Array:
     try:
         # A copy: `prepare` may work in place, and this may be the user's own array.
-        array = np.array(to_numpy(given), field.dtype, order="C")
+        array = np.array(to_numpy(data), field.dtype, order="C")
     except (TypeError, ValueError) as error:
         raise UsageError(f"{user}: gave no array of {field.dtype} for {field.name} ({error})") from None
     if len(array.shape) < 1 or len(array) != batch_size or not field.fits(array.shape[1:]):

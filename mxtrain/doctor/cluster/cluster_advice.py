@@ -72,11 +72,11 @@ def _about_versions(hosts: Hosts) -> Iterator[str]:
         values = _by_value([{**host, "value": host["versions"].get(name, "none")} for host in hosts], _value)
         if len(values) < 2:
             continue
-        told = ", ".join(f"{value} on {_and(names)}" for value, names in values.items())
+        shown = ", ".join(f"{value} on {_and(names)}" for value, names in values.items())
         if name == "python":
-            yield f"Python differs ({told}): wheels that exist for one may not for the other; a job runs all the same"
+            yield f"Python differs ({shown}): wheels that exist for one may not for the other; a job runs all the same"
         else:
-            yield f"{name} differs ({told}): a job is refused at the rendezvous; install the same everywhere"
+            yield f"{name} differs ({shown}): a job is refused at the rendezvous; install the same everywhere"
 
 
 def _about_ports(found: Mapping[str, Any]) -> Iterator[str]:
@@ -154,9 +154,9 @@ def _about_machines(hosts: Hosts) -> Iterator[str]:
         )
     cores = _by_value(hosts, lambda host: host["cores"])
     if len(cores) > 1:
-        told = ", ".join(f"{each} on {_and(names)}" for each, names in cores.items())
+        shown = ", ".join(f"{each} on {_and(names)}" for each, names in cores.items())
         yield (
-            f"cores differ ({told}): in dist_sync the slowest worker sets the pace; give hosts with more cores more "
+            f"cores differ ({shown}): in dist_sync the slowest worker sets the pace; give hosts with more cores more "
             f"slots=N, and --threads {min(host['cores'] for host in hosts)} makes last bits alike"
         )
     threads = {host["host"]: host["threads"] for host in hosts if host["threads"]}
@@ -223,14 +223,14 @@ def _disk_line(found: Mapping[str, Any], host: Mapping[str, Any]) -> str:
     disk = host["disk"]
     system = disk["file_system"]
     shared = [found["hosts"][number]["host"] for number in disk.get("shared_with", [])]
-    told = [f"{size(disk['free_bytes'])} free on {system['type']} at {system['mount']}"]
+    facts = [f"{size(disk['free_bytes'])} free on {system['type']} at {system['mount']}"]
     if "write_bytes_per_second" in disk:
-        told.append(
+        facts.append(
             f"writes {per_second(disk['write_bytes_per_second'])}, safe in {disk['sync_milliseconds']:.1f} ms"
         )
     if "read_bytes_per_second" in disk:
-        told.append(f"reads {per_second(disk['read_bytes_per_second'])}")
-    return f"{host['host']}: {disk['error'] or ', '.join(told)}" + (
+        facts.append(f"reads {per_second(disk['read_bytes_per_second'])}")
+    return f"{host['host']}: {disk['error'] or ', '.join(facts)}" + (
         f"; shared with {_and(shared)}" if shared else ""
     )
 
@@ -242,12 +242,12 @@ def _pairs_from(found: Mapping[str, Any], host: Mapping[str, Any]) -> list[Mappi
 def _pair_line(found: Mapping[str, Any], host: Mapping[str, Any]) -> str:
     ways = []
     for pair in _pairs_from(found, host):
-        told = (
+        speed = (
             f"{per_second(pair['bytes_per_second'])}, {pair['milliseconds']:.2f} ms"
             if pair.get("bytes_per_second")
             else "nothing"
         )
-        ways.append(f"to {found['hosts'][pair['to']]['host']} {told}")
+        ways.append(f"to {found['hosts'][pair['to']]['host']} {speed}")
     return f"from {host['host']}: {'; '.join(ways)}"
 
 

@@ -50,19 +50,21 @@ def parser() -> Parser:
     return flags
 
 
-def examine(asked: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+def examine(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     """Return what `cluster_hosts.examine` finds of the hosts that the flags name."""
-    if asked.hosts == SLURM:
+    if options.hosts == SLURM:
         nodes = [Host(name) for name in slurm.allocated_nodes().split()]
         start = functools.partial(slurm.module_command, module=MODULE)
-        return cluster_hosts.examine(nodes, start, slurm.address_of, asked.port, asked.out, say)
-    channel = [*shlex.split(asked.ssh), "-T", *ssh.OPTIONS]
-    known = hosts_of(asked.hosts)
+        return cluster_hosts.examine(nodes, start, slurm.address_of, options.port, options.out, say)
+    channel = [*shlex.split(options.ssh), "-T", *ssh.OPTIONS]
+    known = hosts_of(options.hosts)
 
     def command(host: Host) -> list[str]:
-        return ssh.module_command(channel, host, asked.python, asked.folder, MODULE)
+        return ssh.module_command(channel, host, options.python, options.folder, MODULE)
 
-    return cluster_hosts.examine(known, command, cluster_hosts.numeric_address, asked.port, asked.out, say)
+    return cluster_hosts.examine(
+        known, command, cluster_hosts.numeric_address, options.port, options.out, say
+    )
 
 
 def hosts_of(text: str) -> Sequence[Host]:

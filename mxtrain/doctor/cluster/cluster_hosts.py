@@ -91,15 +91,15 @@ def _ask_facts(each: Examined) -> None:
         each.known.update(found)
 
 
-def _ask_clock(each: Examined) -> None:
+def _ask_clock(host: Examined) -> None:
     trips = []
     for _ in range(ROUND_TRIPS):
-        asked = time.time()
-        answer = each.ask("clock", CLOCK_SECONDS)
+        sent = time.time()
+        answer = host.ask("clock", CLOCK_SECONDS)
         if answer is None:
             return
-        trips.append((asked, answer["time"], time.time()))
-    each.known["clock_offset"], each.known["clock_error"] = offset(trips)
+        trips.append((sent, answer["time"], time.time()))
+    host.known["clock_offset"], host.known["clock_error"] = offset(trips)
 
 
 def offset(trips: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
@@ -108,8 +108,8 @@ def offset(trips: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     Of each round trip: when it was asked, what the other clock said, when the answer came. The shortest tells most: the
     other clock was read somewhere between.
     """
-    asked, said, answered = min(trips, key=lambda trip: trip[2] - trip[0])
-    return said - (asked + answered) / 2, (answered - asked) / 2
+    sent, remote, received = min(trips, key=lambda trip: trip[2] - trip[0])
+    return remote - (sent + received) / 2, (received - sent) / 2
 
 
 def _ask_disk(each: Examined, out: str, mark: str) -> None:

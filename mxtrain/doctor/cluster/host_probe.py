@@ -76,7 +76,7 @@ def facts(request: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 
 def firewalls() -> list[str]:
     """Return the firewalls that are installed and, as far as may be seen, in use here."""
-    found = []
+    active = []
     for name, line in FIREWALLS.items():
         path = shutil.which(line[0], path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         if path is None:
@@ -87,13 +87,13 @@ def firewalls() -> list[str]:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        said = done.stdout + done.stderr
-        idle = not said.strip() or "inactive" in said or "not running" in said
+        output = done.stdout + done.stderr
+        idle = not output.strip() or "inactive" in output or "not running" in output
         if done.returncode == 0 and not idle:
-            found.append(name)
+            active.append(name)
         elif done.returncode and not idle:
-            found.append(f"{name} (its rules are root's to see)")
-    return found
+            active.append(f"{name} (its rules are root's to see)")
+    return active
 
 
 def disk(request: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class RemoteHost:
 
     def __init__(self, command: Sequence[str]):
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._said: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+        self._error_lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -78,8 +78,8 @@ class RemoteHost:
         self.close()
         for reader in self._readers:
             reader.join(END_SECONDS)
-        said = [line for line in self._said if line.strip()]
-        last, code = (said or ["it says nothing"])[-1], self._process.returncode
+        lines = [line for line in self._error_lines if line.strip()]
+        last, code = (lines or ["it says nothing"])[-1], self._process.returncode
         if "No module named 'mxtrain.doctor" in last or "No module named mxtrain.doctor" in last:
             return (
                 f"has another version of mxtrain, without this probe ({last}): install the same version there"
@@ -107,4 +107,4 @@ class RemoteHost:
         assert self._process.stderr is not None
         with contextlib.suppress(OSError, ValueError):
             for line in iter(lambda: self._process.stderr.readline(LONGEST_LINE), b""):  # type: ignore[union-attr]
-                self._said.append(line.decode(errors="replace").rstrip())
+                self._error_lines.append(line.decode(errors="replace").rstrip())

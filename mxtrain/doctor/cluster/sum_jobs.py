@@ -30,7 +30,7 @@ KINDS = ((1, True), (1, False), (2, True))  # number of servers, True for unix s
 WORKERS, BYTES_OF_FLOAT = 2, 4
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
 ARRAYS = 64
-ASKED = "sums.json"  # in the folder of a job: what its workers are to sum
+SUMS_FILE = "sums.json"  # in the folder of a job: what its workers are to sum
 SOCKET_BYTES, CHUNK = 256 << 20, 1 << 20
 NOT_INHERITED = ("DMLC_", "PS_", "MXTRAIN_")
 
@@ -96,7 +96,7 @@ def job(num_servers: int, unix: bool, deadline: float, sums: SumTimes = OF_MACHI
     if left < MIN_SECONDS:
         return {**result, "error": "no time was left for it; the machine is busy"}
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, ASKED).write_text(json.dumps(sums._asdict()))
+        Path(folder, SUMS_FILE).write_text(json.dumps(sums._asdict()))
         group = processes(num_servers, unix, Path(folder), left, sums.workers)
         try:
             children = [_start(process) for process in group]

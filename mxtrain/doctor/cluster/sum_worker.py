@@ -43,8 +43,8 @@ def main() -> None:
         from mxtrain import runtime
 
         runtime.load(group.local_workers)
-        asked = json.loads(Path(run.output.out, sum_jobs.ASKED).read_text())
-        times = measure(group, sum_jobs.SumTimes(**asked))
+        sum_times = json.loads(Path(run.output.out, sum_jobs.SUMS_FILE).read_text())
+        times = measure(group, sum_jobs.SumTimes(**sum_times))
         if group.rank == 0:
             print(json.dumps(times), flush=True)
 

@@ -20,9 +20,9 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     return [*names, *pairs]
 
 
-def advise(found: Mapping[str, Any]) -> Iterator[str]:
+def advise(gpus: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the GPUs and their links, and what to do."""
-    for device in found["devices"]:
+    for device in gpus["devices"]:
         name, pcie = f"GPU {device['index']} ({device['bus']})", device["pcie"]
         if device["ecc_errors"]:
             yield (
@@ -40,30 +40,30 @@ def advise(found: Mapping[str, Any]) -> Iterator[str]:
         down = [str(link["link"]) for link in device["nvlinks"] if not link["active"]]
         if down and len(down) < len(device["nvlinks"]):
             yield f"{name}: NVLink {', '.join(down)} of {len(device['nvlinks'])} is down: look at its bridge or switch"
-    apart = [pair for pair in found["pairs"] if pair["over"] == "CPUs" and not pair["nvlinks"]]
+    apart = [pair for pair in gpus["pairs"] if pair["over"] == "CPUs" and not pair["nvlinks"]]
     if apart:
-        told = ", ".join(f"{pair['one']} and {pair['other']}" for pair in apart)
+        pairs = ", ".join(f"{pair['one']} and {pair['other']}" for pair in apart)
         yield (
-            f"GPUs {told} are at different CPUs, without NVLink: sums over them go from socket to socket; name GPUs of "
-            "one socket in --devices where there are enough"
+            f"GPUs {pairs} are at different CPUs, without NVLink: sums over them go from socket to socket; name GPUs "
+            "of one socket in --devices where there are enough"
         )
 
 
 def _device(device: Mapping[str, Any]) -> str:
     pcie, links = device["pcie"], device["nvlinks"]
-    told = [f"{device['index']}: {device['name']} at {device['bus']}"]
+    facts = [f"{device['index']}: {device['name']} at {device['bus']}"]
     if pcie["width"]:
         # At rest a link falls back to a lower generation, to save power.
-        told.append(
+        facts.append(
             f"PCIe {pcie['generation']} x{pcie['width']} now, {pcie['generation_most']} x{pcie['width_most']} at most"
         )
-    told.append(
+    facts.append(
         f"{sum(link['active'] for link in links)} of {len(links)} NVLinks up" if links else "no NVLink"
     )
     if device["ecc"] is not None:
-        told.append(f"ECC {'on' if device['ecc'] else 'off'}")
+        facts.append(f"ECC {'on' if device['ecc'] else 'off'}")
     reasons = [reason for reason in device["throttled_by"] or () if reason != "idle"]
-    return ", ".join([*told, *([f"held back by {' and '.join(reasons)}"] if reasons else [])])
+    return ", ".join([*facts, *([f"held back by {' and '.join(reasons)}"] if reasons else [])])
 
 
 def _way(pair: Mapping[str, Any]) -> str:

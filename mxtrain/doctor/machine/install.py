@@ -91,9 +91,9 @@ def _pip(*words: str) -> None:
         raise UsageError(f"pip {' '.join(words)}: not done within {PIP_SECONDS} s") from None
     if done.returncode == 0:
         return
-    said = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it says nothing"]
-    errors = [each.partition("ERROR: ")[2] for each in said if "ERROR: " in each]
-    reason = (errors or said)[-1]
+    lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it says nothing"]
+    errors = [each.partition("ERROR: ")[2] for each in lines if "ERROR: " in each]
+    reason = (errors or lines)[-1]
     if "No module named pip" in reason:
         reason = f"there is no pip in this environment: {sys.executable} -m ensurepip"
     elif "Retrying (Retry" in done.stderr:

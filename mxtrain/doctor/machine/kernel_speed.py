@@ -31,8 +31,8 @@ def examine() -> dict[str, Any]:
 def without_choice() -> dict[str, str]:
     """Return the variables with which MXNet's libraries take what they would by themselves; none where they do."""
     openblas = kernels.openblas()
-    asked = {kernels.CORETYPE: openblas.own} if openblas.used != openblas.own else {}
-    return {**asked, **({kernels.AMX_SWITCH: "0"} if kernels.onednn() == kernels.AMX else {})}
+    variables = {kernels.CORETYPE: openblas.own} if openblas.used != openblas.own else {}
+    return {**variables, **({kernels.AMX_SWITCH: "0"} if kernels.onednn() == kernels.AMX else {})}
 
 
 def measure() -> dict[str, Any]:

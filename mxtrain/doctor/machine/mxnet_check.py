@@ -40,16 +40,16 @@ def in_a_child(
     environment = {**os.environ, **(variables or {}), SUPERVISOR_PID: str(os.getpid())}
     line, deadline = [sys.executable, "-c", code], time.monotonic() + DEADLINE_FACTOR * seconds
     with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True, env=environment) as child:
-        said = _output(child, seconds, deadline)
-    if said is None:
+        output = _output(child, seconds, deadline)
+    if output is None:
         late, load = time.monotonic() > deadline, os.getloadavg()[0]
         busy = f", on a machine with a load of {load:.0f}: try again when it is less busy" if late else ""
         limit = DEADLINE_FACTOR * seconds if late else seconds
         return {"error": f"mxnet did not {what} within {limit:g} s{busy}"}
-    stdout, stderr = said
+    stdout, stderr = output
     if child.returncode == 0:
-        found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
-        return found
+        answer: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+        return answer
     last = (stderr.strip().splitlines() or ["no message"])[-1]
     return {"error": f"a process to {what} with mxnet ended with exit code {child.returncode}: {last}"}
 

@@ -107,18 +107,14 @@ def overfit_rows(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "overfit", lines
 
 
-def overfit_advice(found: dict[str, Any], given: float) -> list[str]:
+def overfit_advice(overfit: dict[str, Any], lr: float) -> list[str]:
     """Return what to do where one batch is not learnt, or only at another rate."""
-    if not found["has_learnt"]:
+    if not overfit["has_learnt"]:
         return [
             "the net cannot learn one batch: see --only gradients, and whether its inputs and labels belong together"
         ]
-    rate = found["tried"][-1]["rate"]
-    return (
-        []
-        if rate == given
-        else [f"--lr {rate:g}: one batch is learnt by heart with it, and not with {given:g}"]
-    )
+    rate = overfit["tried"][-1]["rate"]
+    return [] if rate == lr else [f"--lr {rate:g}: one batch is learnt by heart with it, and not with {lr:g}"]
 
 
 def some(names: list[str]) -> str:

@@ -66,8 +66,8 @@ def in_words(found: RateChoice) -> str:
     return f"{fall}{rise}"
 
 
-def advice(found: RateChoice, given: float, times: float = 1.0) -> str:
+def advice(choice: RateChoice, lr: float, times: float = 1.0) -> str:
     """Return the flag to paste, where a run's peak is `times` its --lr, as --lr-base-batch says."""
-    if found.rate is None:
+    if choice.rate is None:
         return "no rate: the loss hardly falls; give more --rate-steps, or see --only gradients,overfit"
-    return f"--lr {found.rate / times:.2g}: two thirds of the fall are done there (--lr is {given:g} now)"
+    return f"--lr {choice.rate / times:.2g}: two thirds of the fall are done there (--lr is {lr:g} now)"

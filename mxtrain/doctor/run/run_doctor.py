@@ -38,11 +38,11 @@ MICRO_BATCH_SHARE = 1 / 30  # of the seconds, for each size
 
 def chosen(words: str) -> tuple[str, ...]:
     """Return the parts that --only names, in their order; UsageError for an unknown one."""
-    given = [word.strip() for word in words.split(",")] if words else list(SPEED)
-    for word in given:
+    requested = [word.strip() for word in words.split(",")] if words else list(SPEED)
+    for word in requested:
         if word not in PARTS:
             raise UsageError(f"--only {word}: unknown{nearest(word, PARTS)} ({', '.join(PARTS)})")
-    return tuple(part for part in PARTS if part in given)
+    return tuple(part for part in PARTS if part in requested)
 
 
 class DoctorOptions(NamedTuple):
@@ -55,9 +55,9 @@ class DoctorOptions(NamedTuple):
     rate_plot: Path | None = None
 
 
-def examine(run: Run, asked: DoctorOptions) -> dict[str, Any]:
+def examine(run: Run, options: DoctorOptions) -> dict[str, Any]:
     """Return what was found, as values that JSON can hold but for rates, and the `rows` of a table."""
-    only, seconds = asked.parts, asked.seconds
+    only, seconds = options.parts, options.seconds
     bounds.check(run)
     run = dataclasses.replace(
         run, output=dataclasses.replace(run.output, dry_run=True)
@@ -70,83 +70,84 @@ def examine(run: Run, asked: DoctorOptions) -> dict[str, Any]:
             f"--only comm: --kvstore {run.layout.kvstore} has no servers; give dist_sync, or other parts"
         )
     bench = Bench(run, inputs.task.description, run.layout.num_workers if is_cluster else 1)
-    found: dict[str, Any] = {"load": os.getloadavg()[0], **dict.fromkeys(SPEED)}
+    findings: dict[str, Any] = {"load": os.getloadavg()[0], **dict.fromkeys(SPEED)}
     if "data" in only:
-        found["data"] = run_speed.data(bench, inputs.train, "cache" in inputs.task.flags, seconds)
+        findings["data"] = run_speed.data(bench, inputs.train, "cache" in inputs.task.flags, seconds)
     if "compute" in only:
-        found["compute"] = run_speed.compute(bench, seconds)
-    if found["data"] and found["compute"]:  # last of the data's: it drops the files from the system's memory
-        per_second = bench.local_workers * found["compute"]["rate"].median
-        decoded = max((entry.get("bytes", 0) for entry in found["data"]["variants"]), default=0)
-        found["files"] = run_files.examine(inputs.train.files, len(inputs.train), per_second, decoded)
+        findings["compute"] = run_speed.compute(bench, seconds)
+    # Last of the data's: it drops the files from the system's memory.
+    if findings["data"] and findings["compute"]:
+        per_second = bench.local_workers * findings["compute"]["rate"].median
+        decoded = max((entry.get("bytes", 0) for entry in findings["data"]["variants"]), default=0)
+        findings["files"] = run_files.examine(inputs.train.files, len(inputs.train), per_second, decoded)
     if "comm" in only and is_cluster:
-        computed = found["compute"] or trials.measure(bench, "compute", seconds=0, with_loader=False)
-        found["comm"] = run_speed.comm(bench, computed["gradients"], seconds)
+        computed = findings["compute"] or trials.measure(bench, "compute", seconds=0, with_loader=False)
+        findings["comm"] = run_speed.comm(bench, computed["gradients"], seconds)
     if "micro-batch" in only:
-        found["micro_batch"] = micro_batch.examine(bench, asked.memory, seconds * MICRO_BATCH_SHARE)
+        findings["micro_batch"] = micro_batch.examine(bench, options.memory, seconds * MICRO_BATCH_SHARE)
     if "rate" in only:
-        found["rate"] = range_test(bench, asked)
+        findings["rate"] = range_test(bench, options)
     if "gradients" in only:
-        found["gradients"] = net_doctor.gradients(bench, seconds)
+        findings["gradients"] = net_doctor.gradients(bench, seconds)
     if "overfit" in only:
         is_own = isinstance(inputs.train, (UserBatches, Stream))
-        found["overfit"] = net_doctor.overfit(bench, seconds / 3, is_own)
-    found["advice"] = run_speed.advice(found, inputs.task.unit, inputs.task.units_per_sample)
-    found["bound"] = run_speed.bound(found, inputs.task.unit, inputs.task.units_per_sample)
-    found["rows"] = rows(run, inputs, found, asked)
-    return found
+        findings["overfit"] = net_doctor.overfit(bench, seconds / 3, is_own)
+    findings["advice"] = run_speed.advice(findings, inputs.task.unit, inputs.task.units_per_sample)
+    findings["bound"] = run_speed.bound(findings, inputs.task.unit, inputs.task.units_per_sample)
+    findings["rows"] = rows(run, inputs, findings, options)
+    return findings
 
 
-def range_test(bench: Bench, asked: DoctorOptions) -> dict[str, Any]:
+def range_test(bench: Bench, options: DoctorOptions) -> dict[str, Any]:
     """Return the losses of a learning-rate range test and the `choice` that follows, drawn where that was asked for."""
-    if asked.rate_plot and not importlib.util.find_spec("matplotlib"):
+    if options.rate_plot and not importlib.util.find_spec("matplotlib"):
         raise UsageError(
-            f"--rate-plot {asked.rate_plot}: drawing needs matplotlib: pip install 'mxtrain[report]'"
+            f"--rate-plot {options.rate_plot}: drawing needs matplotlib: pip install 'mxtrain[report]'"
         )
-    found = trials.measure(bench, "rate", num_steps=asked.rate_steps)
-    tried, losses = found["rates"], found["losses"]
+    measured = trials.measure(bench, "rate", num_steps=options.rate_steps)
+    tried, losses = measured["rates"], measured["losses"]
     if not losses:
         raise UsageError("--only rate: the first loss is not finite already; see --only gradients")
     choice = rate_choice.choose(tried, losses)
-    if asked.rate_plot:
+    if options.rate_plot:
         title = f"learning-rate range test: {rate_choice.in_words(choice)}"
         plots.draw_range_test(
-            asked.rate_plot, tried, losses, rate_choice.smoothed(losses), choice.rate, title
+            options.rate_plot, tried, losses, rate_choice.smoothed(losses), choice.rate, title
         )
-    return {**found, "choice": choice}
+    return {**measured, "choice": choice}
 
 
 def rows(
-    run: Run, inputs: RunInputs, found: dict[str, Any], asked: DoctorOptions
+    run: Run, inputs: RunInputs, findings: dict[str, Any], options: DoctorOptions
 ) -> list[tuple[str, list[str]]]:
     """Return the lines of the table, by the name of their row."""
     task, num_val = inputs.task, len(inputs.val) if inputs.val is not None else 0
     unit, units = task.unit, task.units_per_sample
     summary = f"{inputs.train.path}: {len(inputs.train)} samples, {task.summary()}"
-    about = [summary, str(batch_plan.of_run(run)), *busy(found["load"])]
-    lines = [("run", about), *run_speed.rows(found, unit, units, num_val)]
-    advised = [f"{each.sentence}: the run is {each.factor:.2g} times as fast" for each in found["advice"]]
-    if found.get("files"):
-        lines.append(("files", disk_advice.in_words(found["files"])))
-        advised += found["files"]["advice"]
-    if "micro_batch" in found:
-        lines += micro_batch.rows(found["micro_batch"], unit, units)
-        advised += micro_batch.advice(found["micro_batch"], unit, units)
-    if "rate" in found:
-        choice, told = RateChoice(*found["rate"]["choice"]), asked.rate_plot
-        lines.append(("rate", [rate_choice.in_words(choice), *([f"drawn: {told}"] if told else [])]))
+    about = [summary, str(batch_plan.of_run(run)), *busy(findings["load"])]
+    lines = [("run", about), *run_speed.rows(findings, unit, units, num_val)]
+    advised = [f"{each.sentence}: the run is {each.factor:.2g} times as fast" for each in findings["advice"]]
+    if findings.get("files"):
+        lines.append(("files", disk_advice.in_words(findings["files"])))
+        advised += findings["files"]["advice"]
+    if "micro_batch" in findings:
+        lines += micro_batch.rows(findings["micro_batch"], unit, units)
+        advised += micro_batch.advice(findings["micro_batch"], unit, units)
+    if "rate" in findings:
+        choice, plot = RateChoice(*findings["rate"]["choice"]), options.rate_plot
+        lines.append(("rate", [rate_choice.in_words(choice), *([f"drawn: {plot}"] if plot else [])]))
         advised.append(
             rate_choice.advice(choice, run.optim.lr, schedules.peak_rate(run.optim) / run.optim.lr)
         )
-    if "gradients" in found:
-        lines += net_doctor.gradient_rows(found["gradients"])
-        advised += net_doctor.gradient_advice(found["gradients"])
-    if "overfit" in found:
-        lines += net_doctor.overfit_rows(found["overfit"])
-        advised += net_doctor.overfit_advice(found["overfit"], run.optim.lr)
-    advised += run_speed.noise(found)
+    if "gradients" in findings:
+        lines += net_doctor.gradient_rows(findings["gradients"])
+        advised += net_doctor.gradient_advice(findings["gradients"])
+    if "overfit" in findings:
+        lines += net_doctor.overfit_rows(findings["overfit"])
+        advised += net_doctor.overfit_advice(findings["overfit"], run.optim.lr)
+    advised += run_speed.noise(findings)
     is_cluster = run.layout.kvstore in names.DIST_STORES
-    left = [part for part in PARTS if part not in asked.parts and (part != "comm" or is_cluster)]
+    left = [part for part in PARTS if part not in options.parts and (part != "comm" or is_cluster)]
     return [
         *lines,
         ("recommended", advised or ["nothing: no flag that was tried makes this run faster"]),

@@ -60,17 +60,17 @@ def compute(bench: Bench, seconds: float) -> dict[str, Any]:
     return found
 
 
-def _in_turns(found: dict[str, Any], rate_with: Callable[[dict[str, Any]], Rate]) -> None:
+def _in_turns(findings: dict[str, Any], rate_with: Callable[[dict[str, Any]], Rate]) -> None:
     """Measure what seemed best, and what was given, again in turns: what else this machine does may have changed."""
-    better = [entry for entry in found["variants"] if is_faster(entry["rate"], found["rate"])]
+    better = [entry for entry in findings["variants"] if is_faster(entry["rate"], findings["rate"])]
     if not better:
         return
     best = max(better, key=lambda entry: entry["rate"].median)
-    of_best, of_given = [*best["rate"]], [*found["rate"]]
+    best_windows, current_windows = [*best["rate"]], [*findings["rate"]]
     for _ in range(TURNS):
-        of_best += rate_with(best["flags"])
-        of_given += rate_with({})
-    best["rate"], found["rate"] = of_windows(of_best), of_windows(of_given)
+        best_windows += rate_with(best["flags"])
+        current_windows += rate_with({})
+    best["rate"], findings["rate"] = of_windows(best_windows), of_windows(current_windows)
 
 
 def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any]:
@@ -80,30 +80,30 @@ def comm(bench: Bench, elements: Sequence[int], seconds: float) -> dict[str, Any
     """
     optim, layout = bench.run.optim, bench.run.layout
     used, other = optim.compress, "2bit" if optim.compress == "none" else "none"
-    kinds = {
+    buckets = {
         name: {"bucket_mb": DEFAULT_BUCKET_MB, "threshold": catalogue.compression_threshold(name)}
         for name in ((used, other) if layout.kvstore == "dist_sync" else (used,))
     }
-    sums, unix = sum_jobs.SumTimes(layout.num_workers, elements, kinds), os.environ.get("DMLC_LOCAL") != "0"
+    sums, unix = sum_jobs.SumTimes(layout.num_workers, elements, buckets), os.environ.get("DMLC_LOCAL") != "0"
     deadline = time.monotonic() + max(seconds, LEAST_CLUSTER_SECONDS)
-    given = sum_jobs.job(layout.num_servers, unix, deadline, sums)
-    if given["error"]:
-        raise UsageError(f"--kvstore {layout.kvstore}: no cluster came up here: {given['error']}")
+    current_job = sum_jobs.job(layout.num_servers, unix, deadline, sums)
+    if current_job["error"]:
+        raise UsageError(f"--kvstore {layout.kvstore}: no cluster came up here: {current_job['error']}")
     samples = optim.batch_size / layout.num_workers
 
     def rate(job: dict[str, Any], name: str) -> Rate:
         return of_windows([1e3 * samples / each for each in job["times"][name]])
 
     variants: list[dict[str, Any]] = []
-    if other in kinds:
-        variants.append({"flags": {"compress": other}, "rate": rate(given, other)})
+    if other in buckets:
+        variants.append({"flags": {"compress": other}, "rate": rate(current_job, other)})
     num_servers = 2 if layout.num_servers == 1 else 1
-    more = sum_jobs.job(num_servers, unix, deadline, sums._replace(buckets={used: kinds[used]}))
+    more = sum_jobs.job(num_servers, unix, deadline, sums._replace(buckets={used: buckets[used]}))
     result = {"refusal": more["error"]} if more["error"] else {"rate": rate(more, used)}
     variants.append({"flags": {"num_servers": num_servers}, **result})
-    megabytes, ms = sum_jobs.BYTES_OF_FLOAT * sum(elements) / 1e6, given["milliseconds"][used]
+    megabytes, ms = sum_jobs.BYTES_OF_FLOAT * sum(elements) / 1e6, current_job["milliseconds"][used]
     text = f"{megabytes:,.1f} MB of gradients are summed over {layout.num_workers} workers on this machine in {ms:g} ms"
-    return {"rate": rate(given, used), "variants": variants, "text": text}
+    return {"rate": rate(current_job, used), "variants": variants, "text": text}
 
 
 def compute_choices(bench: Bench) -> list[dict[str, Any]]:
@@ -172,21 +172,23 @@ def _remark(entry: Mapping[str, Any]) -> str:
     return "another number of threads moves the last bits" if "threads" in entry["flags"] else ""
 
 
-def rows(found: Mapping[str, Any], unit: str, units: float, num_val: int) -> Iterator[tuple[str, list[str]]]:
+def rows(
+    findings: Mapping[str, Any], unit: str, units: float, num_val: int
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of the table, by the name of their row."""
-    if found["data"]:
-        entries = (_line(entry, unit, units) for entry in found["data"]["variants"])
-        yield "data", [f"as given: {found['data']['as_given'].times(units)} {unit}/s", *entries]
-    if found["compute"]:
-        computed = found["compute"]
+    if findings["data"]:
+        entries = (_line(entry, unit, units) for entry in findings["data"]["variants"])
+        yield "data", [f"as given: {findings['data']['as_given'].times(units)} {unit}/s", *entries]
+    if findings["compute"]:
+        computed = findings["compute"]
         entries = (_line(entry, unit, units) for entry in computed["variants"])
         yield "compute", [f"as given: {computed['rate'].times(units)} {unit}/s", *entries]
-    if found["comm"]:
-        entries = (_line(entry, unit, units) for entry in found["comm"]["variants"])
-        as_given = f"as given: {found['comm']['rate'].times(units)} {unit}/s for each worker"
-        yield "communication", [found["comm"]["text"], as_given, *entries]
-    parts = parts_of(found, units)
-    if found["compute"]:
+    if findings["comm"]:
+        entries = (_line(entry, unit, units) for entry in findings["comm"]["variants"])
+        current = f"as given: {findings['comm']['rate'].times(units)} {unit}/s for each worker"
+        yield "communication", [findings["comm"]["text"], current, *entries]
+    parts = parts_of(findings, units)
+    if findings["compute"]:
         step = computed["step"].times(units)
         local = {part: rate for part, rate in parts.items() if part != "comm"}
         yield "step", [f"{step} {unit}/s, {bottlenecks.together(local, step, computed['waiting'])}"]
@@ -197,8 +199,8 @@ def rows(found: Mapping[str, Any], unit: str, units: float, num_val: int) -> Ite
         if num_val:
             rate = min((computed["evaluation"].times(units), *local.values()), key=lambda each: each.median)
             yield "evaluation", [f"{num_val:,} samples take about {duration(num_val * units / rate.median)}"]
-    if found["bound"]:
-        yield "bound", [found["bound"].sentence]
+    if findings["bound"]:
+        yield "bound", [findings["bound"].sentence]
 
 
 def duration(seconds: float) -> str:

@@ -46,7 +46,7 @@ class Subject(NamedTuple):
     run: Run
     train: Dataset
     task: Task
-    given: Run  # as its flags say it, with all workers
+    whole_run: Run  # as its flags say it, with all workers
 
 
 def main() -> None:
@@ -55,32 +55,32 @@ def main() -> None:
     with contextlib.suppress(OSError):  # if memory runs out for good, this process goes and no other
         Path("/proc/self/oom_score_adj").write_text("1000")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
-        answer.write(json.dumps(_measure(asked)) + "\n")
+        answer.write(json.dumps(_measure(request)) + "\n")
 
 
-def _measure(asked: dict[str, Any]) -> dict[str, Any]:
+def _measure(request: dict[str, Any]) -> dict[str, Any]:
     from mxtrain import runtime
     from mxtrain.train.open_data import open_source
 
-    given = config.from_flat(asked["run"])
-    runtime.set_shares(asked["local_workers"], given.layout.threads or None)
-    task = tasks.of_description(given, asked["description"])
-    train = open_source("--train", given.data.train or "", given)
-    module, needs_mxnet = MEASUREMENTS[asked["measurement"]]
+    whole_run = config.from_flat(request["run"])
+    runtime.set_shares(request["local_workers"], whole_run.layout.threads or None)
+    task = tasks.of_description(whole_run, request["description"])
+    train = open_source("--train", whole_run.data.train or "", whole_run)
+    module, needs_mxnet = MEASUREMENTS[request["measurement"]]
     if needs_mxnet:
-        runtime.load(asked["local_workers"], given.layout.threads or None)
-    run = of_one_worker(given)
-    subject = Subject(run, train, tasks.of_description(run, task.description), given)
+        runtime.load(request["local_workers"], whole_run.layout.threads or None)
+    run = of_one_worker(whole_run)
+    subject = Subject(run, train, tasks.of_description(run, task.description), whole_run)
     try:
-        found: dict[str, Any] = importlib.import_module(module).measure(subject, **asked["options"])
+        measured: dict[str, Any] = importlib.import_module(module).measure(subject, **request["options"])
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         return {"out_of_memory": str(error).strip().splitlines()[-1:]}
-    return found
+    return measured
 
 
 def of_one_worker(run: Run) -> Run:

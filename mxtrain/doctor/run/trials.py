@@ -51,7 +51,7 @@ def measure(bench: Bench, measurement: str, memory: int = 0, **options: Any) -> 
     TooLarge where it takes more than `memory` bytes (0: no limit), or the system or a GPU refuses it more. A Stop for
     what the measurement refuses, as fit would.
     """
-    asked = {
+    request = {
         "measurement": measurement,
         "run": config.to_flat(bench.run),
         "description": bench.description,
@@ -59,23 +59,23 @@ def measure(bench: Bench, measurement: str, memory: int = 0, **options: Any) -> 
         "options": options,
     }
     environment = {**os.environ, SUPERVISOR_PID: str(os.getpid())}
-    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile(
+    with tempfile.TemporaryFile("w+") as stdin, tempfile.TemporaryFile(
         "w+"
-    ) as err:
-        json.dump(asked, given)
-        given.seek(0)
+    ) as stdout, tempfile.TemporaryFile("w+") as stderr:
+        json.dump(request, stdin)
+        stdin.seek(0)
         line = [sys.executable, "-m", "mxtrain.doctor.run.trial"]
-        with subprocess.Popen(line, stdin=given, stdout=out, stderr=err, env=environment) as child:
+        with subprocess.Popen(line, stdin=stdin, stdout=stdout, stderr=stderr, env=environment) as child:
             try:
                 peak = _watch(child, memory)
             finally:
                 child.kill()
-        out.seek(0), err.seek(0)
-        found = _answer(child.returncode, out, err.read())
-        found["peak_rss_bytes"] = peak = max(peak, found.get("peak_rss_bytes", 0))
+        stdout.seek(0), stderr.seek(0)
+        measured = _answer(child.returncode, stdout, stderr.read())
+        measured["peak_rss_bytes"] = peak = max(peak, measured.get("peak_rss_bytes", 0))
         if memory and peak > memory:  # between two looks
             raise TooLarge(f"it took {peak / 2**20:,.0f} MiB, of {memory / 2**20:,.0f} allowed")
-        return found
+        return measured
 
 
 def _watch(child: subprocess.Popen[bytes], memory: int) -> int:
@@ -106,16 +106,16 @@ def of_children(pid: int) -> int:
         return 0
 
 
-def _answer(exit_code: int, out: IO[str], said: str) -> dict[str, Any]:
+def _answer(exit_code: int, stdout: IO[str], stderr: str) -> dict[str, Any]:
     """Return what the process wrote, or raise what it has ended of."""
     if exit_code == 0:
-        found: dict[str, Any] = json.loads(out.read())
-        if "out_of_memory" in found:
-            raise TooLarge(*found["out_of_memory"])
-        return found
+        measured: dict[str, Any] = json.loads(stdout.read())
+        if "out_of_memory" in measured:
+            raise TooLarge(*measured["out_of_memory"])
+        return measured
     if exit_code == KILLED:
         raise TooLarge("the system killed it, as it does where memory runs out")
-    *before, last = said.strip().splitlines() or [f"a measurement ended with exit code {exit_code}"]
+    *before, last = stderr.strip().splitlines() or [f"a measurement ended with exit code {exit_code}"]
     message = last[len(PREFIX) :] if last.startswith(PREFIX) else last
     if exit_code in (USAGE, DATA):
         raise (UsageError if exit_code == USAGE else DataError)(message)

@@ -127,10 +127,10 @@ def _drawn(
         address = link(box.what)
         yield f'<a href="{escaped(address)}">{title}</a>' if address else title
     else:
-        given = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
-        said = _shortened(given) if box.what is net.root else _shortened(box.what.path)
+        inputs = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
+        caption = _shortened(inputs) if box.what is net.root else _shortened(box.what.path)
         middle = x + box.enter
-        yield f'<text class="small" text-anchor="middle" x="{middle:.1f}" y="{y + 17:.1f}">{escaped(said)}</text>'
+        yield f'<text class="small" text-anchor="middle" x="{middle:.1f}" y="{y + 17:.1f}">{escaped(caption)}</text>'
     yield from (_edge(points, x, y) for points in box.edges)
     for inner_x, inner_y, inner in box.inner:
         yield from _drawn(net, inner, x + inner_x, y + inner_y, total, link)

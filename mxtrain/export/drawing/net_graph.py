@@ -34,7 +34,7 @@ NUM_CLASSES = 1000  # of a net by name, as nets are published
 
 
 class GraphOptions(NamedTuple):
-    """The wishes of somebody who looks at a net."""
+    """What is shown of a net, and how."""
 
     depth: int | None = None  # of the table, and of a picture
     as_json: bool = False
@@ -54,61 +54,61 @@ class DescribedNet(NamedTuple):
     run_folder: Path | None
 
 
-def show(named: Path, checkpoint: str | None, wish: GraphOptions) -> str:
+def show(named: Path, checkpoint: str | None, options: GraphOptions) -> str:
     """Write what is asked for of a run, a checkpoint or a model by name, and return what is to be printed."""
-    check(wish)
-    with opened(named, checkpoint, wish) as found:
-        table = table_of(found)
-        training = training_memory(found.task.run, table)
+    check(options)
+    with opened(named, checkpoint, options) as described_net:
+        table = table_of(described_net)
+        training = training_memory(described_net.task.run, table)
         written = []
-        if wish.picture is not None:
-            path = usual_picture(found) if wish.picture == Path() else wish.picture
-            _write(path, picture(table, found.title, training, path.suffix, wish.depth).encode())
+        if options.picture is not None:
+            path = usual_picture(described_net) if options.picture == Path() else options.picture
+            _write(path, picture(table, described_net.title, training, path.suffix, options.depth).encode())
             written.append(f"{path}: the picture")
-        if wish.onnx is not None:
-            _write(wish.onnx, onnx_of(found))
-            of = "" if found.graph else ", with random weights"
-            written.append(f"{wish.onnx}: ONNX, for Netron for instance{of}")
-    if wish.as_json:
-        return json.dumps(net_words.as_json(found.title, table, training))
-    words = net_words.table(table, wish.depth), *net_words.totals(table, training)
-    return "\n".join([f"{found.title}:", *words, *written])
+        if options.onnx is not None:
+            _write(options.onnx, onnx_of(described_net))
+            of = "" if described_net.graph else ", with random weights"
+            written.append(f"{options.onnx}: ONNX, for Netron for instance{of}")
+    if options.as_json:
+        return json.dumps(net_words.as_json(described_net.title, table, training))
+    words = net_words.table(table, options.depth), *net_words.totals(table, training)
+    return "\n".join([f"{described_net.title}:", *words, *written])
 
 
-def check(wish: GraphOptions) -> None:
+def check(options: GraphOptions) -> None:
     """Refuse what cannot be asked for, before anything is loaded."""
-    if wish.picture is not None and wish.picture != Path() and wish.picture.suffix not in PICTURES:
-        raise UsageError(f"--picture {wish.picture}: give a name that ends with {' or '.join(PICTURES)}")
-    if wish.depth is not None and wish.depth < 1:
-        raise UsageError(f"--depth {wish.depth}: give 1 or more")
-    if wish.num_classes is not None and wish.num_classes < 1:
-        raise UsageError(f"--num-classes {wish.num_classes}: give 1 or more")
-    for flag, path in (("--picture", wish.picture), ("--onnx", wish.onnx)):
+    if options.picture is not None and options.picture != Path() and options.picture.suffix not in PICTURES:
+        raise UsageError(f"--picture {options.picture}: give a name that ends with {' or '.join(PICTURES)}")
+    if options.depth is not None and options.depth < 1:
+        raise UsageError(f"--depth {options.depth}: give 1 or more")
+    if options.num_classes is not None and options.num_classes < 1:
+        raise UsageError(f"--num-classes {options.num_classes}: give 1 or more")
+    for flag, path in (("--picture", options.picture), ("--onnx", options.onnx)):
         if path is None or path == Path():
             continue
         if path.is_dir():
             raise UsageError(f"{flag} {path}: is a folder; give the name of a file")
         if not path.parent.is_dir():
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}")
-    if wish.onnx is not None:
+    if options.onnx is not None:
         from mxtrain.export.onnx import onnx_export
 
         onnx_export.check_installed()
 
 
 @contextlib.contextmanager
-def opened(named: Path, checkpoint: str | None, wish: GraphOptions) -> Iterator[DescribedNet]:
+def opened(named: Path, checkpoint: str | None, options: GraphOptions) -> Iterator[DescribedNet]:
     """Yield the net of a run or checkpoint, or of a model by name; loads mxnet."""
     if not trained_run.is_run(named) and _is_model(str(named)):
-        yield _by_name(str(named), wish)
+        yield _by_name(str(named), options)
         return
     if not named.exists():
         raise UsageError(f"--graph {named}: is no run folder and no model's name{_similar(str(named))}")
-    if wish.image_size or wish.num_classes:
-        flag = "--image-size" if wish.image_size else "--num-classes"
+    if options.image_size or options.num_classes:
+        flag = "--image-size" if options.image_size else "--num-classes"
         raise UsageError(f"{flag}: goes with the name of a model; {named} is a run, which has its own")
     found = trained_run.find_checkpoint(named, checkpoint, "cpu")
-    for flag, path in (("--picture", wish.picture), ("--onnx", wish.onnx)):
+    for flag, path in (("--picture", options.picture), ("--onnx", options.onnx)):
         trained_run.refuse_output(flag, path, found)
     run = trained_run.run_of(found, named, {})
     task = trained_run.task_of(found, run)
@@ -126,21 +126,21 @@ def _is_model(word: str) -> bool:
     return ":" in word or word in net_names.NETS
 
 
-def _by_name(name: str, wish: GraphOptions) -> DescribedNet:
-    flags = ["--model", name, *(["--image-size", wish.image_size] if wish.image_size else [])]
-    kind = catalogue.model(name).name
-    if kind in net_names.ARRAY_NETS or kind in net_names.TEXT_NETS:
+def _by_name(name: str, options: GraphOptions) -> DescribedNet:
+    flags = ["--model", name, *(["--image-size", options.image_size] if options.image_size else [])]
+    net_name = catalogue.model(name).name
+    if net_name in net_names.ARRAY_NETS or net_name in net_names.TEXT_NETS:
         raise UsageError(
             f"--graph {name}: takes its sizes from the data; train it, for a step if that will do, and give the run"
         )
-    is_lm = kind in net_names.GPTS
-    if is_lm and (wish.image_size or wish.num_classes):
+    is_lm = net_name in net_names.GPTS
+    if is_lm and (options.image_size or options.num_classes):
         raise UsageError(
             f"--graph {name}: is a language model, which has neither --image-size nor --num-classes"
         )
     run = config.parse([*flags, *(["--task", "lm"] if is_lm else [])])
     runtime.load()
-    task = _lm(run) if is_lm else _classification(run, wish.num_classes or NUM_CLASSES)
+    task = _lm(run) if is_lm else _classification(run, options.num_classes or NUM_CLASSES)
     return DescribedNet(f"--model {name}", task, task.build_net(), None, None)
 
 

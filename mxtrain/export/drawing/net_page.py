@@ -96,9 +96,9 @@ def page(net: Net, title: str, training: dict[str, Any]) -> str:
 
 
 def _settings_of_net(net: Net) -> str:
-    given = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
+    inputs = ", ".join(f"{name} {net_words.shape_text(shape)}" for name, shape in net.inputs.items())
     return (
-        f"For {given}: {len(net.operators)} operators. A bar below a box is its share of all multiply-adds."
+        f"For {inputs}: {len(net.operators)} operators. A bar below a box is its share of all multiply-adds."
     )
 
 

@@ -92,10 +92,10 @@ def _line(cells: tuple[str, ...]) -> str:
 def totals(net: Net, training: dict[str, Any]) -> list[str]:
     """Return the lines below the table; `training` is as `as_json` has it."""
     of_net = layer_table.sums(net)
-    given = ", ".join(f"{name} {shape_text(shape)}" for name, shape in net.inputs.items())
+    inputs = ", ".join(f"{name} {shape_text(shape)}" for name, shape in net.inputs.items())
     rest = of_net.numbers - of_net.trained_numbers
     others = f", and {rest:,} that are not, as running statistics" if rest else ""
-    lines = [f"{of_net.trained_numbers:,} parameters that are learnt{others}; for {given}"]
+    lines = [f"{of_net.trained_numbers:,} parameters that are learnt{others}; for {inputs}"]
     if of_net.flops is None or of_net.backward_flops is None:
         lines.append("multiply-adds (MACs): not known, as an operator of the net does not tell")
     else:

@@ -68,36 +68,46 @@ def check(task: Task, graph: InferenceGraph | None = None) -> None:
 
 
 def write(
-    net: Any, graph: InferenceGraph, task: Task, wish: Int8Options, val: Records, folder: Path
+    net: Any, graph: InferenceGraph, task: Task, options: Int8Options, val: Records, folder: Path
 ) -> Int8Scores:
     """Write the net in int8 into `folder`, load it back and judge it on `val`; DataError for one that lost too much."""
     check(task, graph)
     problem = kernels.int8_problem()
     if problem:
         logger.warning("--to int8: %s", problem)
-    records = _calibration_records(task, wish)
-    batches = real_samples.read(net, graph, task, records, wish.samples, BATCH)
+    records = _calibration_records(task, options)
+    batches = real_samples.read(net, graph, task, records, options.samples, BATCH)
     answers = [comparison.answer_of_net(net, batch)[0] for batch in batches]
-    made = int8_graph.quantised(graph, answers, batches, wish.exclude)
-    symbol_export.write(made.graph, folder)
+    quantised = int8_graph.quantised(graph, answers, batches, options.exclude)
+    symbol_export.write(quantised.graph, folder)
     block = symbol_export.loaded(graph, folder)
     float32, in_int8 = (_score(task, each, val) for each in (net, block))
     num_samples = sum(len(answer) for answer in answers)
-    judged = Int8Scores(
-        task.score.name, float32, in_int8, len(val), num_samples, made.ranges, made.num_int8, made.in_float32
+    scores = Int8Scores(
+        task.score.name,
+        float32,
+        in_int8,
+        len(val),
+        num_samples,
+        quantised.ranges,
+        quantised.num_int8,
+        quantised.in_float32,
     )
-    if not float32 - in_int8 <= wish.tolerance:  # as not a number is refused too
-        few = int8_graph.sensitive_layers(graph, answers[:FEW_BATCHES], batches[:FEW_BATCHES], wish.exclude)
-        raise DataError(
-            f"the int8 export of {graph.name} has lost more than --tolerance {wish.tolerance:g}: {judged.in_words()}. "
-            f"Nothing is left of it; the layers that lose most are left in float32 by --exclude {' '.join(few)}"
+    if not float32 - in_int8 <= options.tolerance:  # as not a number is refused too
+        few = int8_graph.sensitive_layers(
+            graph, answers[:FEW_BATCHES], batches[:FEW_BATCHES], options.exclude
         )
-    return judged
+        raise DataError(
+            f"the int8 export of {graph.name} has lost more than --tolerance {options.tolerance:g}: "
+            f"{scores.in_words()}. Nothing is left of it; the layers that lose most are left in float32 by "
+            f"--exclude {' '.join(few)}"
+        )
+    return scores
 
 
-def _calibration_records(task: Task, wish: Int8Options) -> Records:
+def _calibration_records(task: Task, options: Int8Options) -> Records:
     """Return the samples to calibrate on, those of the run's --train; in its place stands what --calibrate names."""
-    flag, source = "--calibrate" if wish.calibrate is not None else "--train", task.run.data.train
+    flag, source = "--calibrate" if options.calibrate is not None else "--train", task.run.data.train
     if not source:
         raise UsageError(
             "--calibrate is missing: the run has no --train, give a .rec file of samples like its own"
@@ -115,7 +125,7 @@ def _calibration_records(task: Task, wish: Int8Options) -> Records:
             f"{flag} {source}: gives samples that nobody can choose from; give --calibrate a .rec file or a Dataset"
         )
     task.check(records)
-    if len(records) < wish.samples:
+    if len(records) < options.samples:
         logger.info("%s %s: has %d samples, all of which calibrate", flag, source, len(records))
     found: Records = records
     return found

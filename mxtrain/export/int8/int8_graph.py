@@ -133,9 +133,9 @@ def _apart(graph: InferenceGraph, answers: Sequence[Array], batches: Sequence[Ba
     weights, compute = {**graph.arguments, **graph.auxiliaries}, mx.nd.CachedOp(graph.symbol)
     total = 0.0
     for batch, answer in zip(batches, answers):
-        given = {**weights, **{name: mx.nd.array(each) for name, each in batch.items()}}
-        found = compute(*(given[name] for name in graph.symbol.list_inputs()))
-        total += float(np.square(found.asnumpy() - answer, dtype=np.float64).sum())
+        arrays = {**weights, **{name: mx.nd.array(each) for name, each in batch.items()}}
+        output = compute(*(arrays[name] for name in graph.symbol.list_inputs()))
+        total += float(np.square(output.asnumpy() - answer, dtype=np.float64).sum())
     return total
 
 

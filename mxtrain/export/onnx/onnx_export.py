@@ -27,11 +27,11 @@ def check_installed() -> None:
     load("onnxruntime")
 
 
-def write(graph: InferenceGraph, folder: Path, batch: int | None, told: Mapping[str, Any]) -> list[str]:
-    """Write the file into `folder`, with what is `told` as its metadata, and return the names of all files."""
+def write(graph: InferenceGraph, folder: Path, batch: int | None, metadata: Mapping[str, Any]) -> list[str]:
+    """Write the file into `folder`, with its metadata, and return the names of all files."""
     onnx = load("onnx")
     model = onnx_graph.convert(graph, batch)
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
     onnx.helper.set_model_props(model, texts)
     if model.ByteSize() < LARGEST_FILE:
         (folder / MODEL).write_bytes(model.SerializeToString())
@@ -51,14 +51,14 @@ def answers(folder: Path, batch: int | None) -> Answer:
     options.log_severity_level = 3  # errors: its advice is for who has written the graph
     session = runtime.InferenceSession(str(folder / MODEL), options, providers=["CPUExecutionProvider"])
 
-    def answer(given: Batch) -> list[Array]:
-        count = len(next(iter(given.values())))
+    def answer(inputs: Batch) -> list[Array]:
+        count = len(next(iter(inputs.values())))
         size = batch or count
         parts = []
         for start in range(0, count, size):
             # The last one is filled up with the first samples.
             rows = np.arange(start, start + size) % count
-            parts.append(session.run(None, {name: array[rows] for name, array in given.items()}))
+            parts.append(session.run(None, {name: array[rows] for name, array in inputs.items()}))
         return [np.concatenate(each)[:count] for each in zip(*parts)]
 
     return answer

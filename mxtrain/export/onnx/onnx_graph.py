@@ -94,10 +94,10 @@ def _refuse_unknown(graph: InferenceGraph, nodes: Sequence[Mapping[str, Any]]) -
         node["op"]: node["name"] for node in reversed(nodes) if node["op"] not in {*TRANSLATIONS, "null"}
     }
     if unknown:
-        told = ", ".join(f"{operator} (layer {name})" for operator, name in unknown.items())
+        operators = ", ".join(f"{operator} (layer {name})" for operator, name in unknown.items())
         raise UsageError(
-            f"{graph.name}: there is no translation to ONNX of the operator {told}; --to symbol exports the net for "
-            "MXNet"
+            f"{graph.name}: there is no translation to ONNX of the operator {operators}; --to symbol exports the net "
+            "for MXNet"
         )
 
 

@@ -203,8 +203,8 @@ def slice_(node: Node) -> Any:
     step = tuple(each or 1 for each in node.get("step", ())) or (1,) * len(begin)
     last = [np.iinfo(np.int64).max if pace > 0 else np.iinfo(np.int64).min for pace in step]
     first = [0 if pace > 0 else np.iinfo(np.int64).max for pace in step]
-    begin = [default if given is None else given for given, default in zip(begin, first)]
-    end = [default if given is None else given for given, default in zip(end, last)]
+    begin = [default if bound is None else bound for bound, default in zip(begin, first)]
+    end = [default if bound is None else bound for bound, default in zip(end, last)]
     return _slice(node, begin, end, list(range(len(begin))), list(step))
 
 

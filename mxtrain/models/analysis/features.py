@@ -38,11 +38,11 @@ class Tapped:
     def __init__(self, net: Any, inputs: Sequence[Any], output: Any, taken: Any):
         both = mx.sym.Group([output, taken])
         names = both.list_inputs()
-        given = [each.name for each in inputs]
+        input_names = [each.name for each in inputs]
         self.taken: Any = None
-        self._places = [given.index(name) if name in given else None for name in names]
+        self._places = [input_names.index(name) if name in input_names else None for name in names]
         parameters = net.collect_params()
-        self._parameters = [parameters[name] for name in names if name not in given]
+        self._parameters = [parameters[name] for name in names if name not in input_names]
         self._both = mx.nd.CachedOp(both)
 
     def __call__(self, *inputs: Any) -> Any:

@@ -48,17 +48,17 @@ def of_net(net: Any, inputs: Sequence[Shape]) -> list[NodeFlops] | None:
 
     None for a net that is no graph, or one whose graph does not tell.
     """
-    found = remat.graph_of(net)
-    if found is None:
+    graph = remat.graph_of(net)
+    if graph is None:
         return None
-    data, output = found
+    data, output = graph
     trained = {
         name
         for name, parameter in net.collect_params().items()
         if getattr(parameter, "grad_req", "null") != "null"
     }
-    given = {symbol.name: shape for symbol, shape in zip(data, inputs)}
-    return of_graph(*nodes_and_shapes(output, given), trained)
+    input_shapes = {symbol.name: shape for symbol, shape in zip(data, inputs)}
+    return of_graph(*nodes_and_shapes(output, input_shapes), trained)
 
 
 def of_graph(graph: Graph, shapes: Shapes, trained: Collection[str]) -> list[NodeFlops] | None:

@@ -88,8 +88,8 @@ def with_cache(net: Gpt, context: Any) -> Callable[[Sequence[int], int], Scores]
 
     def dense(name: str, x: Any) -> Any:
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
-        given = (x, weight) if bias is None else (x, weight, bias)
-        return mx.nd.FullyConnected(*given, num_hidden=weight.shape[0], no_bias=bias is None, flatten=False)
+        arrays = (x, weight) if bias is None else (x, weight, bias)
+        return mx.nd.FullyConnected(*arrays, num_hidden=weight.shape[0], no_bias=bias is None, flatten=False)
 
     def norm(name: str, x: Any) -> Any:
         return mx.nd.LayerNorm(x, weights[f"{name}.gamma"], weights[f"{name}.beta"])

@@ -21,7 +21,8 @@ SIDE = 128  # pixels of a picture's longer side
 QUALITY = 85
 MOST_CHARACTERS = 400  # of a text
 MOST_AUGMENTED = 32
-TOLD = ("label", "predicted", "probability", "label_probability")  # what the page has words of its own for
+# What the page has words of its own for.
+RESULT_FIELDS = ("label", "predicted", "probability", "label_probability")
 
 
 def worst_samples(history: History, class_names: list[str], tokenizer: str = "") -> dict[str, Any] | None:
@@ -52,7 +53,7 @@ def worst_samples(history: History, class_names: list[str], tokenizer: str = "")
                 "told": [
                     [key, _in_words(value, class_names)]
                     for key, value in each.items()
-                    if key not in ("sample", "loss", *TOLD)
+                    if key not in ("sample", "loss", *RESULT_FIELDS)
                 ],
             }
             for each in samples

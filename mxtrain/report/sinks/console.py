@@ -94,16 +94,16 @@ class Console:
         """Return what the live line says of a step, the most important first."""
         unit = self._shown.unit
         speed, stages = record.get(f"{unit}_per_second"), [record.get(f"{name}_seconds") for name in STAGES]
-        told = _numbers(record, ("loss",))
+        texts = _numbers(record, ("loss",))
         if speed is not None:
-            told.append(f"{speed:.4g} {unit}/s")
+            texts.append(f"{speed:.4g} {unit}/s")
         seconds = [each for each in stages if each is not None]
         if len(seconds) == len(STAGES) and sum(seconds) > 0:
             share = record["load_seconds"] / sum(seconds)
             before = share if self._data_share is None else self._data_share
             self._data_share = SMOOTHING * before + (1 - SMOOTHING) * share
-            told.append(f"data {self._data_share:.0%}")
-        return [*told, *_numbers(record, ("lr", *self._shown.step_means))]
+            texts.append(f"data {self._data_share:.0%}")
+        return [*texts, *_numbers(record, ("lr", *self._shown.step_means))]
 
     def _every_seconds(self, record: Record) -> float:
         """Return the time from the last line after which this step gets one; less where an epoch begins."""

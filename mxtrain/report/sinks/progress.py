@@ -202,5 +202,5 @@ def _width(stream: TextIO) -> int:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         columns = 0
-    asked = os.environ.get("COLUMNS", "")
-    return columns or (int(asked) if asked.isdecimal() else 0) or WIDTH
+    variable = os.environ.get("COLUMNS", "")
+    return columns or (int(variable) if variable.isdecimal() else 0) or WIDTH

@@ -43,5 +43,5 @@ def _numbers(prefix: str, value: Any) -> Iterator[tuple[str, float]]:
         for inner in value:  # of workers or GPUs, which say which they are
             which = next((inner[name] for name in ("rank", "index") if name in inner), None)
             if which is not None:
-                told = {name: inner[name] for name in inner if name not in ("rank", "index")}
-                yield from _numbers(f"{prefix}/{which}", told)
+                others = {name: inner[name] for name in inner if name not in ("rank", "index")}
+                yield from _numbers(f"{prefix}/{which}", others)

@@ -113,12 +113,14 @@ def begin(out: Path, run_id: str) -> Any:
 
     config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
     tags = [str(config[name]) for name in ("task", "model") if config.get(name)]
-    given = {
+    defaults = {
         "project": ("WANDB_PROJECT", "mxtrain"),
         "name": ("WANDB_NAME", out.name),
         "tags": ("WANDB_TAGS", tags),
     }
-    asked: Any = {name: value for name, (variable, value) in given.items() if not os.environ.get(variable)}
+    arguments: Any = {
+        name: value for name, (variable, value) in defaults.items() if not os.environ.get(variable)
+    }
     settings = wandb.Settings(
         console="off",
         silent=True,
@@ -134,7 +136,7 @@ def begin(out: Path, run_id: str) -> Any:
 
     def init(mode: str) -> Any:
         place: Any = {"id": run_id, "resume": "allow", "dir": str(out / "logs"), "mode": mode}
-        return wandb.init(config=config, settings=settings, **asked, **place)
+        return wandb.init(config=config, settings=settings, **arguments, **place)
 
     try:
         run = init(mode)

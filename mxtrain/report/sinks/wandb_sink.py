@@ -44,7 +44,7 @@ class WandB:
             )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._said, self._has_failed = b"", False
+        self._partial_line, self._has_failed = b"", False
 
     def write(self, record: Record) -> None:
         """Pass on what the process has to say; the record it finds in metrics.jsonl."""
@@ -78,7 +78,7 @@ class WandB:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._process.stdout.fileno(), 1 << 12)
-        *lines, self._said = self._said.split(b"\n")
+            self._partial_line += os.read(self._process.stdout.fileno(), 1 << 12)
+        *lines, self._partial_line = self._partial_line.split(b"\n")
         for line in lines:
             logger.warning("--log wandb: %s", line.decode(errors="replace"))

@@ -194,13 +194,13 @@ def _in_words(error: BaseException) -> str:
 def _beginning(run: Logged, before: Before, initialise_seconds: float | None) -> Record:
     """Return the event with which an attempt begins."""
     attempt = max(before.attempts, run.job_restarts, int(run.step > 0)) + 1
-    told: Record = {"attempt": attempt, "versions": _versions()}
+    fields: Record = {"attempt": attempt, "versions": _versions()}
     if initialise_seconds is not None:
-        told["initialise_seconds"] = round(initialise_seconds, 3)
+        fields["initialise_seconds"] = round(initialise_seconds, 3)
     if attempt == 1:
-        return event("start", run.step, run.epoch, f"the run begins, of {run.num_steps} steps", **told)
+        return event("start", run.step, run.epoch, f"the run begins, of {run.num_steps} steps", **fields)
     text = f"attempt {attempt} goes on from step {run.step}"
     if before.lost_steps:
         text += f"; {before.lost_steps} steps of the one before are done again"
     lost = {"lost_steps": before.lost_steps, "lost_seconds": before.lost_seconds}
-    return event("restart", run.step, run.epoch, text, **told, **lost)
+    return event("restart", run.step, run.epoch, text, **fields, **lost)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.data.fields import Array, Arrays
-from mxtrain.tasks.task import Judged, State
+from mxtrain.tasks.task import PredictionsAndTargets, State
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Answers(NamedTuple):
 class ClassReport:
     """A metric with a record besides its number, the expected calibration error."""
 
-    judged: Judged
+    predictions_and_targets: PredictionsAndTargets
     of_labels: bool = False  # several a sample, each a decision between yes and no
 
     width = 0
@@ -50,7 +50,7 @@ class ClassReport:
 
     def state(self, output: Any, arrays: Arrays) -> State:
         """Return the sums of a micro-batch; nothing where a user's task judges by arrays of other shapes."""
-        predictions, targets = self.judged(output, arrays)
+        predictions, targets = self.predictions_and_targets(output, arrays)
         if not _fit(predictions, targets, self.of_labels):
             return np.zeros(0)
         answers = (_of_labels if self.of_labels else _of_classes)(predictions, targets)

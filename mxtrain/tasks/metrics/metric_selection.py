@@ -24,7 +24,7 @@ from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics.class_report import ClassReport
 from mxtrain.tasks.metrics.metric_functions import FORMULAS, Formula
-from mxtrain.tasks.task import NO_NUMBER, Judged, Metric, Score, State, Task
+from mxtrain.tasks.task import NO_NUMBER, Metric, PredictionsAndTargets, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 
@@ -45,20 +45,20 @@ def of_task(task: Task) -> MetricSelection:
 
 def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
-    found = _own(task)
-    has = {"loss", *(name for metric in found for name in names_of(metric) or ())}
+    metrics = _own(task)
+    has = {"loss", *(name for metric in metrics for name in names_of(metric) or ())}
     for name, numbers in catalogue.metrics(task.run.output.metric):
         if _is_had_anyway(task, name, has):
             continue
-        asked = _make_metric(task, name, numbers)
-        names = names_of(asked) or ()
-        if isinstance(asked, Named) and has.issuperset(names):
+        metric_of_flag = _make_metric(task, name, numbers)
+        names = names_of(metric_of_flag) or ()
+        if isinstance(metric_of_flag, Named) and has.issuperset(names):
             continue  # the same number
         for each in has.intersection(names):
             raise UsageError(duplicate_message(each))
         has.update(names)
-        found.append(asked)
-    return found
+        metrics.append(metric_of_flag)
+    return metrics
 
 
 def names_beside(task: Task) -> frozenset[str]:
@@ -66,19 +66,21 @@ def names_beside(task: Task) -> frozenset[str]:
     report = report_of(task)
     own = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
-    asked: set[str] = set()
+    requested: set[str] = set()
     for name, numbers in catalogue.metrics(task.run.output.metric):
         is_had = _is_had_anyway(task, name, has)
-        asked.update({name} if is_had else names_of(_make_metric(task, name, numbers)) or ())
-    return has - asked
+        requested.update({name} if is_had else names_of(_make_metric(task, name, numbers)) or ())
+    return has - requested
 
 
 def report_of(task: Task) -> ClassReport | None:
     """Return what reports on each class, where the task judges classes or labels. Its number gives way to any other."""
     if task.metric_kind not in ("classes", "labels"):
         return None
-    judged = tasks.without_failures(task, task.predictions_and_targets, (np.zeros(0), np.zeros(0)))
-    return ClassReport(judged, of_labels=task.metric_kind == "labels")
+    predictions_and_targets = tasks.without_failures(
+        task, task.predictions_and_targets, (np.zeros(0), np.zeros(0))
+    )
+    return ClassReport(predictions_and_targets, of_labels=task.metric_kind == "labels")
 
 
 def duplicate_message(name: str) -> str:
@@ -169,7 +171,7 @@ class Named:
 
     names: Sequence[str]
     formula: Formula
-    judged: Judged
+    predictions_and_targets: PredictionsAndTargets
 
     width = 0
 
@@ -180,7 +182,7 @@ class Named:
 
     def state(self, output: Any, arrays: Arrays) -> State:
         """Return what is kept of a micro-batch."""
-        kept = self.formula.kept(*self.judged(output, arrays))
+        kept = self.formula.kept(*self.predictions_and_targets(output, arrays))
         return np.concatenate([kept.shape[1:], kept.ravel()])
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:
@@ -240,14 +242,16 @@ class UserFunctionMetric:
 
     width = 0
 
-    def __init__(self, flag: str, function: Any, judged: Judged):
+    def __init__(self, flag: str, function: Any, predictions_and_targets: PredictionsAndTargets):
         self.names: Sequence[str] | None = getattr(function, "names", None)
         self.lower_is_better: bool | Collection[str] = getattr(function, "lower_is_better", False)
-        self._flag, self._function, self._judged = flag, function, judged
+        self._flag, self._function, self._predictions_and_targets = flag, function, predictions_and_targets
 
     def state(self, output: Any, arrays: Arrays) -> State:
         """Return the predictions and the targets of a micro-batch."""
-        return np.concatenate([_flat(self._flag, array) for array in self._judged(output, arrays)])
+        return np.concatenate(
+            [_flat(self._flag, array) for array in self._predictions_and_targets(output, arrays)]
+        )
 
     def finish(self, states: Sequence[State]) -> dict[str, float]:
         """Return what the function gives."""

@@ -123,8 +123,8 @@ def _with_objects(run: Run, objects: dict[str, Any]) -> Run:
         raise UsageError(
             f"fit: takes a run first, as in fit(Run.of(epochs=3), ...); got a {type(run).__name__}"
         )
-    for name, is_given in (("dry_run", run.output.dry_run), ("plot_schedule", run.output.plot_schedule)):
-        if is_given:
+    for name, is_set in (("dry_run", run.output.dry_run), ("plot_schedule", run.output.plot_schedule)):
+        if is_set:
             raise UsageError(
                 f"{name}: is the command's, mxtrain.fit --{name.replace('_', '-')}; leave it out"
             )
@@ -161,11 +161,11 @@ def _is_of_arrays(run: Run, train: Any) -> bool:
 
 def _check_threads(run: Run) -> None:
     """Refuse another number of threads than mxnet was imported with: it keeps those, and last bits depend on them."""
-    asked, loaded = run.layout.threads, runtime.loaded_threads()
-    if asked and loaded not in (None, asked):
+    requested, loaded = run.layout.threads, runtime.loaded_threads()
+    if requested and loaded not in (None, requested):
         raise UsageError(
-            f"threads={asked}: mxnet computes with {loaded} since it was imported; set OMP_NUM_THREADS={asked} before "
-            "Python starts, or start another process"
+            f"threads={requested}: mxnet computes with {loaded} since it was imported; set OMP_NUM_THREADS={requested} "
+            "before Python starts, or start another process"
         )
 
 

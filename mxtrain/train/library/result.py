@@ -70,7 +70,7 @@ def from_ended_run(ended: Ended) -> Result:
 def _net(ended: Ended) -> Any:
     """Return the net of a run: one that was given is that, though --remat trains it inside of another."""
     model = ended.run.model.model
-    own = model.given if isinstance(model, ObjectName) else None
+    own = model.value if isinstance(model, ObjectName) else None
     return own if hasattr(own, "collect_params") else ended.net
 
 

@@ -43,8 +43,8 @@ class StepProfiler:
 
     def __init__(self, run: Run, parts: TrainContext, done: int):
         self._run, self._parts = run, parts
-        is_asked = bool(run.output.profile) and parts.group.rank == 0
-        self._steps = step_range.parse(run.output.profile) if is_asked else None
+        is_profiled = bool(run.output.profile) and parts.group.rank == 0
+        self._steps = step_range.parse(run.output.profile) if is_profiled else None
         self._bulk_size: int | None = None  # the one to put back; None while the profiler is off
         if self._steps is not None and self._steps.last <= done:
             logger.info("--profile %s: these steps are done already, nothing is profiled", self._steps)

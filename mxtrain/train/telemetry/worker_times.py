@@ -37,7 +37,7 @@ class WorkerTimes:
         self._group, self._shares = group, shares
         self._straggler: int | None = None  # of the last records, so many in a row
         self._num_records = 0
-        self._told: set[int] = set()
+        self._named: set[int] = set()
         self._forget()
 
     def add(self, times: dict[str, Any]) -> None:
@@ -68,12 +68,12 @@ class WorkerTimes:
 
     def report_straggler(self, workers: Sequence[dict[str, Any]]) -> None:
         """Log, once of each worker, that it has kept the others waiting for long."""
-        found = straggler(workers)
-        self._num_records = self._num_records + 1 if found == self._straggler else 1
-        self._straggler = found
-        if found is not None and self._num_records >= PATIENCE and found not in self._told:
-            self._told.add(found)
-            logger.warning("%s", in_words(workers, found))
+        rank = straggler(workers)
+        self._num_records = self._num_records + 1 if rank == self._straggler else 1
+        self._straggler = rank
+        if rank is not None and self._num_records >= PATIENCE and rank not in self._named:
+            self._named.add(rank)
+            logger.warning("%s", in_words(workers, rank))
 
     def _forget(self) -> None:
         self._num_steps, self._seconds = 0, dict.fromkeys(STAGES, 0.0)

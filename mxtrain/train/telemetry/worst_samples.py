@@ -66,8 +66,8 @@ class WorstSamples:
         chosen = set(sorted(map(tuple, orders.reshape(-1, 2).tolist()))[:COUNT])
         own = [(each.order, each.loss, each.result) for each in self._worst if each.order in chosen]
         lines = "".join(json.dumps(each, default=_plain) + "\n" for each in own).encode()
-        told = gather(group, list(lines)).astype(np.uint8).tobytes()  # a number a byte
-        of_all = sorted(map(json.loads, told.splitlines()), key=lambda each: each[0])
+        lines_of_all = gather(group, list(lines)).astype(np.uint8).tobytes()  # a number a byte
+        of_all = sorted(map(json.loads, lines_of_all.splitlines()), key=lambda each: each[0])
         return [{"sample": order[1], "loss": loss, **result} for order, loss, result in of_all]
 
 

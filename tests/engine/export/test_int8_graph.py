@@ -116,9 +116,9 @@ def test_a_cpu_without_whole_number_instructions_is_told_of_and_loses_little(run
 def test_what_exclude_names_stays_float32_and_all_there_are_calibrate(run: Path, digits: Path) -> None:
     few = {"calibrate": str(digits / "val.rec"), "calibration_samples": 100_000}
     made = export(run, to="int8", exclude=["*_conv0_fwd", "FullyConnected"], **few)  # type: ignore[arg-type]
-    assert made.judged is not None
-    assert made.judged.in_float32 == ["Convolution smallcnn_conv0_fwd", "FullyConnected smallcnn_dense0_fwd"]
-    assert made.judged.calibrated_on == 179
+    assert made.int8_scores is not None
+    assert made.int8_scores.in_float32 == ["Convolution smallcnn_conv0_fwd", "FullyConnected smallcnn_dense0_fwd"]
+    assert made.int8_scores.calibrated_on == 179
 
 
 def test_one_that_has_lost_too_much_is_refused_and_not_left(run: Path, digits: Path, tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from mxtrain.inference.row_formats import RowFormat
 from mxtrain.tasks import several_labels
 
 CLASSES = {"classes": [{"class": "=SUM(A1)", "probability": 0.75}, {"class": 'a "b"', "probability": 0.25}]}
-TOLD = RowFormat("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)
+ROW_FORMAT = RowFormat("image", lambda shown: ", ".join(str(each["class"]) for each in shown["classes"]), 8)
 ODD = ['a,"b".png', "two\nlines.png", "=cmd|' /C calc'!A0", "+1", "-1.png", "@x", "ü 東京.png"]
 
 
-def rows(name: str, *answers: tuple[str, Any], told: RowFormat = TOLD) -> str:
-    row = row_formats.row_of(name, told)
+def rows(name: str, *answers: tuple[str, Any], row_format: RowFormat = ROW_FORMAT) -> str:
+    row = row_formats.row_of(name, row_format)
     return "".join(row(*each) for each in answers)
 
 
@@ -42,7 +42,7 @@ def test_numbers_below_zero_stay_numbers() -> None:
 
 
 def test_a_csv_refuses_an_answer_that_has_no_place_in_it() -> None:
-    row = row_formats.row_of("csv", TOLD)
+    row = row_formats.row_of("csv", ROW_FORMAT)
     row("a", {"x": 1})
     with pytest.raises(UsageError, match="--format csv: b has y, and answers before had not; give jsonl"):
         row("b", {"x": 1, "y": 2})
@@ -79,14 +79,14 @@ def test_times_in_seconds_are_told_apart_in_a_table() -> None:
         ("a.csv:3", {"t": 1700000004.0}),
         ("a.csv:4", {"t": 0.123456}),
     ]
-    lines = rows("table", *times, told=RowFormat("input", str)).splitlines()
+    lines = rows("table", *times, row_format=RowFormat("input", str)).splitlines()
     assert [line.split()[0] for line in lines] == ["t", "1700000001", "1700000004", "0.12346"]
 
 
 def test_a_table_of_too_many_columns_is_told_in_words() -> None:
     shown = {"present": ["b"], "probabilities": {str(number): 0.5 for number in range(20)}}
-    told = RowFormat("image", lambda shown: f"{shown['present'][0]} and more")
-    assert rows("table", ("x.png", shown), told=told).splitlines()[1] == "b and more  x.png"
+    row_format = RowFormat("image", lambda shown: f"{shown['present'][0]} and more")
+    assert rows("table", ("x.png", shown), row_format=row_format).splitlines()[1] == "b and more  x.png"
 
 
 def test_labels_numbers_and_features_are_columns() -> None:
@@ -149,7 +149,7 @@ def test_features_become_numpys_files(suffix: str, tmp_path: Path) -> None:
 
 def test_a_file_of_answers_is_whole_or_not_there(tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
-    row = row_formats.row_of("csv", TOLD)
+    row = row_formats.row_of("csv", ROW_FORMAT)
     with pytest.raises(KeyError), output_files.opened(out, "csv", row) as write:
         write("a.png", CLASSES)
         raise KeyError
@@ -168,7 +168,7 @@ def test_a_file_of_answers_is_whole_or_not_there(tmp_path: Path) -> None:
     ("name", "words"), [(".", "is a folder"), ("none/a.csv", "cannot be written (No such file")]
 )
 def test_a_place_that_takes_no_file_is_named(name: str, words: str, tmp_path: Path) -> None:
-    row = row_formats.row_of("csv", TOLD)
+    row = row_formats.row_of("csv", ROW_FORMAT)
     with pytest.raises(UsageError) as refused, output_files.opened(tmp_path / name, "csv", row):
         pytest.fail("nothing may be computed before")
     assert words in str(refused.value) and str(tmp_path / name) in str(refused.value)

@@ -113,8 +113,8 @@ def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Sour
     return _TEXTS.get(kind, read_folder)(path)
 
 
-def _refuse(flag: str, is_given: bool, path: Path, kind: str) -> None:
-    if is_given:
+def _refuse(flag: str, is_set: bool, path: Path, kind: str) -> None:
+    if is_set:
         raise UsageError(f"{flag}: {path} is {KINDS[kind]}, where it means nothing: leave it out")
 
 

@@ -134,15 +134,17 @@ def _one_or_zero(raw_labels: Sequence[RawLabels], where: Path) -> ResolvedLabels
 
 
 def _one_or_zero_by_number(numbers: Sequence[Sequence[float]], where: Path) -> ResolvedLabels:
-    given = {number for of_item in numbers for number in of_item}
-    wrong = [number for number in given if not (0 <= number < MAX_NUMBERED_CLASSES and number == int(number))]
-    if not given:
+    listed = {number for of_item in numbers for number in of_item}
+    wrong = [
+        number for number in listed if not (0 <= number < MAX_NUMBERED_CLASSES and number == int(number))
+    ]
+    if not listed:
         raise DataError(f"{where}: lists no class at all: give some")
     if wrong:
         raise DataError(
             f"{where} lists {wrong[0]:g} among classes, which are whole numbers from 0 to {MAX_NUMBERED_CLASSES - 1}"
         )
-    count = int(max(given)) + 1
+    count = int(max(listed)) + 1
     rows = [tuple(float(number in of_item) for number in range(count)) for of_item in map(set, numbers)]
     return list(rows), [str(number) for number in range(count)]
 

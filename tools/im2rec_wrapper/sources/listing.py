@@ -99,7 +99,7 @@ def _source(
     if any("\0" in name for name, _ in rows):
         raise DataError(f"{path}: a path in it has a NUL character, which no file's name can have: mend it")
     outputs = header[1:] if header and multi_label else None
-    labels, class_names = resolve_labels([given for _, given in rows], path, multi_label, outputs, are_lists)
+    labels, class_names = resolve_labels([label for _, label in rows], path, multi_label, outputs, are_lists)
     items = [Item(name, label) for (name, _), label in zip(rows, labels)]
     return from_files(root or path.parent, items, class_names, [], listed_in=path)
 

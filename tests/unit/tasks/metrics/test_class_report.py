@@ -23,7 +23,7 @@ class Output:
 
 
 REPORT = ClassReport(lambda output, arrays: (output.asnumpy(), arrays["label"]))
-OF_LABELS = ClassReport(REPORT.judged, of_labels=True)
+OF_LABELS = ClassReport(REPORT.predictions_and_targets, of_labels=True)
 
 
 def made(num_samples: int, num_classes: int, seed: int = 0) -> tuple[Any, Any]:
