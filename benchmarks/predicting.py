@@ -96,7 +96,7 @@ def _sides(opened: Any, predictor: Any, rec: Path) -> dict[str, Callable[[], int
             opened.run, task, task.plain_forward(), net, open_set(str(rec)), [context]
         )
         assert found is not None
-        return int(found.numbers["num_samples"])
+        return int(found.scores["num_samples"])
 
     files = sorted(images.folder_of(rec).rglob("*.jpg"))[:32]
     return {

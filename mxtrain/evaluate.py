@@ -84,8 +84,8 @@ def evaluate(
         objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
         instead = {**objects, "target": target, "val_resize": val_resize}
         run = trained_run.run_of(found, trained, instead)
-        numbers, others = _evaluated(found, run, devices, tta, ensemble, exported, is_own=val is None)
-        return {**numbers, **others} if report else numbers
+        scores, others = _evaluated(found, run, devices, tta, ensemble, exported, is_own=val is None)
+        return {**scores, **others} if report else scores
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,17 +112,17 @@ def command(argv: Sequence[str] | None = None) -> None:
     names = ("val", "val_resize", "target", "metric")
     instead = {name: getattr(options, name) for name in names}
     run = trained_run.run_of(found, trained, instead)
-    numbers, others = _evaluated(
+    scores, others = _evaluated(
         *(found, run, options.devices, options.tta, options.ensemble, exported),
         is_own=options.val is None,
         shows=not options.quiet,
     )
     if options.json:
-        print(json_lines.text({**numbers, **others}))
+        print(json_lines.text({**scores, **others}))
         return
-    print(f"{run.data.val}: {evaluation.in_line(numbers, len(others.get('class_names', ())))}")
+    print(f"{run.data.val}: {evaluation.in_line(scores, len(others.get('class_names', ())))}")
     if not options.quiet:
-        print("\n" + evaluation.in_words({**numbers, **others}, ReportOptions(options.sort, options.all)))
+        print("\n" + evaluation.in_words({**scores, **others}, ReportOptions(options.sort, options.all)))
 
 
 def parser() -> Parser:
@@ -199,14 +199,14 @@ def _evaluated(
 
     task = trained_run.task_of(found, run)
     ensemble.check(tta, task)
-    kinds = ensemble.kinds_of(tta)
-    read_run = ensemble.reading(run, kinds)
+    tta_names = ensemble.kinds_of(tta)
+    read_run = ensemble.reading(run, tta_names)
     records = _opened(read_run, task, is_own)
     task.check(records)
     answering = (
-        _open_net(found, run, task, devices, kinds, is_ensemble)
+        _open_net(found, run, task, devices, tta_names, is_ensemble)
         if exported is None
-        else exported_net.open_export(exported, run, task, kinds)
+        else exported_net.open_export(exported, run, task, tta_names)
     )
     with answering as (net, contexts):
         from mxtrain.tasks import registry as tasks
@@ -219,7 +219,7 @@ def _evaluated(
                 *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
             )
     assert evaluated is not None, "nobody asks this evaluation to stop"
-    if not math.isfinite(evaluated.numbers["val_loss"]):
+    if not math.isfinite(evaluated.scores["val_loss"]):
         logger.warning(
             "%s: the loss is no number, as some answers of the net are none; what others say of these means nothing",
             run.data.val,
@@ -229,9 +229,9 @@ def _evaluated(
         **({} if exported is None else {"export": str(exported.folder)}),
         "checkpoints": checkpoints,
         "ensemble": is_ensemble,
-        "tta": "+".join(kinds),
+        "tta": "+".join(tta_names),
     }
-    return evaluated.numbers, {**how, **_details(evaluated, task, records)}
+    return evaluated.scores, {**how, **_details(evaluated, task, records)}
 
 
 def _opened(run: Run, task: Task, is_own: bool) -> Any:
@@ -250,7 +250,7 @@ def _opened(run: Run, task: Task, is_own: bool) -> Any:
 
 @contextlib.contextmanager
 def _open_net(
-    found: Checkpoint, run: Run, task: Task, devices: str, kinds: Sequence[str], is_ensemble: bool
+    found: Checkpoint, run: Run, task: Task, devices: str, tta_names: Sequence[str], is_ensemble: bool
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
     from mxtrain.checkpoint import selection
@@ -262,8 +262,8 @@ def _open_net(
     with contextlib.ExitStack() as opened:
         nets = [opened.enter_context(trained_run.net_of(each, run, devices)) for each in members]
         net, contexts = nets[0]
-        if kinds or is_ensemble:
-            views = ensemble.views(run, kinds)
+        if tta_names or is_ensemble:
+            views = ensemble.views(run, tta_names)
             net = ensemble.MeanAnswer([net for net, _ in nets], views, task.metric_kind)
         yield net, contexts
 

@@ -71,7 +71,7 @@ def main() -> None:
     found = directory.newest(theirs / "checkpoints")
     assert found is not None
     run, description = config.from_flat(found[1]["config"]), found[1]["description"]
-    task, numbers = LanguageModel(run, description), catalogue.model(run.model.model).numbers
+    task, numbers = LanguageModel(run, description), catalogue.model(run.model.model).hyperparameters
     assert not numbers.pop("dropout"), "PyTorch would drop others"
     net = Gpt(task.vocab_size, task.window, description["end_token"], **numbers)
     load(net, dict(np.load(weights)))

@@ -53,7 +53,7 @@ def _of(trained: Path, which: str | None) -> list[Checkpoint]:
 
 def _named(trained: Path, folder: Path, word: str) -> list[Checkpoint]:
     """Return what one word of --checkpoint means: best, latest, best:3, last:3, a step, a name in `folder`, a path."""
-    kind, _, number = word.partition(":")
+    selection, _, number = word.partition(":")
     if word not in ("best", "latest") and not re.fullmatch("(best|last):[1-9][0-9]*", word):
         by_step = directory.path_of(folder, int(word)) if word.isdecimal() else folder / word
         path = next((path for path in (by_step, Path(word)) if path.is_dir()), None)
@@ -70,7 +70,9 @@ def _named(trained: Path, folder: Path, word: str) -> list[Checkpoint]:
         raise UsageError(
             f"{trained}: {reason}; give the --out of mxtrain.fit, which has checkpoints/ in it, or one of those"
         )
-    known: Iterable[Checkpoint] = directory.ranked(folder) if kind == "best" else directory.intact(folder)
+    known: Iterable[Checkpoint] = (
+        directory.ranked(folder) if selection == "best" else directory.intact(folder)
+    )
     count = int(number or 1)
     found = list(itertools.islice(known, count))
     if not found:

@@ -117,12 +117,12 @@ class Agent(WorkerGroup):
     def __enter__(self) -> Agent:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, error_type: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or self._has_finished:
             return
         stop = as_stop(error)
         if stop is None or isinstance(stop, OutOfMemory):
-            verdicts.write_stderr("".join(traceback.format_exception(kind, error, trace)))
+            verdicts.write_stderr("".join(traceback.format_exception(error_type, error, trace)))
         if stop is not None:
             self.fail(stop.exit_code, str(stop))
         self.fail(BUG, errors.message_of(error) + verdicts.describe_progress(*self._progress[:2]))

@@ -101,34 +101,34 @@ class Coordinator:
             self._lose(connection, lost)
 
     def _handle(self, connection: Connection, message: dict[str, Any], raw: bytes) -> None:
-        kind = message["kind"]
+        message_type = message["kind"]
         if connection.is_refused or connection.is_late:
             return
         if connection.info is None:
             self._authenticate(connection, message)
-        elif kind == "heartbeat":
+        elif message_type == "heartbeat":
             connection.phase, connection.step = str(message["phase"]), int(message["step"])
             connection.idle_seconds = float(message["idle"])
             connection.ps_lite = str(message["ps_lite"])
-        elif kind == "fail":
+        elif message_type == "fail":
             self._decide(
                 Verdict(int(message["exit_code"]) or 1, f"{connection.info.node}: {message['reason']}")
             )
         elif self._sums is None or connection.rank < 0:
-            raise Malformed(f"a {kind} at the wrong time")
-        elif kind == "sum":
+            raise Malformed(f"a {message_type} at the wrong time")
+        elif message_type == "sum":
             total = self._sums.add(connection.rank, int(message["sequence"]), raw)
             if total is not None:
                 self._connections.send(self._workers(), {"kind": "total"}, total)
-        elif kind == "note":
+        elif message_type == "note":
             others = [worker for worker in self._workers() if worker is not connection]
             self._connections.send(others, {"kind": "note", "note": dict(message["note"])})
-        elif kind == "finish":
+        elif message_type == "finish":
             connection.has_finished = True
             if all(worker.has_finished for worker in self._workers()):
                 self._decide(Verdict(int(message["exit_code"]), str(message["reason"])))
         else:
-            raise Malformed(f"a {kind}")
+            raise Malformed(f"a {message_type}")
 
     def _authenticate(self, connection: Connection, message: dict[str, Any]) -> None:
         """Admit the process that sent a join message, now or for the next attempt, or refuse it."""

@@ -73,14 +73,14 @@ def strays(infos: Sequence[NodeInfo], scheduler: NodeInfo) -> list[NodeInfo]:
 
 
 def outranked(
-    info: NodeInfo, members: Sequence[NodeInfo], scheduler: NodeInfo, num_places: int
+    info: NodeInfo, members: Sequence[NodeInfo], scheduler: NodeInfo, num_ranks: int
 ) -> list[NodeInfo]:
     """Return the member in the place that `info` needs, if only that one contradicts the scheduler's flags."""
     if contradiction(info, scheduler):
         return []
     of_its_role = of_role(members, info.role)
     twins = [each for each in of_its_role if each.node == info.node != info.role]
-    rivals = twins or (of_its_role if len(of_its_role) >= num_places else [])
+    rivals = twins or (of_its_role if len(of_its_role) >= num_ranks else [])
     return [each for each in rivals if contradiction(each, scheduler)][:1]
 
 

@@ -94,8 +94,8 @@ def parse_node_info(content: Any) -> NodeInfo:
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a node's description: {error}") from None
     for field in dataclasses.fields(NodeInfo):
-        kind = {"int": int, "str": str, "tup": tuple, "dic": dict}[str(field.type)[:3]]
-        if type(getattr(info, field.name)) is not kind:
+        field_type = {"int": int, "str": str, "tup": tuple, "dic": dict}[str(field.type)[:3]]
+        if type(getattr(info, field.name)) is not field_type:
             raise ValueError(f"a node's {field.name} of the wrong type")
     if not is_node_name(info.node, info.role) or not (info.host.isprintable() and len(info.host) < 256):
         raise ValueError("a node without a valid name or host")

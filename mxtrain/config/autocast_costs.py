@@ -80,7 +80,7 @@ def _read(path: Path, is_users: bool) -> dict[str, Any]:
 
 def _parsed(name: str, found: Any, onednn: str) -> Times:
     try:
-        products, elements = (_pairs(found[kind]) for kind in ("products", "elements"))
+        products, elements = (_pairs(found[table]) for table in ("products", "elements"))
         cast, call = float(found["cast"]), float(found["call"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"--amp-table {name}: not as doctor --measure-bf16 writes it ({error})") from None

@@ -49,13 +49,13 @@ class BatchPlan:
 
 def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
     """Parse --devices: 'cpu:0,1' is (('cpu', 0), ('cpu', 1)), 'cpu' alone is (('cpu', 0),)."""
-    kind, _, numbers = text.partition(":")
+    device_type, _, numbers = text.partition(":")
     parts = [part.strip() for part in numbers.split(",")] if numbers else ["0"]
     # cpu:0,cpu:1 says the same at more length.
-    parts = [part[len(kind) + 1 :] if part.startswith(kind + ":") else part for part in parts]
-    if kind not in ("cpu", "gpu") or not all(part.isdecimal() for part in parts):
+    parts = [part[len(device_type) + 1 :] if part.startswith(device_type + ":") else part for part in parts]
+    if device_type not in ("cpu", "gpu") or not all(part.isdecimal() for part in parts):
         raise UsageError(f"--devices {text}: expected cpu, cpu:0,1 or gpu:0,1")
-    found = tuple((kind, int(part)) for part in parts)
+    found = tuple((device_type, int(part)) for part in parts)
     if any(index >= MAX_DEVICES for _, index in found):
         raise UsageError(f"--devices {text}: numbers go from 0 to {MAX_DEVICES - 1}")
     if len(set(found)) < len(found):

@@ -26,7 +26,7 @@ def reason_against(
         (optim.compress != "none", f"--compress {optim.compress}"),
         (_is_on_gpus(run), f"--devices {layout.devices}"),
         (bool(tables), f"the row-sparse gradient of {', '.join(tables[:1])}"),
-        *((True, f"{name} in {kind}") for name, kind in list((other_types or {}).items())[:1]),
+        *((True, f"{name} in {dtype}") for name, dtype in list((other_types or {}).items())[:1]),
     ]
     return " and ".join(words for applies, words in reasons if applies) or None
 

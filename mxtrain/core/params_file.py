@@ -31,9 +31,9 @@ def encoded(arrays: Arrays) -> Iterator[Chunk]:
 
     yield struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))
     for array in arrays.values():
-        kind = TYPE_NUMBERS[array.dtype.name]
+        type_number = TYPE_NUMBERS[array.dtype.name]
         yield struct.pack(f"<Iii{array.ndim}q", ARRAY_MAGIC, DENSE, array.ndim, *array.shape)
-        yield struct.pack("<iii", CPU, 0, kind)
+        yield struct.pack("<iii", CPU, 0, type_number)
         yield np.ascontiguousarray(array).data.cast("B")
     yield struct.pack("<Q", len(arrays))
     for name in arrays:

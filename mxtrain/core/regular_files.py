@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-_KINDS = {
+_REFUSED_TYPES = {
     stat.S_IFIFO: "a named pipe, not a file",
     stat.S_IFSOCK: "a socket, not a file",
     stat.S_IFCHR: "a device, not a file",
@@ -55,8 +55,8 @@ def read(path: str | Path) -> bytes:
 
 
 def _require(status: os.stat_result, path: str | Path) -> None:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind == stat.S_IFDIR:
+    file_type = stat.S_IFMT(status.st_mode)
+    if file_type == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if kind in _KINDS:
-        raise OSError(errno.EINVAL, _KINDS[kind], os.fspath(path))
+    if file_type in _REFUSED_TYPES:
+        raise OSError(errno.EINVAL, _REFUSED_TYPES[file_type], os.fspath(path))

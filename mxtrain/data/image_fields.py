@@ -82,12 +82,12 @@ def transform_of(run: Run, description: Mapping[str, Any], is_training: bool) ->
 
     Of --augment auto, where no training set has been looked at, it is ImageNet's.
     """
-    data, numbers = run.data, normalization.of_description(run.data, description)
+    data, normalisation = run.data, normalization.of_description(run.data, description)
     if is_training and not run.optim.overfit:
         is_open = data.augment == names.AUTO_AUGMENTATION
         augment = names.IMAGENET_AUGMENTATION if is_open else data.augment
-        return train_transform(augment, data.image_size, *numbers)
-    return eval_transform(data.image_size, resize_of(data), *numbers)
+        return train_transform(augment, data.image_size, *normalisation)
+    return eval_transform(data.image_size, resize_of(data), *normalisation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,11 +176,11 @@ def of_batch(
     return {"data": data, "label": label}
 
 
-def restored(data: Array, numbers: normalization.Normalisation) -> Array:
+def restored(data: Array, normalisation: normalization.Normalisation) -> Array:
     """Return the pictures of a batch as uint8 (pictures, height, width, channels), not normalised any more."""
     if data.dtype == np.uint8:
         return np.ascontiguousarray(data.transpose(0, 2, 3, 1))
-    mean, deviation = (np.reshape(each, (-1, 1, 1)).astype(np.float32) * 255 for each in numbers)
+    mean, deviation = (np.reshape(each, (-1, 1, 1)).astype(np.float32) * 255 for each in normalisation)
     found = np.empty((len(data), *data.shape[2:], data.shape[1]), np.uint8)
     for planes, picture in zip(data, found):  # one at a time, so that it stays in the CPU's cache
         pixels = planes * deviation

@@ -44,7 +44,7 @@ def in_folder(folder: Path) -> Export | None:
         found = json.loads(described.read_text(encoding="utf-8"))
         formats.refuse_newer(described, found.get(formats.KEY, 1), formats.EXPORT)
         inputs = [(str(each["name"]), each["shape"][0]) for each in found["inputs"]]
-        kind, step, pictures = str(found["format"]), int(found["step"]), found.get("pictures") or {}
+        format_name, step, pictures = str(found["format"]), int(found["step"]), found.get("pictures") or {}
         takes_pixels = bool(pictures.get("normalised_inside"))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(f"{described}: makes no sense ({error}); export the run again") from None
@@ -58,7 +58,12 @@ def in_folder(folder: Path) -> Export | None:
         raise UsageError(f"{folder}: takes pixels, which is not scored; export it without --from-pixels too")
     batch = inputs[0][1]
     return Export(
-        folder, run, kind, step, tuple(name for name, _ in inputs), batch if isinstance(batch, int) else None
+        folder,
+        run,
+        format_name,
+        step,
+        tuple(name for name, _ in inputs),
+        batch if isinstance(batch, int) else None,
     )
 
 

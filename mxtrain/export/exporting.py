@@ -127,13 +127,13 @@ def facts(
     if "class_names" in task.description:
         metadata["classes"] = task.description["class_names"]
     if pixel_input.takes_pictures(task):
-        numbers = normalization.of_description(run.data, task.description)
+        normalisation = normalization.of_description(run.data, task.description)
         metadata["pictures"] = {
             "colours": "RGB" if run.data.channels == 3 else "grey",
             "size": list(image_fields.shape_of(run.data)[1:]),
             "resize": image_fields.resize_of(run.data),
-            "mean": list(numbers.mean),
-            "deviation": list(numbers.deviation),
+            "mean": list(normalisation.mean),
+            "deviation": list(normalisation.deviation),
             "normalised_inside": options.from_pixels,
         }
     return metadata

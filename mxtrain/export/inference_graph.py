@@ -82,10 +82,10 @@ def traced(net: Any, name: str, inputs: Sequence[str]) -> Any:
             output = net(*map(mx.sym.var, inputs))
         output = output if isinstance(output, mx.sym.Symbol) else mx.sym.Group(list(output))
     except Exception as error:  # of MXNet, or of a forward function that needs numbers
-        kind = "" if isinstance(net, mx.gluon.HybridBlock) else "it is a Block, not a HybridBlock, and "
+        why = "" if isinstance(net, mx.gluon.HybridBlock) else "it is a Block, not a HybridBlock, and "
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
         raise UsageError(
-            f"{name}: {kind}cannot be traced into a graph, so there is nothing to show or export; write it as a "
+            f"{name}: {why}cannot be traced into a graph, so there is nothing to show or export; write it as a "
             f"HybridBlock, whose forward pass asks for no shapes and no numbers ({reason})"
         ) from None
     unknown = set(inputs) - set(output.list_arguments())

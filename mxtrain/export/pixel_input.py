@@ -59,10 +59,10 @@ class NetOfPixels:
 
     def __init__(self, net: Any, task: Task):
         self._net = net
-        self._numbers = normalization.of_description(task.run.data, task.description)
+        self._normalisation = normalization.of_description(task.run.data, task.description)
 
     def __call__(self, pixels: Any) -> Any:
-        return self._net(normalized(pixels, self._numbers))
+        return self._net(normalized(pixels, self._normalisation))
 
     def collect_params(self) -> Any:
         """Return the net's parameters."""

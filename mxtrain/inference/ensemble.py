@@ -63,9 +63,9 @@ def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
         )
 
 
-def reading(run: Run, kinds: Sequence[str]) -> Run:
+def reading(run: Run, tta_names: Sequence[str]) -> Run:
     """Return the run as the loader has to read for these views: for crops, pictures with what is around the centre."""
-    if "crops" not in kinds:
+    if "crops" not in tta_names:
         return run
     size, resize = sizes.height_and_width(run.data.image_size), image_fields.resize_of(run.data)
     if resize <= min(size):
@@ -80,13 +80,13 @@ def reading(run: Run, kinds: Sequence[str]) -> Run:
     return dataclasses.replace(run, data=data)
 
 
-def views(run: Run, kinds: Sequence[str]) -> list[View]:
+def views(run: Run, tta_names: Sequence[str]) -> list[View]:
     """Return the views of pictures that were read for them: five crops, or one, and each also from right to left."""
     found: list[View] = [_same]
-    if "crops" in kinds:
+    if "crops" in tta_names:
         size = sizes.height_and_width(run.data.image_size)
         found = [Crop(vertical, horizontal, size) for vertical, horizontal in PLACES]
-    if "flip" in kinds:
+    if "flip" in tta_names:
         found = [each for view in found for each in (view, Flipped(view))]
     return found
 
@@ -131,7 +131,7 @@ class MeanAnswer:
 
     nets: Sequence[Any]
     views: Sequence[View]
-    kind: str
+    metric_kind: str
 
     def __call__(self, first: Any, *others: Any) -> Any:
         from mxtrain.runtime import mx
@@ -141,9 +141,9 @@ class MeanAnswer:
             for view in self.views
             for net in self.nets
         ]
-        if self.kind == "numbers":
+        if self.metric_kind == "numbers":
             return mx.nd.stack(*answers).mean(axis=0)
-        if self.kind == "classes":
+        if self.metric_kind == "classes":
             return _log_mean([each.log_softmax(axis=-1) for each in answers])
         return _log_mean(map(_log_sigmoid, answers)) - _log_mean(_log_sigmoid(-each) for each in answers)
 

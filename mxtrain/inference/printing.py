@@ -51,10 +51,10 @@ def _rest(options: argparse.Namespace, predictor: Predictor, inputs: Inputs, num
         return
     for folder in inputs.folders:
         if folder.left_out:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in folder.left_out.most_common(5))
+            suffixes = ", ".join(f"{suffix} {count}" for suffix, count in folder.left_out.most_common(5))
             what = "pictures" if predictor.task.is_of_pictures else "inputs of this net"
             count = sum(folder.left_out.values())
-            _say(f"{folder.path}: left out {count} files that are no {what} by their names ({kinds})")
+            _say(f"{folder.path}: left out {count} files that are no {what} by their names ({suffixes})")
     if options.out:
         _say(f"{num_answers} answers in {options.out}")
 

@@ -132,10 +132,10 @@ def _harmless(value: Any) -> Any:
 
 def _title(column: str) -> str:
     """Return the short name of a column, for people."""
-    kind, _, number = column.partition("_")
-    if kind == "class" and number.isdecimal():
+    name, _, number = column.partition("_")
+    if name == "class" and number.isdecimal():
         return "class" if number == "1" else f"{number}."
-    return "prob." if kind == "probability" and number.isdecimal() else column
+    return "prob." if name == "probability" and number.isdecimal() else column
 
 
 def _short(column: str, value: Any) -> str:

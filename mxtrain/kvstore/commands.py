@@ -37,7 +37,7 @@ class ApplyUpdates:
 
 
 Command = Union[SetLearningRate, Assign, ApplyUpdates]
-KINDS: dict[str, Any] = {
+COMMAND_TYPES: dict[str, Any] = {
     "set_learning_rate": SetLearningRate,
     "assign": Assign,
     "apply_updates": ApplyUpdates,
@@ -47,7 +47,7 @@ SMALLEST = {"learning_rate": 0, "stride": 2, "num_updates": 0}
 
 def text(command: Command) -> str:
     """Return the text that `parse` reads."""
-    name = next(name for name, kind in KINDS.items() if isinstance(command, kind))
+    name = next(name for name, command_type in COMMAND_TYPES.items() if isinstance(command, command_type))
     return json.dumps({name: dataclasses.asdict(command)})
 
 
@@ -55,11 +55,11 @@ def parse(body: bytes) -> Command:
     """Return the command in that text; raises ValueError for anything else."""
     try:
         ((name, fields),) = json.loads(body).items()
-        command: Command = KINDS[name](**fields)
+        command: Command = COMMAND_TYPES[name](**fields)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"no command: {body[:200]!r}") from None
     for field in dataclasses.fields(command):
-        number, kinds = getattr(command, field.name), (int, float) if field.type == "float" else (int,)
-        if type(number) not in kinds or not SMALLEST[field.name] <= number < math.inf:
+        number, number_types = getattr(command, field.name), (int, float) if field.type == "float" else (int,)
+        if type(number) not in number_types or not SMALLEST[field.name] <= number < math.inf:
             raise ValueError(f"no command: {field.name} is {number!r}")
     return command

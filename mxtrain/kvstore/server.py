@@ -94,5 +94,5 @@ def known_classes() -> dict[str, type]:
     """Return the classes that an optimizer's pickle may name: MXNet's optimizers and rate schedulers, and ours."""
     bases = (mx.optimizer.Optimizer, mx.lr_scheduler.LRScheduler)
     modules = (mx.optimizer.optimizer, mx.optimizer.contrib, mx.lr_scheduler, extra_optimizers)
-    found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
-    return {f"{kind.__module__}.{kind.__name__}": kind for kind in found if issubclass(kind, bases)}
+    found = [class_ for module in modules for class_ in vars(module).values() if isinstance(class_, type)]
+    return {f"{class_.__module__}.{class_.__name__}": class_ for class_ in found if issubclass(class_, bases)}

@@ -99,8 +99,8 @@ def _new_object(function: Any, arguments: Any, classes: Mapping[str, Any]) -> An
     names = [part.text if isinstance(part, Name) else "" for part in parts]
     if len(names) != 4 or names[0] not in MAKE or names[1] not in classes or names[2] not in OBJECT:
         raise RefusedPickle("it calls what it may not")
-    kind = classes[names[1]]
-    return kind.__new__(kind)
+    class_ = classes[names[1]]
+    return class_.__new__(class_)
 
 
 def _set_attributes(instance: Any, state: dict[Any, Any], classes: Mapping[str, Any]) -> None:
@@ -135,9 +135,9 @@ def _new_container(opcode: str, items: Sequence[Any]) -> Any:
     return [] if opcode == "LIST" else {}
 
 
-def _of_type(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise RefusedPickle(f"a {type(value).__name__} in the place of a {kind.__name__}")
+def _of_type(expected_type: type, value: Any) -> Any:
+    if type(value) is not expected_type:
+        raise RefusedPickle(f"a {type(value).__name__} in the place of a {expected_type.__name__}")
     return value
 
 

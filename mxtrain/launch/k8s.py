@@ -123,9 +123,9 @@ def _secret_and_policy(job: KubernetesJob) -> list[Manifest]:
     ]
 
 
-def _manifest(job: KubernetesJob, version: str, kind: str, name: str, **content: Any) -> Manifest:
+def _manifest(job: KubernetesJob, version: str, resource_type: str, name: str, **content: Any) -> Manifest:
     metadata = {"name": name, "namespace": job.namespace, "labels": job.labels()}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+    return {"apiVersion": version, "kind": resource_type, "metadata": metadata, **content}
 
 
 def _indexed(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]) -> dict[str, Any]:

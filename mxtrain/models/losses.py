@@ -39,11 +39,11 @@ def _build(
     known: dict[str, Any], text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]
 ) -> Loss:
     """Return a loss that is known by name, or the user's, which has to make losses of `shape` of these arrays."""
-    name, numbers = catalogue.loss(text)
+    name, hyperparameters = catalogue.loss(text)
     if name not in known:
         return _user_loss(name, output, label, shape)
     more = {"smoothing": smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
-    return functools.partial(known[name], **numbers, **more)
+    return functools.partial(known[name], **hyperparameters, **more)
 
 
 def cross_entropy(output: Any, label: Any, smoothing: float = 0.0) -> Any:

@@ -34,10 +34,10 @@ class Groups(NamedTuple):
 
     found: Channels
     shapes: dict[str, Shape]  # of all parameters, by long names
-    places: dict[str, str]  # from a parameter's long name to its place in the net
+    paths: dict[str, str]  # from a parameter's long name to that by its place in the net
 
     def name(self, group: int) -> str:
-        return self.places[self.found.groups[group].layers[0]]
+        return self.paths[self.found.groups[group].layers[0]]
 
 
 def groups_of(net: Any, name: str, input_shape: Shape) -> Groups:
@@ -51,10 +51,10 @@ def groups_of(net: Any, name: str, input_shape: Shape) -> Groups:
         known = shapes.of_variables(symbol, input_shape)
     except Exception:  # whatever a net raises that is no graph
         nodes, known = [], {}
-    places = {parameter.name: place for place, parameter in weights.named_parameters(net).items()}
-    if not known or not places.keys() <= known.keys():
+    paths = {parameter.name: place for place, parameter in weights.named_parameters(net).items()}
+    if not known or not paths.keys() <= known.keys():
         raise _unprunable(name, "it is no graph of one input whose shapes follow from it")
-    return Groups(channels.find(nodes, known), known, places)
+    return Groups(channels.find(nodes, known), known, paths)
 
 
 def widths_after(name: str, groups: Groups, share: float) -> Widths:
@@ -90,13 +90,13 @@ def kept_of(size: int, share: float) -> int:
 def summary(groups: Groups, widths: Widths) -> str:
     """Return in words how much of a net remains, and what of it stays as it was."""
     sizes = sizes_with(groups, widths)
-    before = sum(math.prod(groups.shapes[name]) for name in groups.places)
+    before = sum(math.prod(groups.shapes[name]) for name in groups.paths)
     after = sum(
         math.prod(
             length(of_axis[axis], sizes) if axis in of_axis else size
             for axis, size in enumerate(groups.shapes[name])
         )
-        for name, of_axis in ((name, groups.found.axes.get(name, {})) for name in groups.places)
+        for name, of_axis in ((name, groups.found.axes.get(name, {})) for name in groups.paths)
     )
     whole = [
         number for number, group in groups.found.groups.items() if group.reason not in ("", channels.ANSWER)
@@ -199,7 +199,7 @@ def strongest(groups: Groups, widths: Widths, arrays: Mapping[str, Array], sourc
             missing = [name for name in group.layers if name not in arrays]
             if missing:
                 raise DataError(
-                    f"--pretrained {source}: has no weights of {groups.places[missing[0]]} to choose channels by; give "
+                    f"--pretrained {source}: has no weights of {groups.paths[missing[0]]} to choose channels by; give "
                     "the run that is to be pruned"
                 )
             best = np.argsort(-_strengths(number, groups, arrays), kind="stable")[: sizes[number]]

@@ -27,9 +27,9 @@ class ExtraOptimizerState:
         now = _numbers(self._optimizer)
         return {name: number for name, number in now.items() if number != self._initial.get(name)}
 
-    def restore(self, numbers: dict[str, float]) -> None:
+    def restore(self, hyperparameters: dict[str, float]) -> None:
         """Set the attributes that `changed` returned."""
-        vars(self._optimizer).update(numbers)
+        vars(self._optimizer).update(hyperparameters)
 
 
 def _numbers(optimizer: Any) -> dict[str, float]:

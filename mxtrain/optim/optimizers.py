@@ -36,7 +36,7 @@ FACTORIES = {
 
 def build(optim: Optim) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
-    name, numbers = catalogue.optimizer(optim)
+    name, hyperparameters = catalogue.optimizer(optim)
     if python_objects.is_object(name) and isinstance(
         python_objects.require("--optimizer", name), mx.optimizer.Optimizer
     ):
@@ -45,9 +45,9 @@ def build(optim: Optim) -> Any:
         factory = FACTORIES[name]
     else:
         factory = import_path.load_callable("--optimizer", name)
-        numbers = _momentum(factory, optim)
+        hyperparameters = _momentum(factory, optim)
     with in_user_code(f"--optimizer {name}"):
-        optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **numbers)
+        optimizer = factory(learning_rate=optim.lr, wd=optim.weight_decay, **hyperparameters)
     if not isinstance(optimizer, mx.optimizer.Optimizer):
         raise UsageError(f"--optimizer {name}: returned a {type(optimizer).__name__}, not an mxnet Optimizer")
     if optimizer.lr_scheduler is not None:
@@ -68,8 +68,8 @@ def _momentum(factory: Any, optim: Optim) -> dict[str, float]:
 
     **kwargs go to the class that it extends or to an unknown place, so they get it only if it is not the default.
     """
-    kinds = factory.__mro__ if inspect.isclass(factory) else ()
-    for maker in [kind.__init__ for kind in kinds if "__init__" in vars(kind)] or [factory]:
+    classes = factory.__mro__ if inspect.isclass(factory) else ()
+    for maker in [class_.__init__ for class_ in classes if "__init__" in vars(class_)] or [factory]:
         accepted = inspect.signature(maker).parameters
         for key in ("momentum", "beta1"):
             if key in accepted:

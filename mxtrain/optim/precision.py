@@ -54,26 +54,29 @@ def _modules_of_operators() -> list[Any]:
     ]
 
 
-def usable_amp(amp: str, kind: str) -> str:
+def usable_amp(amp: str, device_type: str) -> str:
     """Return `amp`, or `off` if a device of this kind (cpu, gpu) cannot; weights are float32 in any case."""
-    if names.AMP_DEVICES.get(amp, kind) != kind or (amp in ("bf16", "auto") and kernels.bf16_problem()):
+    if names.AMP_DEVICES.get(amp, device_type) != device_type or (
+        amp in ("bf16", "auto") and kernels.bf16_problem()
+    ):
         return "off"
     return amp
 
 
-def autocast_of(model: Model, kind: str) -> Autocast | None:
+def autocast_of(model: Model, device_type: str) -> Autocast | None:
     """Return what chooses the operators that run in bfloat16 on a device of this kind; None where none does."""
-    if kind != "cpu" or usable_amp(model.amp, kind) == "off":
+    if device_type != "cpu" or usable_amp(model.amp, device_type) == "off":
         return None
     times = autocast_costs.of_run(model.amp, model.amp_table)
     return times and Autocast(times, LEAST_GAIN)
 
 
-def summary(amp: str, kind: str, chosen: Autocast | None) -> str:
+def summary(amp: str, device_type: str, chosen: Autocast | None) -> str:
     """Return a line about what `--amp bf16` or `--amp auto` comes to."""
     if chosen is None:
         problem = kernels.bf16_problem() or f"the table knows no times of {kernels.onednn()}"
-        return f"--amp {amp}: float32; {problem if kind == 'cpu' else 'on a GPU give --amp fp16 to have it narrow'}"
+        remedy = problem if device_type == "cpu" else "on a GPU give --amp fp16 to have it narrow"
+        return f"--amp {amp}: float32; {remedy}"
     forecast = chosen.forecast
     if not forecast.narrow_flops:
         return f"--amp {amp}: float32, as by the table bfloat16 gains too little in this net on this CPU"

@@ -116,10 +116,10 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
         return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
         return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
-    name, numbers = catalogue.schedule(optim)
+    name, hyperparameters = catalogue.schedule(optim)
     factor: Callable[[SchedulePoint], float]
     if name in FUNCTIONS:
-        factor = functools.partial(FUNCTIONS[name], **numbers)
+        factor = functools.partial(FUNCTIONS[name], **hyperparameters)
     else:
         own: Callable[[float], Any] = as_user_code(
             f"--schedule {name}", import_path.load_callable("--schedule", name)

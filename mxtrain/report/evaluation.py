@@ -28,13 +28,13 @@ class ReportOptions(NamedTuple):
     is_whole: bool = False  # all classes, and all that were confused
 
 
-def in_line(numbers: Mapping[str, float], num_classes: int) -> str:
+def in_line(scores: Mapping[str, float], num_classes: int) -> str:
     """Return the numbers of an evaluation in a line.
 
     Of up to five classes, where 0 stands for an unknown number, each is among the five likeliest: that is left out.
     """
     left_out = "val_top5_accuracy" if 0 < num_classes <= 5 else ""
-    return ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if name != left_out)
+    return ", ".join(f"{name} {value:.6g}" for name, value in scores.items() if name != left_out)
 
 
 def in_words(findings: Record, choice: ReportOptions) -> str:
@@ -144,13 +144,13 @@ def _calibration(record: Record) -> list[str]:
 
 def _targets(findings: Record) -> list[str]:
     """Return the errors of each of several numbers."""
-    kinds = ("mae", "rmse", "r2")
+    metrics = ("mae", "rmse", "r2")
     rows = [
-        [name, *(f"{findings[f'val_{kind}_{name}']:.6g}" for kind in kinds)]
+        [name, *(f"{findings[f'val_{metric}_{name}']:.6g}" for metric in metrics)]
         for name in findings.get("target_names", [])
         if f"val_mae_{name}" in findings
     ]
-    return _table(["target", *kinds], rows) if rows else []
+    return _table(["target", *metrics], rows) if rows else []
 
 
 def _worst(samples: Sequence[Record], names: Sequence[str]) -> list[str]:

@@ -50,7 +50,7 @@ class History:
         self.num_damaged = 0  # lines that are no record
         self.num_steps = 0  # records of kind train
         self._parts: dict[str, list[Column]] = {}  # of each column, from first to last
-        self._kinds: dict[str, _Kept] = {}
+        self._by_kind: dict[str, _Kept] = {}
         self._offset, self._tail = 0, b""
 
     @property
@@ -68,9 +68,9 @@ class History:
                 self._parts[name] = parts
         return parts[0]
 
-    def of_kind(self, kind: str) -> list[Record]:
+    def of_kind(self, record_kind: str) -> list[Record]:
         """Return the records of another kind than train, in their order; evenly chosen ones where they are too many."""
-        return list(self._kinds[kind].records) if kind in self._kinds else []
+        return list(self._by_kind[record_kind].records) if record_kind in self._by_kind else []
 
     def read_on(self, processes: int = 1) -> bool:
         """Read what was written since the last time; return whether there was anything, or the file is another."""
@@ -131,8 +131,8 @@ class History:
         self.num_steps += read.num_steps
         self.num_damaged += read.num_damaged
         for record in read.others:
-            kind = record["kind"]
-            self._kinds.setdefault(kind, _Kept(MOST_KEPT.get(kind, 0))).add(record)
+            record_kind = record["kind"]
+            self._by_kind.setdefault(record_kind, _Kept(MOST_KEPT.get(record_kind, 0))).add(record)
 
 
 class _Read(NamedTuple):

@@ -75,16 +75,16 @@ def advise(operators: Sequence[Total], seconds: Mapping[str, float], busy_micros
 def _about(operators: Sequence[Total], facts: Facts) -> str:
     """Return what to do about the costliest kind of operator, forward and backward together."""
     micros = sum(each.micros for each in operators)
-    kinds: dict[str, float] = {}
+    micros_of: dict[str, float] = {}
     for each in operators:
-        kind = each.name[len(BACKWARD) :] if each.name.startswith(BACKWARD) else each.name
-        kinds[kind] = kinds.get(kind, 0.0) + each.micros
-    if facts.is_compiled and len(kinds) > 1:
-        kinds.pop(
+        operator = each.name[len(BACKWARD) :] if each.name.startswith(BACKWARD) else each.name
+        micros_of[operator] = micros_of.get(operator, 0.0) + each.micros
+    if facts.is_compiled and len(micros_of) > 1:
+        micros_of.pop(
             SEVERAL, None
         )  # of the loss: MXNet runs what is recorded outside a graph as one, going backward
-    first = max(kinds, key=lambda kind: kinds[kind])
-    reason = f"{_in_words(first)} takes {kinds[first] / micros:.0%} of the operators' time"
+    first = max(micros_of, key=lambda operator: micros_of[operator])
+    reason = f"{_in_words(first)} takes {micros_of[first] / micros:.0%} of the operators' time"
     is_wide = facts.amp == "off"
     if first in (*PRODUCTS, *MOVES_MEMORY) and is_wide and (facts.device == "gpu" or facts.has_bf16):
         flag = "fp16" if facts.device == "gpu" else "auto"

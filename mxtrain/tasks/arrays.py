@@ -223,7 +223,7 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
 
 def _check_net(text: str, inputs: Sequence[Input]) -> None:
     """Refuse numbers of --model that do not go with the data, or with each other."""
-    name, numbers = catalogue.model(text)
+    name, hyperparameters = catalogue.model(text)
     varying = next((each for each in inputs if each.varies), None)
     if name == "mlp" and varying:
         raise UsageError(
@@ -238,7 +238,7 @@ def _check_net(text: str, inputs: Sequence[Input]) -> None:
             f"--model {text}: MXNet's LSTMs need series of one length side by side, and those of {names} differ; give "
             "conv1d, or pad them to one length"
         )
-    if name == "conv1d" and numbers["kernel"] % 2 == 0:
+    if name == "conv1d" and hyperparameters["kernel"] % 2 == 0:
         raise UsageError(f"--model {text}: kernel is even, and would shift the steps; give an odd one")
 
 

@@ -98,7 +98,7 @@ class Classification(Task):
         return {**arrays, "other_label": mixed_in.label, "other_fraction": mixed_in.fraction}
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        numbers = normalization.of_description(self.run.data, self.description)
+        normalisation = normalization.of_description(self.run.data, self.description)
         captions = [self._caption(label) for label in arrays["label"]]
         if "other_label" in arrays:
             shares = arrays["other_fraction"].ravel()
@@ -106,7 +106,7 @@ class Classification(Task):
                 f"{1 - share:.0%} {caption}, {share:.0%} {self._caption(other)}"
                 for caption, other, share in zip(captions, arrays["other_label"], shares)
             ]
-        return list(zip(captions, image_fields.restored(arrays["data"], numbers)))
+        return list(zip(captions, image_fields.restored(arrays["data"], normalisation)))
 
     def _caption(self, label: Any) -> str:
         """Return the name of a label."""

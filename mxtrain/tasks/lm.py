@@ -144,9 +144,9 @@ class LanguageModel(Task):
         from mxtrain.models.nets import gpt, zoo
 
         text = self.run.model.model
-        name, numbers = catalogue.model(text)
+        name, hyperparameters = catalogue.model(text)
         if name in net_names.GPTS:
-            net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **numbers)
+            net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **hyperparameters)
         else:
             net = zoo.user_net(name, vocabulary=self.vocab_size, length=self.window)
         zoo.check_sizes(net, text, self.vocab_size)

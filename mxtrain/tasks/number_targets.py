@@ -23,7 +23,7 @@ from mxtrain.tasks.task import Metric, Outcome, Score
 class PredictedNumbers:
     """Numbers as targets, compared by the loss that `--loss` describes."""
 
-    numbers: Numbers
+    targets: Numbers
     loss: str
 
     metric_kind = "numbers"
@@ -33,11 +33,11 @@ class PredictedNumbers:
     @property
     def field(self) -> Field:
         """The targets of a sample, in the units of the data."""
-        return Field("label", (self.numbers.num,), self.numbers.dtype)
+        return Field("label", (self.targets.num,), self.targets.dtype)
 
     @property
     def num_outputs(self) -> int:
-        return self.numbers.num
+        return self.targets.num
 
     @property
     def expects(self) -> str:
@@ -46,10 +46,10 @@ class PredictedNumbers:
         return f"there {_are(num)} to predict; it has to give one array of shape (samples, {num})"
 
     def check(self, dataset: Dataset) -> None:
-        targets.check(dataset, self.numbers)
+        targets.check(dataset, self.targets)
 
     def summary(self) -> str:
-        names = self.numbers.names
+        names = self.targets.names
         shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         return f"{len(names)} number{'s' * (len(names) > 1)} to predict ({shown})"
 
@@ -57,10 +57,10 @@ class PredictedNumbers:
         """Return the forward function, the same for training and evaluations."""
         from mxtrain.models import losses
 
-        return NumbersForward(self.numbers, inputs, losses.build_of_numbers(self.loss, self.num_outputs))
+        return NumbersForward(self.targets, inputs, losses.build_of_numbers(self.loss, self.num_outputs))
 
     def metrics(self) -> Sequence[Metric]:
-        return (Errors(self.numbers.names),)
+        return (Errors(self.targets.names),)
 
     def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
         if np.shape(output) != np.shape(arrays["label"]):
@@ -70,11 +70,11 @@ class PredictedNumbers:
 
     def shown(self, output: Any) -> dict[str, Any]:
         """Return the numbers by their names, for JSON, from the net's output for one sample."""
-        restored = self.numbers.statistics.restored(np.ravel(output))
-        return {name: float(number) for name, number in zip(self.numbers.names, restored)}
+        restored = self.targets.statistics.restored(np.ravel(output))
+        return {name: float(number) for name, number in zip(self.targets.names, restored)}
 
     def in_words(self, shown: Mapping[str, Any]) -> str:
-        digits = 6 if self.numbers.dtype == "float32" else 12
+        digits = 6 if self.targets.dtype == "float32" else 12
         return ", ".join(f"{name} {number:.{digits}g}" for name, number in shown.items())
 
 
@@ -86,7 +86,7 @@ def _are(num: int) -> str:
 class NumbersForward:
     """The losses of a micro-batch, over standardised numbers; the outcome's output is in the units of the data."""
 
-    numbers: Numbers
+    targets: Numbers
     inputs: NetInputs
     loss: Any
     _on_devices: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False)
@@ -116,7 +116,7 @@ class NumbersForward:
 
         context = label.context
         if context not in self._on_devices:
-            rows = (self.numbers.statistics.mean, self.numbers.statistics.divisors())
+            rows = (self.targets.statistics.mean, self.targets.statistics.divisors())
             self._on_devices[context] = [
                 mx.nd.array(row.reshape(1, -1), context, label.dtype) for row in rows
             ]

@@ -51,7 +51,7 @@ class Regression(Task):
         return PredictedNumbers(targets.numbers_of_json(self.description["targets"]), self.run.model.loss)
 
     def check(self, dataset: Dataset) -> None:
-        self.predicted.check(sample_weights.without(dataset, self.weight_column, self.predicted.numbers.num))
+        self.predicted.check(sample_weights.without(dataset, self.weight_column, self.predicted.targets.num))
 
     def summary(self) -> str:
         return self.predicted.summary() + (f", {self.weight_column}" if self.weight_column else "")
@@ -71,19 +71,19 @@ class Regression(Task):
         reader = image_fields.PictureReader(
             image_fields.transform_of(self.run, self.description, is_training)
         )
-        return sample_weights.reader(reader, self.weight_column, self.predicted.numbers.num, is_training)
+        return sample_weights.reader(reader, self.weight_column, self.predicted.targets.num, is_training)
 
     @classmethod
     def record_of(cls, key: int, item: Any, user: str) -> Record:
         return image_fields.record_of(key, item, user)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        numbers = normalization.of_description(self.run.data, self.description)
-        names = self.predicted.numbers.names
+        normalisation = normalization.of_description(self.run.data, self.description)
+        names = self.predicted.targets.names
         captions = [
             ", ".join(f"{name} {number:.4g}" for name, number in zip(names, row)) for row in arrays["label"]
         ]
-        return list(zip(captions, image_fields.restored(arrays["data"], numbers)))
+        return list(zip(captions, image_fields.restored(arrays["data"], normalisation)))
 
     def contract(self) -> Contract:
         data, predicted = self.run.data, self.predicted
@@ -101,8 +101,8 @@ class Regression(Task):
         return zoo.build(self.run.model.model, self.predicted.num_outputs, self.run.data.channels)
 
     def training_forward(self, teacher: Any) -> Forward:
-        numbers = normalization.of_description(self.run.data, self.description)
-        return self.predicted.forward(net_inputs.Pictures(numbers), is_training=True)
+        normalisation = normalization.of_description(self.run.data, self.description)
+        return self.predicted.forward(net_inputs.Pictures(normalisation), is_training=True)
 
     def metrics(self) -> Sequence[Metric]:
         return self.predicted.metrics()

@@ -88,8 +88,8 @@ class TokenClassification(TextTask):
         if not is_bio(self.class_names):
             return {"words": words}
         found = [
-            {"text": " ".join(each["word"] for each in words[start:end]), "kind": kind}
-            for start, end, kind in spans([each["class"] for each in words])
+            {"text": " ".join(each["word"] for each in words[start:end]), "kind": entity}
+            for start, end, entity in spans([each["class"] for each in words])
         ]
         return {"words": words, "entities": found}
 

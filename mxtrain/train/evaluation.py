@@ -30,7 +30,7 @@ from mxtrain.train.telemetry.worst_samples import WorstSamples
 class Evaluation(NamedTuple):
     """The findings of an evaluation."""
 
-    numbers: dict[str, Any]  # by name: `val_loss`, `val_...` of each metric's, and `num_samples`
+    scores: dict[str, Any]  # by name: `val_loss`, `val_...` of each metric's, and `num_samples`
     records: list[dict[str, Any]]  # `classes` and `worst`, by their kinds
 
 
@@ -125,10 +125,10 @@ class _EvaluationSums:
         found = {"val_loss": loss / weight}
         for metric, of_metric, states in zip(self._metrics, columns, self._states):
             of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
-            numbers = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
-            for name in numbers.keys() & found.keys():
+            scores = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
+            for name in scores.keys() & found.keys():
                 raise UsageError(metric_selection.duplicate_message(name[len("val_") :]))
-            found.update(numbers)
+            found.update(scores)
         records = []
         if self._report is not None:
             of_all = gather_in_turn(group, self._report_states, num_micro_batches)

@@ -66,7 +66,7 @@ class Evaluator:
             )
             if found is None:
                 return state
-            scores, seconds = found.numbers, parts.clock.lap_apart("evaluate")
+            scores, seconds = found.scores, parts.clock.lap_apart("evaluate")
             place = {"step": state.step, "epoch": self._length.epoch_of(state.step)}
             self._write({"kind": "eval", **place, **scores, "seconds": seconds})
             for record in found.records:

@@ -233,12 +233,12 @@ class _Search:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}: {message}"
             self._failed(each, Stop, f"{how}, {MOST_TRIES} times without coming further")
 
-    def _failed(self, each: UnderWay, kind: type[Stop], message: str) -> None:
+    def _failed(self, each: UnderWay, error_type: type[Stop], message: str) -> None:
         """Count a trial as failed; where none has come further yet, the search ends with it."""
         if self._study.get_trials(deepcopy=False, states=studies.WITH_VALUE):
             self._record(each, TrialState.FAIL, "failed", message)
         else:
-            self._failure = self._failure or kind(self._naming(each, message))
+            self._failure = self._failure or error_type(self._naming(each, message))
 
     def _naming(self, each: UnderWay, message: str) -> str:
         return f"trial {each.trial.number}: {message} (its flags: {each.process.folder / 'config.yaml'})"

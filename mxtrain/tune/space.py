@@ -46,8 +46,8 @@ class Parameter(NamedTuple):
         if self.choices or self.step is None:
             return self.choices
         low, high, step = (decimal.Decimal(str(each)) for each in (self.low, self.high, self.step))
-        kind = type(self.low)
-        return tuple(kind(low + number * step) for number in range(int((high - low) // step) + 1))
+        number_type = type(self.low)
+        return tuple(number_type(low + number * step) for number in range(int((high - low) // step) + 1))
 
 
 Space = List[Parameter]
@@ -218,13 +218,13 @@ class _Reader:
         parameter = Parameter(name, flag, 0, low=low, high=high, step=step, log=log)
         return parameter._replace(high=parameter.points()[-1]) if step is not None else parameter
 
-    def _step(self, flag: str, kind: type, node: Any) -> Any:
+    def _step(self, flag: str, number_type: type, node: Any) -> Any:
         where = f"{self._where(node)}: {flag}: step"
         found = self._loader.construct_object(node)
-        value: Any = yaml_file.as_flag(where, flag, found, node.value, kind())
-        if type(value) not in (int, kind) or not value > 0:
-            raise UsageError(f"{where}: give a {'whole ' if kind is int else ''}number above 0")
-        return kind(value)
+        value: Any = yaml_file.as_flag(where, flag, found, node.value, number_type())
+        if type(value) not in (int, number_type) or not value > 0:
+            raise UsageError(f"{where}: give a {'whole ' if number_type is int else ''}number above 0")
+        return number_type(value)
 
     def _value(self, flag: str, node: Any) -> Any:
         """Return one value of a flag, of its type and in its range."""

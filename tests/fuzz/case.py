@@ -164,7 +164,7 @@ def loaded(records: RecordFile, positions: list[int]) -> list:
         for place, samples in enumerate(order.micro_batches(np.array(positions, np.int64), 4))
     ]
     assembly = picture_assembly(records, TRANSFORM, SIZE, seed=0)
-    with Loader(assembly, requests, LoaderOptions(kind="threads", workers="2")) as loader:
+    with Loader(assembly, requests, LoaderOptions(loader="threads", workers="2")) as loader:
         return list(zip(requests, loader))
 
 

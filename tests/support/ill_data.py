@@ -54,7 +54,7 @@ def write(folder: Path) -> None:
     text = " ".join(words[np.cumsum(rng.integers(1, 3, 9_000)) % len(words)])
     for name, part in (("words", text[:36_000]), ("words_val", text[36_000:42_000])):
         (folder / f"{name}.txt").write_text(part)
-        pack(folder / f"{name}.txt", folder / f"{name}.rec", Options(kind="text"))
+        pack(folder / f"{name}.txt", folder / f"{name}.rec", Options(source_type="text"))
 
 
 def _write(folder: Path, name: str, x: Any, y: Any) -> None:

@@ -57,7 +57,7 @@ def _write(folder: Path, num_train: int, num_val: int, make: Any, kind: str) -> 
         rng = np.random.default_rng(seed)
         lines = "".join(json.dumps(make(rng)) + "\n" for _ in range(count))
         (folder / f"{name}.jsonl").write_text(lines)
-        pack(folder / f"{name}.jsonl", folder / f"{name}.rec", Options(kind=kind))
+        pack(folder / f"{name}.jsonl", folder / f"{name}.rec", Options(source_type=kind))
 
 
 def bag_accuracy(folder: Path) -> float:

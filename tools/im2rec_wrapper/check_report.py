@@ -13,7 +13,7 @@ from .classes import Class
 from .findings import NOTES, WRONG, Finding
 
 # Limits of the text; --json has everything.
-_MOST_OF_A_KIND = 10
+_MOST_OF_A_FAULT = 10
 _MOST_CLASSES = 20
 _BAR_WIDTH = 40
 
@@ -40,9 +40,9 @@ def as_text(report: Report) -> Iterator[str]:
     """Yield the lines of the report."""
     for file in report.files:
         yield from _file_lines(file)
-    for verdict, kinds in (("WRONG", WRONG), ("note", NOTES)):
-        for kind, meaning in kinds.items():
-            yield from _list([found for found in report.findings if found.kind == kind], verdict, meaning)
+    for verdict, faults in (("WRONG", WRONG), ("note", NOTES)):
+        for fault, meaning in faults.items():
+            yield from _list([found for found in report.findings if found.fault == fault], verdict, meaning)
     if report.num_accepted:
         yield f"accepted: {report.num_accepted} x copies that --accept lists"
     if not report.findings:
@@ -85,11 +85,11 @@ def _bars(classes: Sequence[Class]) -> Iterator[str]:
 def _list(found: Sequence[Finding], verdict: str, meaning: str) -> Iterator[str]:
     if not found:
         return
-    yield f"{verdict}: {len(found)} x {found[0].kind} ({meaning})"
-    for finding in found[:_MOST_OF_A_KIND]:
+    yield f"{verdict}: {len(found)} x {found[0].fault} ({meaning})"
+    for finding in found[:_MOST_OF_A_FAULT]:
         yield f"  {finding.text}"
-    if len(found) > _MOST_OF_A_KIND:
-        yield f"  ... and {len(found) - _MOST_OF_A_KIND} more; --json lists all"
+    if len(found) > _MOST_OF_A_FAULT:
+        yield f"  ... and {len(found) - _MOST_OF_A_FAULT} more; --json lists all"
 
 
 def plot_balance(files: Sequence[FileReport], out: Path) -> None:

@@ -60,11 +60,11 @@ Inspect = Callable[
 
 
 class Damage(Exception):
-    """Damage of a record; `kind` is one of findings.WRONG."""
+    """Damage of a record; `fault` is one of findings.WRONG."""
 
-    def __init__(self, kind: str, text: str):
+    def __init__(self, fault: str, text: str):
         super().__init__(text)
-        self.kind = kind
+        self.fault = fault
 
 
 def read_all(file: RecordIOFile, table: RecordTable, inspect: Inspect) -> Iterator[Content | Finding]:
@@ -75,7 +75,7 @@ def read_all(file: RecordIOFile, table: RecordTable, inspect: Inspect) -> Iterat
         try:
             return inspect(_payload(file, int(table.offsets[number]), table.has_checksums))
         except Damage as damage:
-            return of_record(damage.kind, table.location(number), str(damage))
+            return of_record(damage.fault, table.location(number), str(damage))
 
     remaining = iter(range(len(table)))
     with ThreadPoolExecutor(num_threads) as threads:

@@ -76,7 +76,7 @@ class CopyFinder:
 
     def _finding(self, between: str, within: str, relation: str, pair: Pair, sets: Ints) -> Finding:
         first, later = pair
-        kind = within if sets[first] == sets[later] else between
+        fault = within if sets[first] == sets[later] else between
         labels = self._label(first), self._label(later)
         if not np.array_equal(*labels):
             relation = f"{_text(labels[1])}, but {relation} one that is {_text(labels[0])},"
@@ -84,7 +84,7 @@ class CopyFinder:
             fingerprints.digest_text(self._digests[first]),
             fingerprints.digest_text(self._digests[later]),
         )
-        return of_pair(kind, self._location(first), self._location(later), relation, digests)
+        return of_pair(fault, self._location(first), self._location(later), relation, digests)
 
     def _location(self, item: int) -> RecordLocation:
         return self._tables[self._table_of[item]].location(self._numbers[item])

@@ -42,7 +42,7 @@ def write(path: Path, findings: Iterable[Finding]) -> int:
     lines = [_FIRST_LINE]
     for found in pairs:
         locations = ((str(each.path), str(each.key), each.source or "") for each in found.locations)
-        columns = (found.kind, *found.digests, *(column for location in locations for column in location))
+        columns = (found.fault, *found.digests, *(column for location in locations for column in location))
         lines.append("\t".join(map(plain_text.printable, columns)))
     with Replacement(path) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
@@ -82,11 +82,11 @@ def _parse(line: str, where: str) -> ListedPair:
     columns = line.split("\t")
     if len(columns) not in _NUM_COLUMNS:
         raise DataError(f"{where} is no pair of copies: write the list with `check --copies`")
-    kind, *digests = columns[:3]
+    fault, *digests = columns[:3]
     pictures = []
     for digest, (path, key, _) in zip(digests, (columns[3:6], columns[6:9])) if columns[3:] else ():
         number = plain_text.parse_whole_number(key)
         if number is None:
             raise DataError(f"{where} has the key {key!r}, which is no number: mend it")
         pictures.append(ListedPicture(digest, Path(path), number))
-    return ListedPair(where, pair_of(kind, digests), tuple(pictures))
+    return ListedPair(where, pair_of(fault, digests), tuple(pictures))

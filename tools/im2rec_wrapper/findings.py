@@ -58,7 +58,7 @@ class Finding(NamedTuple):
     Where it is about two copies, `digests` are those of their payloads.
     """
 
-    kind: str
+    fault: str
     path: Path
     text: str
     locations: tuple[RecordLocation, ...] = ()
@@ -67,16 +67,16 @@ class Finding(NamedTuple):
     @property
     def pair(self) -> Pair | None:
         """The identity of a pair of copies; None for other findings."""
-        return pair_of(self.kind, self.digests) if self.digests else None
+        return pair_of(self.fault, self.digests) if self.digests else None
 
     @property
     def is_wrong(self) -> bool:
         """True if something is wrong; else the finding is a note."""
-        return self.kind in WRONG
+        return self.fault in WRONG
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "kind": self.kind,
+            "kind": self.fault,
             "wrong": self.is_wrong,
             "path": str(self.path),
             "text": self.text,
@@ -85,23 +85,23 @@ class Finding(NamedTuple):
         }
 
 
-def of_file(kind: str, path: Path, text: str) -> Finding:
+def of_file(fault: str, path: Path, text: str) -> Finding:
     """Return a finding about a file."""
-    return Finding(kind, path, f"{path}: {text}")
+    return Finding(fault, path, f"{path}: {text}")
 
 
-def of_record(kind: str, location: RecordLocation, text: str) -> Finding:
+def of_record(fault: str, location: RecordLocation, text: str) -> Finding:
     """Return a finding about a record."""
-    return Finding(kind, location.path, f"{location}: {text}", (location,))
+    return Finding(fault, location.path, f"{location}: {text}", (location,))
 
 
 def of_pair(
-    kind: str, first: RecordLocation, second: RecordLocation, text: str, digests: tuple[str, str]
+    fault: str, first: RecordLocation, second: RecordLocation, text: str, digests: tuple[str, str]
 ) -> Finding:
     """Return a finding about two copies, of which `second` is the later one."""
-    return Finding(kind, second.path, f"{second}: {text} {first}", (first, second), digests)
+    return Finding(fault, second.path, f"{second}: {text} {first}", (first, second), digests)
 
 
-def pair_of(kind: str, digests: Sequence[str]) -> Pair:
+def pair_of(fault: str, digests: Sequence[str]) -> Pair:
     """Return the identity of a pair of copies, the same in either order."""
-    return (kind, *sorted(digests))
+    return (fault, *sorted(digests))

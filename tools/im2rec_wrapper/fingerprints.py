@@ -74,22 +74,22 @@ def near_pairs(hashes: Hashes, thumbnails: npt.NDArray[np.uint8], sets: Ints) ->
     num_items, num_sets = len(hashes), int(sets.max()) + 1 if len(sets) else 0
     both = np.column_stack([hashes.view(np.uint8).reshape(num_items, 8), thumbnails])
     # A million blank pictures are one fingerprint, not 5e11 pairs.
-    _, chosen, kind = np.unique(
+    _, chosen, group = np.unique(
         both.view(f"V{both.shape[1]}").ravel(), return_index=True, return_inverse=True
     )
-    first_of_kind = np.full((num_sets, len(chosen)), num_items, np.int64)
-    np.minimum.at(first_of_kind, (sets, kind), np.arange(num_items))
-    first = first_of_kind.copy()
+    first_of_group = np.full((num_sets, len(chosen)), num_items, np.int64)
+    np.minimum.at(first_of_group, (sets, group), np.arange(num_items))
+    first = first_of_group.copy()
     hashes, thumbnails = hashes[chosen], thumbnails[chosen]
     for one, other in _candidates(hashes):
         is_near = _num_bits(hashes[one] ^ hashes[other]) <= MAX_BITS
         one, other = one[is_near], other[is_near]
         is_near = _difference(thumbnails[one], thumbnails[other]) <= MAX_DIFFERENCE
         one, other = one[is_near], other[is_near]
-        for in_set, first_in_set in zip(first_of_kind, first):
+        for in_set, first_in_set in zip(first_of_group, first):
             np.minimum.at(first_in_set, one, in_set[other])
             np.minimum.at(first_in_set, other, in_set[one])
-    first_of_item = first[:, kind].transpose()
+    first_of_item = first[:, group].transpose()
     items, of_sets = np.nonzero(first_of_item < np.arange(num_items)[:, None])
     return list(zip(first_of_item[items, of_sets].tolist(), items.tolist()))
 

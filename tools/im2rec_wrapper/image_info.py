@@ -41,7 +41,7 @@ _SCAN = 0xDA
 class ImageInfo(NamedTuple):
     """The findings about one file; `conversions` are needed for every reader to see the same pixels."""
 
-    kind: str
+    format: str
     conversions: tuple[str, ...] = ()
     is_progressive: bool = False
     num_unit_columns: int = 0  # of a JPEG: the number of coded units (MCUs) in a row
@@ -77,7 +77,7 @@ def inspect(data: bytes) -> ImageInfo:
 
 def _jpeg(data: bytes) -> ImageInfo:
     """Follow the markers up to the first scan. A file without an end marker is truncated."""
-    frame, frame_kind, at = b"", 0, 2
+    frame, frame_type, at = b"", 0, 2
     marker = 0
     while marker != _SCAN:
         while data[at : at + 2] == b"\xff\xff":  # filling
@@ -93,7 +93,7 @@ def _jpeg(data: bytes) -> ImageInfo:
         length = data[at + 2] << 8 | data[at + 3]
         body, at = data[at + 4 : at + 2 + length], at + 2 + length
         if marker in _FRAMES:
-            frame, frame_kind = body, marker
+            frame, frame_type = body, marker
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadPicture("the file ends in the middle of the image")
     if len(frame) < 6 or len(frame) != 6 + 3 * frame[5]:
@@ -101,9 +101,9 @@ def _jpeg(data: bytes) -> ImageInfo:
     return ImageInfo(
         "JPEG",
         _turned(orientation.orientation_of(data)) + ((CMYK,) if frame[5] == 4 else ()),
-        is_progressive=frame_kind == _PROGRESSIVE,
+        is_progressive=frame_type == _PROGRESSIVE,
         num_unit_columns=_unit_columns(frame),
-        is_checked=frame_kind in (*_PLAIN, _PROGRESSIVE) and frame[0] == 8,
+        is_checked=frame_type in (*_PLAIN, _PROGRESSIVE) and frame[0] == 8,
     )
 
 
@@ -120,34 +120,34 @@ def _unit_columns(frame: bytes) -> int:
 def _png(data: bytes) -> ImageInfo:
     """Follow all chunks and check their checksums; libpng would print a line about a damaged one."""
     conversions = dict.fromkeys(_turned(orientation.orientation_of(data)))
-    at, kind = len(PNG_START), b""
-    while kind != b"IEND":
+    at, chunk_type = len(PNG_START), b""
+    while chunk_type != b"IEND":
         if at + 12 > len(data):
             raise BadPicture("the file ends in the middle of the image")
-        length, kind = struct.unpack_from(">I4s", data, at)
+        length, chunk_type = struct.unpack_from(">I4s", data, at)
         body_end = at + 8 + length
         if data[body_end : body_end + 4] != struct.pack(">I", zlib.crc32(data[at + 4 : body_end])):
             raise BadPicture(f"its PNG chunk at byte {at} is damaged")
-        if kind == b"IHDR" and length == 13:
+        if chunk_type == b"IHDR" and length == 13:
             depth, colour = data[at + 16], data[at + 17]
             conversions.update({DEEP: None} if depth == 16 else {})
             conversions.update({TRANSPARENT: None} if colour in (4, 6) else {})
-        elif kind == b"tRNS":
+        elif chunk_type == b"tRNS":
             conversions[TRANSPARENT] = None
-        elif kind == b"acTL":
+        elif chunk_type == b"acTL":
             raise BadPicture("it is an animated PNG: give its pictures one by one")
         at = body_end + 4
     return ImageInfo("PNG", tuple(conversions), is_checked=True)
 
 
 def _webp(data: bytes) -> ImageInfo:
-    kind = data[12:16]
+    chunk_type = data[12:16]
     has_alpha = False
-    if kind == b"VP8X" and len(data) > 20:
+    if chunk_type == b"VP8X" and len(data) > 20:
         if data[20] & 0x02:
             raise BadPicture("it is an animated WebP: give its pictures one by one")
         has_alpha = bool(data[20] & 0x10)
-    elif kind == b"VP8L" and len(data) > 24:
+    elif chunk_type == b"VP8L" and len(data) > 24:
         has_alpha = bool(data[24] & 0x10)
     return ImageInfo(
         "WebP", _turned(orientation.orientation_of(data)) + ((TRANSPARENT,) if has_alpha else ())

@@ -45,7 +45,7 @@ def prepare(data: bytes, options: ImageOptions) -> PackedItem:
     pixels, shrinks = _pixels(data, options.short_side)
     if not shrinks and not options.quality and not info.conversions:
         return _not_encoded(data, info, options, must_decode=False)
-    if shrinks or options.quality or info.kind == "JPEG":
+    if shrinks or options.quality or info.format == "JPEG":
         return PackedItem(_as_jpeg(pixels, options.quality or DEFAULT_QUALITY), info.conversions)
     return PackedItem(_encode(".png", pixels, []), info.conversions)
 
@@ -53,7 +53,7 @@ def prepare(data: bytes, options: ImageOptions) -> PackedItem:
 def _not_encoded(data: bytes, info: ImageInfo, options: ImageOptions, must_decode: bool) -> PackedItem:
     """Return the same picture to the bit: with restart markers, or as it is."""
     notes = (PROGRESSIVE,) if info.is_progressive else ()
-    if info.kind == "JPEG" and options.restarts != NONE:
+    if info.format == "JPEG" and options.restarts != NONE:
         try:
             payload = restart_intervals.insert(data, info.num_unit_columns, options.restarts)
         except NotInserted as reason:

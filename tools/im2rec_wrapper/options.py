@@ -16,7 +16,7 @@ from .sources.item import Source
 class Options:
     """The flags of `pack`, as `pack_command.py` names and explains them; None and the defaults are those of no flag."""
 
-    kind: str | None = None
+    source_type: str | None = None
     root: Path | None = None
     multi_label: bool = False
     target: str = ""
@@ -40,7 +40,15 @@ class Options:
 
 
 # Options that change none of the bytes written, or only through the items or the way of restart intervals.
-_NOT_OF_BYTES = ("skip_bad", "num_workers", "kind", "root", "multi_label", "restart_intervals", "quiet")
+_NOT_OF_BYTES = (
+    "skip_bad",
+    "num_workers",
+    "source_type",
+    "root",
+    "multi_label",
+    "restart_intervals",
+    "quiet",
+)
 
 
 def selection(options: Options) -> Selection:

@@ -38,7 +38,7 @@ from .preparation import Prepare, PreparedItem, prepare_items
 from .progress import with_progress
 from .restart_intervals import NONE
 from .sources.item import Source
-from .sources.kinds import open_source
+from .sources.source_types import open_source
 
 CHECKPOINT_EVERY_SECONDS = 1.0
 
@@ -47,7 +47,7 @@ def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
     found = open_source(
-        source, options.kind, options.root, options.multi_label, pack_options.selection(options)
+        source, options.source_type, options.root, options.multi_label, pack_options.selection(options)
     )
     for warning in found.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
@@ -102,10 +102,10 @@ def _resumable_when_full() -> Iterator[None]:
         raise Stopped(str(full), full.exit_code) from None
 
 
-def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], kind: str, shows: bool) -> None:
+def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], noun: str, shows: bool) -> None:
     """Write the items that remain, with a checkpoint about once a second."""
     last_checkpoint = time.monotonic()
-    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, kind, shows):
+    for _ in with_progress(run.write(prepared), run.num_planned, run.num_done, noun, shows):
         if time.monotonic() - last_checkpoint > CHECKPOINT_EVERY_SECONDS:
             journal.add(run.checkpoint())
             last_checkpoint = time.monotonic()
@@ -120,7 +120,7 @@ def _preparation(options: Options, found: Source, tokenizer: Tokenizer | None, r
     return functools.partial(images.prepare, options=of_images)
 
 
-def _report_bad(run: PackRun, kind: str, bad_list: Path, skip_bad: bool) -> None:
+def _report_bad(run: PackRun, noun: str, bad_list: Path, skip_bad: bool) -> None:
     """Write the list of bad items; DataError unless they may be skipped."""
     if not run.bad:
         bad_list.unlink(missing_ok=True)  # of an earlier run
@@ -131,7 +131,7 @@ def _report_bad(run: PackRun, kind: str, bad_list: Path, skip_bad: bool) -> None
     if not skip_bad:
         _, name, reason = run.bad[0]
         raise DataError(
-            f"{len(run.bad)} bad {kind}, all listed in {bad_list} (the first: {name}: {reason}): "
+            f"{len(run.bad)} bad {noun}, all listed in {bad_list} (the first: {name}: {reason}): "
             "mend or remove them, or add --skip-bad; nothing was packed"
         )
 
@@ -201,20 +201,20 @@ def _folder(path: Path) -> Iterator[None]:
 
 def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
-    kind = found.kind
+    noun = found.kind
     names = found.class_names or ()
     classes = f" of {len(names)} classes" if names else ""
     if names and _has_numbers(found, run):
         shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         classes = f" with {'a number' if len(names) == 1 else f'{len(names)} numbers'} each ({shown})"
     skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
-    yield f"packed {num_packed} {kind}{classes} in {seconds:.1f} s{skipped}"
+    yield f"packed {num_packed} {noun}{classes} in {seconds:.1f} s{skipped}"
     for note, count in sorted(run.notes.items()):
         yield f"  {count} {note}"
     for file in run.files:
         a_class = _class_counts(found, run, file)
         spread = f", {min(a_class)} to {max(a_class)} a class ({classes_path(file.path)})" if a_class else ""
-        yield f"  {file.path}: {file.num_records} {kind}{spread}"
+        yield f"  {file.path}: {file.num_records} {noun}{spread}"
 
 
 def _has_numbers(found: Source, run: PackRun) -> bool:

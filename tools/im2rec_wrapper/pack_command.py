@@ -10,8 +10,8 @@ from mxtrain.config.flags.arguments import LARGEST_SEED
 
 from .arguments import fraction, whole_number
 
-# A copy of sources/kinds.py's, which would import OpenCV to print a help text; a test compares the two.
-KINDS = (
+# A copy of sources/source_types.py's, which would import OpenCV to print a help text; a test compares the two.
+SOURCE_TYPES = (
     "folder",
     "lst",
     "csv",
@@ -67,10 +67,10 @@ def add(commands: Any) -> None:
 def _add_source(pack: Any) -> None:
     pack.add_argument(
         "--from",
-        dest="kind",
-        choices=KINDS,
+        dest="source_type",
+        choices=SOURCE_TYPES,
         metavar="KIND",
-        help=f"what SOURCE is: {', '.join(KINDS)} (default: recognised)",
+        help=f"what SOURCE is: {', '.join(SOURCE_TYPES)} (default: recognised)",
     )
     pack.add_argument(
         "--root",
@@ -181,7 +181,7 @@ def _run(parsed: argparse.Namespace) -> None:
     from .pack import pack
 
     options = Options(
-        kind=parsed.kind,
+        source_type=parsed.source_type,
         root=parsed.root,
         multi_label=parsed.multi_label,
         target=parsed.target,

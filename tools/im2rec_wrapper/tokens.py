@@ -48,7 +48,7 @@ def tokenizer(name: str, texts: Iterable[str]) -> Tokenizer:
     if found.name == tokenizers.BYTES:
         return tokenizers.of_bytes()
     if found.name == BPE:
-        return tokenizers.train(texts, found.numbers["vocabulary"], f"--tokenizer {name}")
+        return tokenizers.train(texts, found.hyperparameters["vocabulary"], f"--tokenizer {name}")
     return tokenizers.of_user(found.name)
 
 

@@ -106,8 +106,8 @@ def _check_channels(data: Data) -> None:
         return
     if data.augment == names.AUTO_AUGMENTATION:  # which changes none
         return
-    for name, numbers in catalogue.augmentations(data.augment):
-        colours = [key for key in ("saturation", "hue") if numbers.get(key)]
+    for name, hyperparameters in catalogue.augmentations(data.augment):
+        colours = [key for key in ("saturation", "hue") if hyperparameters.get(key)]
         if name in catalogue.OF_COLOURS:
             raise UsageError(f"--augment {name} changes colours, and --channels 1 has none; leave it out")
         if colours:
@@ -245,10 +245,12 @@ def _check_loading(run: Run) -> None:
 
 
 def _check_devices(run: Run) -> None:
-    amp, kind = run.model.amp, batch_plan.parse_devices(run.layout.devices)[0][0]
-    if names.AMP_DEVICES.get(amp, kind) != kind:
+    amp, device_type = run.model.amp, batch_plan.parse_devices(run.layout.devices)[0][0]
+    if names.AMP_DEVICES.get(amp, device_type) != device_type:
         other = {"bf16": "fp16", "fp16": "bf16"}[amp]
-        raise UsageError(f"--amp {amp}: MXNet has no {amp} kernels for a {kind.upper()}; use --amp {other}")
+        raise UsageError(
+            f"--amp {amp}: MXNet has no {amp} kernels for a {device_type.upper()}; use --amp {other}"
+        )
     problem = kernels.bf16_problem() if amp == "bf16" else None
     if problem:
         raise UsageError(f"--amp bf16 {problem}")
@@ -259,8 +261,8 @@ def _check_devices(run: Run) -> None:
 
 def check_present(devices: str) -> None:
     """Refuse a GPU that this machine does not have or this MXNet cannot use."""
-    for kind, index in batch_plan.parse_devices(devices):
-        problem = gpus.problem(index) if kind == "gpu" else None
+    for device_type, index in batch_plan.parse_devices(devices):
+        problem = gpus.problem(index) if device_type == "gpu" else None
         if problem:
             raise UsageError(f"--devices {devices}: {problem}")
 

@@ -209,8 +209,8 @@ def text_augmentations(text: str) -> list[Spec]:
 def model(text: str) -> Spec:
     """Parse --model."""
     found = spec.parse("--model", text, NETS)
-    if found.name in GPTS and found.numbers["width"] % found.numbers["heads"]:
-        width, heads = found.numbers["width"], found.numbers["heads"]
+    if found.name in GPTS and found.hyperparameters["width"] % found.hyperparameters["heads"]:
+        width, heads = found.hyperparameters["width"], found.hyperparameters["heads"]
         raise UsageError(f"--model {text}: its width {width} is no multiple of its {heads} heads")
     return found
 
@@ -231,28 +231,30 @@ def optimizer(optim: Optim) -> Spec:
     name = text.partition(":")[0]
     if name in LEFT_OUT_OPTIMIZERS:
         raise UsageError(f"--optimizer {text}: left out, because {LEFT_OUT_OPTIMIZERS[name]}")
-    name, numbers = found = spec.parse("--optimizer", text, OPTIMIZERS)
+    name, hyperparameters = found = spec.parse("--optimizer", text, OPTIMIZERS)
     if name not in OPTIMIZERS:
         return found
     explicit = spec.keys_of(text)
     key, differs = MOMENTUM.get(name), optim.momentum != Optim.momentum
-    if name == "rmsprop" and not numbers["centered"]:
+    if name == "rmsprop" and not hyperparameters["centered"]:
         if "gamma2" in explicit:
             raise UsageError(f"--optimizer {text}: gamma2 is the centered one's; add centered=1")
         key = None
     if key is None and differs:
         raise UsageError(f"--momentum {optim.momentum:g}: --optimizer {text} has none; leave --momentum out")
-    if key in explicit and differs and optim.momentum != numbers[key]:
+    if key in explicit and differs and optim.momentum != hyperparameters[key]:
         raise UsageError(
-            f"--momentum {optim.momentum:g}: --optimizer {text} says {numbers[key]:g}; leave one of them out"
+            f"--momentum {optim.momentum:g}: --optimizer {text} says {hyperparameters[key]:g}; leave one of them out"
         )
-    return Spec(name, numbers if key is None or key in explicit else {**numbers, key: optim.momentum})
+    return Spec(
+        name, hyperparameters if key is None or key in explicit else {**hyperparameters, key: optim.momentum}
+    )
 
 
 def schedule(optim: Optim) -> Spec:
     """Parse --schedule."""
     found = spec.parse("--schedule", optim.schedule, SCHEDULES)
-    at = found.numbers.get("at")
+    at = found.hyperparameters.get("at")
     if at is not None and (not at or sorted(set(at)) != list(at)):
         raise UsageError(
             f"--schedule {optim.schedule}: give the epochs where it falls, one after the other, as in "
@@ -263,4 +265,4 @@ def schedule(optim: Optim) -> Spec:
 
 def compression_threshold(text: str) -> float:
     """Parse --compress, to the threshold of `2bit`; 0 where nothing is compressed."""
-    return float(spec.parse("--compress", text, COMPRESSIONS).numbers.get("threshold", 0.0))
+    return float(spec.parse("--compress", text, COMPRESSIONS).hyperparameters.get("threshold", 0.0))

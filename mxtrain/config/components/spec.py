@@ -26,10 +26,10 @@ Table = Dict[str, Dict[str, Number]]  # the numbers of each name
 
 
 class Spec(NamedTuple):
-    """A name, or `module:callable`, and all its numbers."""
+    """A name, or `module:callable`, and all its hyper-parameters."""
 
     name: str
-    numbers: dict[str, Any]
+    hyperparameters: dict[str, Any]
 
 
 def parse(flag: str, text: str, known: Mapping[str, Mapping[str, Number]]) -> Spec:
@@ -54,37 +54,39 @@ def keys_of(text: str) -> set[str]:
 
 
 def _parse_numbers(described: str, text: str, known: Mapping[str, Number]) -> dict[str, Any]:
-    numbers: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
     for part in text.split(",") if text else []:
         key, _, value = part.partition("=")
         if key not in known:
             it_has = ", ".join(known) or "none"
             raise UsageError(f"{described}: no number '{key}'{nearest(key, known)} (it has {it_has})")
-        if key in numbers:
+        if key in hyperparameters:
             raise UsageError(f"{described}: {key} is given twice; give it once")
-        numbers[key] = _parse_value(f"{described}:{key}={value}", value, known[key])
-    numbers = {key: numbers.get(key, number.default) for key, number in known.items()}
-    for key, value in numbers.items():
+        hyperparameters[key] = _parse_value(f"{described}:{key}={value}", value, known[key])
+    hyperparameters = {key: hyperparameters.get(key, number.default) for key, number in known.items()}
+    for key, value in hyperparameters.items():
         largest = key.replace("_min", "_max")
-        if value > numbers[largest]:
-            raise UsageError(f"{described}: {key}={value:g} is above {largest}={numbers[largest]:g}")
-    return numbers
+        if value > hyperparameters[largest]:
+            raise UsageError(f"{described}: {key}={value:g} is above {largest}={hyperparameters[largest]:g}")
+    return hyperparameters
 
 
 def _parse_value(described: str, text: str, number: Number) -> Any:
     if isinstance(number.default, str):
         return text
     if isinstance(number.default, tuple):
-        kind = type(number.default[0]) if number.default else float
-        return tuple(_parse_one(described, part, kind, number) for part in text.split("/"))
+        number_type = type(number.default[0]) if number.default else float
+        return tuple(_parse_one(described, part, number_type, number) for part in text.split("/"))
     return _parse_one(described, text, type(number.default), number)
 
 
-def _parse_one(described: str, text: str, kind: type, number: Number) -> Any:
+def _parse_one(described: str, text: str, number_type: type, number: Number) -> Any:
     try:
-        value = kind(text)
+        value = number_type(text)
     except ValueError:
-        raise UsageError(f"{described}: not {'a whole number' if kind is int else 'a number'}") from None
+        raise UsageError(
+            f"{described}: not {'a whole number' if number_type is int else 'a number'}"
+        ) from None
     if not number.low <= value <= number.high:
         raise UsageError(f"{described}: give {number.low:g} to {number.high:g}")
     return value

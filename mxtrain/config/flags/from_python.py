@@ -15,7 +15,7 @@ from mxtrain.config.flags.yaml_file import JOINED
 from mxtrain.config.python_objects import Joined, ObjectName, name_of
 from mxtrain.core.errors import UsageError, nearest
 
-KINDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
+TYPE_NAMES = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
 TAKES_OBJECTS = ("train", "val", "model", "loss", "task", "metric", "optimizer", "schedule")
 
 
@@ -58,21 +58,21 @@ def _without_defaults(run: schema.Run) -> dict[str, Any]:
     return {name: value for name, value in flat if name in kept or value != of_task[name]}
 
 
-def _value(name: str, kind: str, value: Any) -> Any:
+def _value(name: str, annotation: str, value: Any) -> Any:
     """Return the flag's value of the type that it has in a `Run`."""
-    if kind == "bool" and isinstance(value, bool):
+    if annotation == "bool" and isinstance(value, bool):
         return value
-    if kind == "int" and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    if annotation == "int" and isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
-    if kind == "float" and isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if annotation == "float" and isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
-    if kind not in KINDS:
+    if annotation not in TYPE_NAMES:
         text = _text(name, value)
-        if text is not None or (value is None and kind.startswith("Optional")):
+        if text is not None or (value is None and annotation.startswith("Optional")):
             return text
-    expected = KINDS.get(kind, "text")
+    expected = TYPE_NAMES.get(annotation, "text")
     hint = ""
-    if kind not in KINDS and name in TAKES_OBJECTS:
+    if annotation not in TYPE_NAMES and name in TAKES_OBJECTS:
         word = "net" if name == "model" else name
         hint = f"; objects go to fit(run, {word}=...)"
     raise UsageError(f"{name}: expected {expected}, got {_shown(value)}{hint}")

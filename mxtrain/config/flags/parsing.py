@@ -113,7 +113,9 @@ def _one_line(message: str) -> str:
         return f"unknown flag {name}{nearest(name, flag_names())}; --help all lists them"
     wrong_type = re.search(r"Parser key \"(\w+)\":\s+Expected a <class '(\w+)'>. Got value: (.*)", message)
     if wrong_type:
-        key, kind, value = wrong_type.groups()
-        kind = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(kind, kind)
-        return f"--{key.replace('_', '-')}: expected {kind}, got '{value}'"
+        key, expected, value = wrong_type.groups()
+        expected = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(
+            expected, expected
+        )
+        return f"--{key.replace('_', '-')}: expected {expected}, got '{value}'"
     return " ".join(message.split())

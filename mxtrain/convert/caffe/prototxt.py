@@ -54,7 +54,7 @@ class Message(List[Field]):
 
 
 class _Token(NamedTuple):
-    kind: str
+    token_type: str
     text: str
     line: int
 
@@ -115,25 +115,25 @@ class _Reader:
                 self._take("mark", begin)
                 return self.message(end, depth + 1)
         token = self._next
-        if token is None or token.kind == "mark" or not has_colon:
+        if token is None or token.token_type == "mark" or not has_colon:
             self._refuse("a value is missing")
-        self._take(token.kind, "a value")
-        if token.kind == "text":
+        self._take(token.token_type, "a value")
+        if token.token_type == "text":
             parts = [token.text]
-            while self._next is not None and self._next.kind == "text":  # strings side by side are one
+            while self._next is not None and self._next.token_type == "text":  # strings side by side are one
                 parts.append(self._take("text", "a text").text)
             return "".join(re.sub(r"\\(.)", r"\1", part[1:-1]) for part in parts)
-        return _number(token.text) if token.kind == "number" else Word(token.text)
+        return _number(token.text) if token.token_type == "number" else Word(token.text)
 
     def _is_at(self, text: str) -> bool:
         return self._next is not None and self._next == ("mark", text, self._next.line)
 
-    def _take(self, kind: str, expected: str) -> _Token:
+    def _take(self, token_type: str, expected: str) -> _Token:
         token = self._next
         if token is None:
             self._refuse(f"the file ends where {expected} should be")
         self._line = token.line
-        if token.kind != kind or (kind == "mark" and token.text != expected):
+        if token.token_type != token_type or (token_type == "mark" and token.text != expected):
             self._refuse(f"'{token.text[:40]}' stands where {expected} should be")
         self._next = next(self._tokens, None)
         return token
@@ -145,9 +145,9 @@ class _Reader:
             if found is None:
                 self._line = line
                 self._refuse(f"'{text[place : place + 20].splitlines()[0]}' is not understood")
-            kind = str(found.lastgroup)
-            if kind != "blank":
-                yield _Token(kind, found[0], line)
+            token_type = str(found.lastgroup)
+            if token_type != "blank":
+                yield _Token(token_type, found[0], line)
             place, line = found.end(), line + found[0].count("\n")
 
     def _refuse(self, reason: str) -> NoReturn:

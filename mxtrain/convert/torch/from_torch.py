@@ -15,7 +15,7 @@ from mxtrain.convert.torch.state_dict import StateDict
 from mxtrain.core.errors import DataError, UsageError
 
 SHOWN = 4
-KINDS = "resnet, wide_resnet, resnext, densenet, vgg, mobilenet_v2 and mobilenet_v3"
+KNOWN_NETS = "resnet, wide_resnet, resnext, densenet, vgg, mobilenet_v2 and mobilenet_v3"
 
 
 def convert(path: Path, out: Path, options: ConvertOptions) -> Conversion:
@@ -68,12 +68,14 @@ def _recognised(path: Path, state: StateDict, options: ConvertOptions) -> tuple[
     shapes = {name: stored.shape for name, stored in state.items()}
     recognised = torch_names.recognised(shapes)
     if options.model and options.model not in torch_names.KNOWN:
-        raise UsageError(f"--model {options.model}: torchvision and timm have no such net; known are {KINDS}")
+        raise UsageError(
+            f"--model {options.model}: torchvision and timm have no such net; known are {KNOWN_NETS}"
+        )
     if recognised is None and not options.model:
         shown = ", ".join(f"'{name}' {shape}" for name, shape in list(shapes.items())[:SHOWN])
         raise DataError(
             f"{path}: not of a net that is known here; it has {len(shapes)} arrays, {shown} among them, and what is "
-            f"known are {KINDS} of torchvision and timm"
+            f"known are {KNOWN_NETS} of torchvision and timm"
         )
     model, scheme = recognised or (options.model, torch_names.TORCHVISION)
     model, scheme = options.model or model, options.names or scheme

@@ -169,19 +169,19 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> St
     if not member.filename.endswith(".npy"):
         raise DataError(f"{path}: holds {member.filename}, which is no array; save it with numpy.savez")
     with archive.open(member) as file:
-        start, shape, order, kind = _npy_header(path, name, file.read(LARGEST_NPY_HEADER))
-    num_bytes = math.prod(shape) * kind.itemsize
+        start, shape, order, dtype = _npy_header(path, name, file.read(LARGEST_NPY_HEADER))
+    num_bytes = math.prod(shape) * dtype.itemsize
     if start + num_bytes != member.file_size:
         raise DataError(
-            f"{path}: '{name}' of shape {shape} and type {kind} would have {num_bytes} bytes; save it again"
+            f"{path}: '{name}' of shape {shape} and type {dtype} would have {num_bytes} bytes; save it again"
         )
 
     def load() -> FloatArray:
-        if kind.kind != "f":
-            raise DataError(f"{path}: '{name}' is of type {kind}, not of floating point numbers")
+        if dtype.kind != "f":
+            raise DataError(f"{path}: '{name}' is of type {dtype}, not of floating point numbers")
         try:
             with zipfile.ZipFile(path) as again, again.open(member.filename) as file:
-                numbers = np.frombuffer(file.read(start + num_bytes), kind, math.prod(shape), start)
+                numbers = np.frombuffer(file.read(start + num_bytes), dtype, math.prod(shape), start)
         except (zipfile.BadZipFile, EOFError, ValueError, zlib.error):
             raise DataError(f"{path}: '{name}' is damaged; copy the file again") from None
         return _finite(path, name, numbers.reshape(shape, order="F" if order else "C"))
@@ -196,12 +196,12 @@ def _npy_header(path: Path, name: str, beginning: bytes) -> tuple[int, Shape, bo
         format: Any = np.lib.format  # without types
         version = format.read_magic(file)
         reads = {(1, 0): format.read_array_header_1_0, (2, 0): format.read_array_header_2_0}
-        shape, is_fortran, kind = reads[version](file)
+        shape, is_fortran, dtype = reads[version](file)
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path}: '{name}' is not an array of NumPy's; save it with numpy.savez") from None
-    if kind.hasobject or kind.fields:
+    if dtype.hasobject or dtype.fields:
         raise DataError(f"{path}: '{name}' holds objects, as a pickle, not numbers; save its numbers alone")
-    return file.tell(), shape, is_fortran, kind
+    return file.tell(), shape, is_fortran, dtype
 
 
 def _finite(path: Path, name: str, numbers: npt.NDArray[Any]) -> FloatArray:
@@ -248,12 +248,16 @@ def write_aside(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[
 
 def _encoded(arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[bytes]:
     """Yield a safetensors file in pieces."""
-    kinds = {"float32": "F32", "int64": "I64"}
+    dtype_names = {"float32": "F32", "int64": "I64"}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers and timm look for this
     offset = 0
     for name, array in arrays.items():
         end = offset + array.nbytes
-        header[name] = {"dtype": kinds[array.dtype.name], "shape": array.shape, "data_offsets": [offset, end]}
+        header[name] = {
+            "dtype": dtype_names[array.dtype.name],
+            "shape": array.shape,
+            "data_offsets": [offset, end],
+        }
         offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -28,9 +28,9 @@ def _known() -> Sequence[Known]:
     found = []
     for depth in (18, 34, 50, 101, 152):
         found.append(Known(f"resnet{depth}_v1b", f"resnet{depth}", f"resnet{depth}", "resnet"))
-    for kind in "cds":  # v1e is v1d with another stem, which timm has not
+    for variant in "cds":  # v1e is v1d with another stem, which timm has not
         for depth in (50, 101, 152):
-            found.append(Known(f"resnet{depth}_v1{kind}", "", f"resnet{depth}{kind}", "resnet"))
+            found.append(Known(f"resnet{depth}_v1{variant}", "", f"resnet{depth}{variant}", "resnet"))
     found += [
         Known(f"torchvision/{wide}", wide, wide, "resnet") for wide in ("wide_resnet50_2", "wide_resnet101_2")
     ]
@@ -99,8 +99,8 @@ def _resnet_by_place(parts: Sequence[str], scheme: str, layers: Collection[str])
         return "fc"
     if len(parts) == 2:
         return {"0": "conv1", "1": "bn1"}[parts[1]]
-    _, stage, block, kind, place = parts
-    inner = _IN_BODY[place] if kind == "body" else f"{kind}.{place}"
+    _, stage, block, part, place = parts
+    inner = _IN_BODY[place] if part == "body" else f"{part}.{place}"
     return f"layer{int(stage) - 3}.{block}.{inner}"
 
 
@@ -243,8 +243,8 @@ def _recognised_resnet(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
         return None
     stem = shapes.get("conv1.0.weight")
     if stem is not None:
-        kind = "s" if stem[:1] == (64,) else "d" if "layer1.0.downsample.2.weight" in shapes else "c"
-        return f"resnet{depth}_v1{kind}", TIMM
+        variant = "s" if stem[:1] == (64,) else "d" if "layer1.0.downsample.2.weight" in shapes else "c"
+        return f"resnet{depth}_v1{variant}", TIMM
     inner = shapes.get("layer1.0.conv2.weight", ())[:2]
     grouped: dict[Shape, str] = {(128, 4): f"resnext{depth}_32x4d", (256, 4): f"resnext{depth}_64x4d"}
     model = grouped.get(

@@ -30,7 +30,7 @@ def keys(model: str, scheme: str, ours: Sequence[str]) -> dict[str, str]:
     layers = {name.rpartition(".")[0] for name in ours}
     there = torch_names.layer_names(model, scheme, layers)
     parts = {name: name.rpartition(".") for name in ours}
-    return {name: f"{there[layer]}.{THERE.get(kind, kind)}" for name, (layer, _, kind) in parts.items()}
+    return {name: f"{there[layer]}.{THERE.get(word, word)}" for name, (layer, _, word) in parts.items()}
 
 
 def take(path: Any, model: str, scheme: str, found: StateDict, ours: Mapping[str, Shape]) -> Weights:

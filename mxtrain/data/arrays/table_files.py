@@ -227,30 +227,39 @@ def _parquet(path: Path) -> Columns:
 
 def _of_arrow(path: Path, name: str, column: Any) -> Column:
     """Return a column of Arrow's: numbers, words, or lists, which may hold lists of the same length."""
-    import pyarrow.types as kinds
+    import pyarrow.types as arrow_types
 
-    kind = column.type
-    if kinds.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if kinds.is_null(kind):
+    arrow_type = column.type
+    if arrow_types.is_dictionary(arrow_type):
+        column, arrow_type = column.cast(arrow_type.value_type), arrow_type.value_type
+    if arrow_types.is_null(arrow_type):
         return np.full(len(column), np.nan)
-    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+    if arrow_types.is_date(arrow_type) or arrow_types.is_timestamp(arrow_type):
         return Words(["" if moment is None else str(moment) for moment in column.to_pylist()])
-    if kinds.is_string(kind) or kinds.is_large_string(kind):
+    if arrow_types.is_string(arrow_type) or arrow_types.is_large_string(arrow_type):
         return Words(["" if word is None else word for word in column.to_pylist()])
-    if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
+    if (
+        arrow_types.is_list(arrow_type)
+        or arrow_types.is_large_list(arrow_type)
+        or arrow_types.is_fixed_size_list(arrow_type)
+    ):
         try:
             rows = [np.array([] if row is None else row, np.float64) for row in column.to_pylist()]
             return Ragged(np.concatenate([row for row in rows if row.size]), [len(row) for row in rows])
         except ValueError as error:
             raise DataError(f"{path}: {name} holds lists that are no arrays of numbers ({error})") from None
-    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind):
+    if (
+        arrow_types.is_boolean(arrow_type)
+        or arrow_types.is_integer(arrow_type)
+        or arrow_types.is_floating(arrow_type)
+        or arrow_types.is_decimal(arrow_type)
+    ):
         return (
             np.asarray(column.cast("float64").to_numpy())
-            if column.null_count or kinds.is_decimal(kind)  # which would be Python objects
+            if column.null_count or arrow_types.is_decimal(arrow_type)  # which would be Python objects
             else np.asarray(column.to_numpy())
         )
-    return Other(str(kind), len(column))
+    return Other(str(arrow_type), len(column))
 
 
 READERS: dict[str, Callable[[Path], Columns]] = {

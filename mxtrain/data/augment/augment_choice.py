@@ -86,8 +86,8 @@ def _side(records: Any, position: int) -> int:
 def _side_of_png(payload: Any) -> int:
     """Return the shorter side of a PNG, without decoding all of it; 0 of anything else."""
     chunks = () if isinstance(payload, np.ndarray) else orientation.png_chunks(payload)
-    for kind, start, end in chunks:
-        if kind == b"IHDR" and start + 8 <= end <= len(payload):
+    for chunk_type, start, end in chunks:
+        if chunk_type == b"IHDR" and start + 8 <= end <= len(payload):
             width, height = struct.unpack_from(">II", payload, start)
             return min(int(width), int(height))
     return 0

@@ -66,7 +66,7 @@ def eval_transform(
 
 def _function(known: dict[str, Callable[..., Any]], augmentation: Spec) -> Callable[..., Any]:
     if augmentation.name in known:
-        return functools.partial(known[augmentation.name], **augmentation.numbers)
+        return functools.partial(known[augmentation.name], **augmentation.hyperparameters)
     return as_user_code(
         f"--augment {augmentation.name}", import_path.load_callable("--augment", augmentation.name)
     )

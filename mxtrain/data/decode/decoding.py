@@ -140,12 +140,12 @@ def _decode_other(payload: jpeg.Payload) -> Pixels:
 
 def _refuse_oversized_png(payload: jpeg.Payload) -> None:
     """Raise BadPicture for sizes that the bytes cannot hold: OpenCV would allocate and clear up to 2 GiB first."""
-    for kind, start, end in orientation.png_chunks(payload):
+    for chunk_type, start, end in orientation.png_chunks(payload):
         if end > len(payload):
             raise BadPicture(
-                f"its PNG chunk {kind!r} claims {end - start} bytes, more than the picture has left"
+                f"its PNG chunk {chunk_type!r} claims {end - start} bytes, more than the picture has left"
             )
-        if kind == b"IHDR" and end - start >= 8:
+        if chunk_type == b"IHDR" and end - start >= 8:
             width, height = struct.unpack_from(">II", payload, start)
             if not width * height:
                 raise BadPicture(f"it claims {width} x {height} pixels, so it has none")
@@ -156,10 +156,10 @@ def _refuse_oversized_png(payload: jpeg.Payload) -> None:
 def _hidden_gray(payload: jpeg.Payload) -> int | None:
     """Return the gray level that a PNG declares transparent, as decoded, or None; OpenCV ignores it."""
     depth, colour = 0, -1
-    for kind, start, end in orientation.png_chunks(payload):
-        if kind == b"IHDR" and end - start == 13:
+    for chunk_type, start, end in orientation.png_chunks(payload):
+        if chunk_type == b"IHDR" and end - start == 13:
             depth, colour = payload[start + 8], payload[start + 9]
-        elif kind == b"tRNS" and end - start == 2 and colour == 0:
+        elif chunk_type == b"tRNS" and end - start == 2 and colour == 0:
             level = int.from_bytes(payload[start:end], "big") % (1 << depth)
             return level if depth == 16 else level * 255 // ((1 << depth) - 1)
     return None
@@ -183,10 +183,10 @@ def _to_rgb(image: StoredPixels, alpha: int) -> Pixels:
     raise BadPicture(f"it has {image.shape[2]} channels; convert it to gray, RGB or RGBA")
 
 
-def _on_white(image: StoredPixels, kind: int) -> Pixels:
-    if kind == tiff.OTHER:
+def _on_white(image: StoredPixels, alpha_type: int) -> Pixels:
+    if alpha_type == tiff.OTHER:
         return np.ascontiguousarray(image[:, :, :3])
     colour, alpha = image[:, :, :3].astype(np.uint16), image[:, :, 3:].astype(np.uint16)
-    multiplied = (colour * alpha + 127) // 255 if kind == tiff.PLAIN else colour
+    multiplied = (colour * alpha + 127) // 255 if alpha_type == tiff.PLAIN else colour
     shown: Pixels = np.minimum(multiplied + (255 - alpha), 255).astype(np.uint8)
     return shown

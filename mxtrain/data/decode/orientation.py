@@ -31,7 +31,7 @@ def orientation_of(payload: Payload) -> int:
     start = bytes(payload[:16])
     if start[:4] == b"RIFF" and start[8:] == b"WEBPVP8X":
         return _in_webp(payload)
-    exif = (payload[at:end] for kind, at, end in png_chunks(payload) if kind == b"eXIf")
+    exif = (payload[at:end] for chunk_type, at, end in png_chunks(payload) if chunk_type == b"eXIf")
     return tiff.orientation(next(exif, b""))
 
 
@@ -68,9 +68,9 @@ def png_chunks(payload: Payload) -> Iterator[tuple[bytes, int, int]]:
     """Yield type, start and end of the data of each chunk of a PNG; an end may lie behind the end of the file."""
     at = len(PNG_START) if bytes(payload[: len(PNG_START)]) == PNG_START else len(payload)
     while at + _PNG_CHUNK.size <= len(payload):
-        length, kind = _PNG_CHUNK.unpack_from(payload, at)
+        length, chunk_type = _PNG_CHUNK.unpack_from(payload, at)
         start = at + _PNG_CHUNK.size
-        yield kind, start, start + length
+        yield chunk_type, start, start + length
         at = start + length + 4
 
 
@@ -94,8 +94,8 @@ def _in_jpeg(payload: Payload) -> int:
 def _in_webp(payload: Payload) -> int:
     at = 12
     while at + 8 <= len(payload):
-        kind, length = struct.unpack_from("<4sI", payload, at)
-        if kind == b"EXIF":
+        chunk_type, length = struct.unpack_from("<4sI", payload, at)
+        if chunk_type == b"EXIF":
             block = payload[at + 8 : at + 8 + length]
             return tiff.orientation(block[len(_EXIF) :] if bytes(block[: len(_EXIF)]) == _EXIF else block)
         at += 8 + length + length % 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from mxtrain.data.decode.jpeg import MAX_PIXELS, BadPicture, Pixels
 
-_KINDS = {"GIF": ((0, b"GIF8"),), "AVIF": ((4, b"ftypavif"), (4, b"ftypavis")), "ICO": ((0, b"\0\0\1\0"),)}
+_FORMATS = {"GIF": ((0, b"GIF8"),), "AVIF": ((4, b"ftypavif"), (4, b"ftypavis")), "ICO": ((0, b"\0\0\1\0"),)}
 
 
 def is_one(payload: Any) -> bool:
@@ -24,7 +24,12 @@ def is_one(payload: Any) -> bool:
 
 def kind_of(payload: bytes) -> str | None:
     """Return the name of the kind that these bytes begin as, one of GIF, AVIF and ICO; None for all else."""
-    begun = (kind for kind, magics in _KINDS.items() for at, magic in magics if payload.startswith(magic, at))
+    begun = (
+        format_name
+        for format_name, magics in _FORMATS.items()
+        for at, magic in magics
+        if payload.startswith(magic, at)
+    )
     return next(begun, None)
 
 
@@ -33,7 +38,7 @@ def is_animated(payload: bytes) -> bool:
     try:
         from PIL import Image
 
-        with Image.open(io.BytesIO(payload), formats=list(_KINDS)) as opened:
+        with Image.open(io.BytesIO(payload), formats=list(_FORMATS)) as opened:
             return bool(getattr(opened, "is_animated", False))
     except Exception:  # as in `decode`, which says what is wrong
         return False
@@ -46,7 +51,7 @@ def decode(payload: bytes) -> Pixels:
     except ImportError:
         raise BadPicture("only Pillow reads this kind: pip install pillow, or convert it to PNG") from None
     try:
-        with Image.open(io.BytesIO(payload), formats=list(_KINDS)) as opened:
+        with Image.open(io.BytesIO(payload), formats=list(_FORMATS)) as opened:
             if opened.width * opened.height > MAX_PIXELS:
                 raise BadPicture(
                     f"it announces {opened.width} x {opened.height} pixels, more than {MAX_PIXELS}"

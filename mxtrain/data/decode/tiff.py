@@ -18,7 +18,7 @@ from mxtrain.data.decode.jpeg import BadPicture, Payload
 _SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION = 254, 258, 262, 274
 _SAMPLES, _PLANES, _PREDICTOR, _TILE, _EXTRA = 277, 284, 317, 322, 338
 _READ = {_SUBFILE, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _PLANES, _PREDICTOR, _TILE, _EXTRA}
-_KINDS = {3: "H", 4: "I"}  # SHORT and LONG, the types of all these tags
+_FIELD_TYPES = {3: "H", 4: "I"}  # SHORT and LONG, the types of all these tags
 _WHITE_IS_ZERO, _REDUCED, _DIFFERENCES, _SEPARATE = 0, 1, 2, 2
 
 # Kinds of the extra sample: no alpha; alpha with colours already multiplied by it; alpha with plain colours.
@@ -109,15 +109,15 @@ def _first(block: Payload) -> Tags:
     return next(_directories(block), {})
 
 
-def _tags(block: Payload, order: str, places: range) -> Tags:
+def _tags(block: Payload, order: str, offsets: range) -> Tags:
     found: Tags = {}
     entry = struct.Struct(order + "HHI")
     with contextlib.suppress(struct.error):  # cut off: what came before is good
-        for at in places:
-            number, kind, count = entry.unpack_from(block, at)
-            if number not in _READ or kind not in _KINDS or count > 4:
+        for at in offsets:
+            number, field_type, count = entry.unpack_from(block, at)
+            if number not in _READ or field_type not in _FIELD_TYPES or count > 4:
                 continue
-            values = struct.Struct(f"{order}{count}{_KINDS[kind]}")
+            values = struct.Struct(f"{order}{count}{_FIELD_TYPES[field_type]}")
             (values_at,) = (at + 8,) if values.size <= 4 else struct.unpack_from(order + "I", block, at + 8)
             found[number] = Tag(at, values.unpack_from(block, values_at))
     return found

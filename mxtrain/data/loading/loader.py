@@ -74,7 +74,7 @@ class _InFlight(NamedTuple):
 class LoaderOptions:
     """Settings for speed and memory. None of them changes a batch."""
 
-    kind: str = "auto"  # threads | processes | auto
+    loader: str = "auto"  # threads | processes | auto
     workers: str = "auto"  # a number, or auto: grown while that makes loading faster
     prefetch_bytes: int = 256 << 20
     num_prefetch: int = 8  # micro-batches ahead, at most
@@ -86,21 +86,21 @@ class LoaderOptions:
 
     def uses_processes(self) -> bool:
         """Return whether workers are processes; auto takes threads as long as they do not queue for Python's lock."""
-        return self.kind == "processes" or (self.kind == "auto" and self.max_workers() > MAX_THREADS)
+        return self.loader == "processes" or (self.loader == "auto" and self.max_workers() > MAX_THREADS)
 
 
 def loader_options(data: config.Data) -> LoaderOptions:
     """Return the options that the flags say. The user's own data sets get threads: they may not survive pickling."""
     is_own = any(import_path.is_import_path(source) for source in (data.train, data.val) if source)
-    kind = "threads" if is_own else data.loader
-    return LoaderOptions(kind, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
+    loader = "threads" if is_own else data.loader
+    return LoaderOptions(loader, data.loader_workers, data.prefetch_mb << 20, verify=data.verify)
 
 
 def _uses_processes(assembly: SampleAssembly, options: LoaderOptions) -> bool:
     """Return whether workers are processes; no other process can import the code of a notebook or script, __main__."""
     if not options.uses_processes() or not worker_processes.is_of_main(assembly.reader):
         return options.uses_processes()
-    if options.kind == "processes":
+    if options.loader == "processes":
         raise UsageError(
             f"--loader processes cannot send {assembly.reader} to a process: what it is made of is in __main__, this "
             "program or notebook; put it into a module of its own, or use --loader threads"

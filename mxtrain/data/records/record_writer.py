@@ -115,8 +115,8 @@ class Replacement:
     def __enter__(self) -> Replacement:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None:
             self.commit()
         else:
             self.discard()
@@ -185,10 +185,10 @@ class RecordWriter:
     def __enter__(self) -> RecordWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         """Append to the temporary file."""
-        if kind is not None:
-            if issubclass(kind, Stopped):
+        if error_type is not None:
+            if issubclass(error_type, Stopped):
                 self.leave()
             self._records.discard()
             self._index.discard()

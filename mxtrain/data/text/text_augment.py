@@ -59,7 +59,7 @@ class TextAugmentation:
         """Return the tokens with spans of them masked, but for ends of documents."""
         for spec in self.specs:
             if spec.name == "mask_spans":
-                is_masked = spans(len(ids), rng, **spec.numbers) & (ids != self.end_token)
+                is_masked = spans(len(ids), rng, **spec.hyperparameters) & (ids != self.end_token)
                 ids = np.where(is_masked, self._masks(len(ids), rng), ids)
         return ids
 
@@ -95,9 +95,9 @@ class TextAugmentation:
         after = before
         for spec, table in of_words:
             after = (
-                replaced(after, table, rng, spec.numbers["p"])
+                replaced(after, table, rng, spec.hyperparameters["p"])
                 if table
-                else left_out(after, rng, **spec.numbers)
+                else left_out(after, rng, **spec.hyperparameters)
             )
         if after == before:
             return ids, labels
@@ -119,7 +119,9 @@ def make_augmentation(
     specs = catalogue.text_augmentations(text)
     if not specs:
         return None
-    tables = [read_synonyms(spec.numbers["file"]) if spec.name == "synonyms" else {} for spec in specs]
+    tables = [
+        read_synonyms(spec.hyperparameters["file"]) if spec.name == "synonyms" else {} for spec in specs
+    ]
     tokenizer, end_token, size = (description[name] for name in ("tokenizer", "end_token", "vocab_size"))
     return TextAugmentation(specs, tables, tokenizer, end_token, size, has_mask)
 
@@ -148,7 +150,7 @@ def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:
                 "leave that out"
             )
         if spec.name == "synonyms":
-            table = sorted(read_synonyms(spec.numbers["file"]).items())
+            table = sorted(read_synonyms(spec.hyperparameters["file"]).items())
             found["synonyms"] = hashlib.sha256(repr(table).encode()).hexdigest()[:16]
     return found
 

@@ -162,10 +162,10 @@ def bytes_of_tokens(text: str) -> Ints | None:
 def _is_of_bytes(described: Any) -> bool:
     """Return whether a tokenizer.json makes letters of bytes, and changes no text before."""
     steps = described.get("pre_tokenizer") or {}
-    kinds = [steps.get("type"), *(each.get("type") for each in steps.get("pretokenizers", []))]
+    step_types = [steps.get("type"), *(each.get("type") for each in steps.get("pretokenizers", []))]
     adds_space = any(each.get("add_prefix_space") for each in (steps, *steps.get("pretokenizers", [])))
     is_table = isinstance(described["model"].get("vocab"), dict)
-    return is_table and "ByteLevel" in kinds and not adds_space and not described.get("normalizer")
+    return is_table and "ByteLevel" in step_types and not adds_space and not described.get("normalizer")
 
 
 def _content(text: str) -> str:

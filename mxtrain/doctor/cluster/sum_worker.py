@@ -58,8 +58,8 @@ def measure(group: WorkerGroup, sums: sum_jobs.SumTimes) -> dict[str, list[float
     kv = open_store("dist_sync")
     shapes = [(elements,) for elements in sums.elements]
     sides = {
-        name: Buckets(kv, shapes, name=f"of-{number}", **kind)
-        for number, (name, kind) in enumerate(sums.buckets.items())
+        name: Buckets(kv, shapes, name=f"of-{number}", **arguments)
+        for number, (name, arguments) in enumerate(sums.buckets.items())
     }
     mx.nd.waitall()
     first = [_seconds(group, buckets, mx.nd.waitall) for buckets in sides.values()]

@@ -81,8 +81,8 @@ def best_of(rates: Mapping[int, float]) -> tuple[int, float]:
 def in_words(found: Mapping[str, Any]) -> list[str]:
     """Return the lines that tell what was measured."""
     system = found["file_system"]
-    kind = f"{system['type']}{' (over a network)' if system['network'] else ''} at {system['mount']}"
-    lines = [f"{size(found['bytes'])} in {found['files']} file{'s' * (found['files'] > 1)} on {kind}"]
+    described = f"{system['type']}{' (over a network)' if system['network'] else ''} at {system['mount']}"
+    lines = [f"{size(found['bytes'])} in {found['files']} file{'s' * (found['files'] > 1)} on {described}"]
     names = {"records": f"pieces of {size(found['record_bytes'])} at random", "sequential": "in order"}
     for name, text in names.items():
         rates = ", ".join(f"{per_second(rate)} with {each}" for each, rate in found[name].items())

@@ -90,15 +90,20 @@ def file_system(path: str | Path, mounts: str | None = None) -> dict[str, Any]:
         mount = before.split()[4].encode().decode("unicode_escape")  # a blank is \040
         is_above = real == mount or real.startswith(mount.rstrip("/") + "/")
         if is_above and len(mount) >= longest:  # the last of several on one folder is what is seen
-            kind, source = after.split()[:2]
-            found = {"type": kind, "mount": mount, "source": source, "network": is_over_a_network(kind)}
+            system_type, source = after.split()[:2]
+            found = {
+                "type": system_type,
+                "mount": mount,
+                "source": source,
+                "network": is_over_a_network(system_type),
+            }
             longest = len(mount)
     return found
 
 
-def is_over_a_network(kind: str) -> bool:
+def is_over_a_network(system_type: str) -> bool:
     """Return whether a file system of this type has its data elsewhere, as far as the name of the type tells."""
-    return kind in OVER_A_NETWORK or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+    return system_type in OVER_A_NETWORK or (system_type.startswith("fuse") and system_type not in LOCAL_FUSE)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ class Call(Protocol):
     """The output of a call of a block: `gradient_taps.Tap`."""
 
     name: str
-    kind: str
+    class_name: str
     is_net: bool
     inputs: set[int]
     value: Any
@@ -33,7 +33,7 @@ def culprits(calls: Sequence[Call], last_wrong: int | None, wrong: Sequence[str]
 
 def in_words(call: Call) -> str:
     """Return a block's name and class."""
-    return f"{call.name or 'the net'} ({call.kind})"
+    return f"{call.name or 'the net'} ({call.class_name})"
 
 
 def _after(calls: Sequence[Call], place: int) -> list[str]:

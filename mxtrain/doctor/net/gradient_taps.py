@@ -20,7 +20,7 @@ class Tap:
     """One array that a call of a block has returned; gradients are known after a backward pass."""
 
     name: str  # of the block, as its parameters are named in a checkpoint
-    kind: str  # of the block: its class
+    class_name: str  # of the block
     is_net: bool  # the output of the whole net
     inputs: set[int]  # what the block got: places of the taps that it came from
     value: Any
@@ -34,7 +34,7 @@ class Taps:
     def __init__(self, net: Any):
         self._net = net
         self._calls: list[Tap] = []
-        self._places: dict[int, int] = {}  # of arrays that were returned, by their identity
+        self._positions: dict[int, int] = {}  # of arrays that were returned, by their identity
         self._kept: list[Any] = []  # so that no identity is used again
         self._next = 0
         self._moved: tuple[int, Any] | None = None
@@ -46,7 +46,9 @@ class Taps:
                 self._wrap(name, block)
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for _, block in blocks(self._net, ""):
             block.__dict__.pop("forward", None)
 
@@ -67,7 +69,7 @@ class Taps:
         plain = block.forward
 
         def forward(*inputs: Any) -> Any:
-            origins = {self._places[id(each)] for each in _arrays(inputs) if id(each) in self._places}
+            origins = {self._positions[id(each)] for each in _arrays(inputs) if id(each) in self._positions}
             return self._tapped(name, block, origins, plain(*inputs))
 
         object.__setattr__(block, "forward", forward)
@@ -85,10 +87,10 @@ class Taps:
         zeros = mx.nd.zeros_like(output)
         zeros.attach_grad()
         tapped = output + zeros
-        self._places[id(tapped)] = place
+        self._positions[id(tapped)] = place
         self._kept.append(tapped)
-        kind, value = type(block).__name__, output.asnumpy()
-        self._calls.append(Tap(name, kind, block is self._net, origins, value, zeros))
+        class_name, value = type(block).__name__, output.asnumpy()
+        self._calls.append(Tap(name, class_name, block is self._net, origins, value, zeros))
         return tapped
 
 

@@ -61,8 +61,8 @@ def overfit(bench: Bench, seconds: float, is_own_data: bool) -> dict[str, Any]:
 
 
 def first_device(bench: Bench) -> str:
-    kind, index = batch_plan.parse_devices(bench.run.layout.devices)[0]
-    return f"{kind}:{index}"
+    device_type, index = batch_plan.parse_devices(bench.run.layout.devices)[0]
+    return f"{device_type}:{index}"
 
 
 def gradient_rows(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:

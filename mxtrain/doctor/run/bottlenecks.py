@@ -42,20 +42,20 @@ class Advice(NamedTuple):
 
 def find(parts: Mapping[str, Rate], unit: str) -> Bound:
     """Return the slowest of a run's parts, each measured alone, by its name."""
-    numbers = ", ".join(f"{name} {value}" for name, value in parts.items())
+    rates = ", ".join(f"{name} {value}" for name, value in parts.items())
     (slowest, rate), *others = sorted(parts.items(), key=lambda each: each[1].median)
     if not others:
-        return Bound(slowest, f"{numbers} {unit}/s; nothing else was measured")
+        return Bound(slowest, f"{rates} {unit}/s; nothing else was measured")
     if any(value.is_noise for value in parts.values()):
-        return Bound(None, f"{numbers} {unit}/s: that is noise; {AGAIN}")
+        return Bound(None, f"{rates} {unit}/s: that is noise; {AGAIN}")
     second, other = others[0]
     if not is_faster(other, rate):
-        return Bound(None, f"{slowest} and {second} are level: {numbers} {unit}/s")
+        return Bound(None, f"{slowest} and {second} are level: {rates} {unit}/s")
     could = {"data": "data could feed", "compute": "compute could take", "comm": "sums could keep up with"}[
         second
     ]
     factor = rounded(other.median / rate.median)
-    return Bound(slowest, f"{NAMES[slowest]}: {numbers} {unit}/s; {could} {factor} times that")
+    return Bound(slowest, f"{NAMES[slowest]}: {rates} {unit}/s; {could} {factor} times that")
 
 
 def together(parts: Mapping[str, Rate], step: Rate, waiting: float) -> str:

@@ -97,8 +97,8 @@ def group_of(net: Net, what: Any) -> str:
     """Return the group that a box is coloured for: that of the operator with most work, or of the first."""
     numbers = layer_table.operators_of(what)
     heaviest = max(numbers, key=lambda number: net.operators[number].flops or 0)
-    kind = net.operators[heaviest].kind
-    return next((name for name, words in GROUPS if any(word in kind for word in words)), "other")
+    operator_type = net.operators[heaviest].operator_type
+    return next((name for name, words in GROUPS if any(word in operator_type for word in words)), "other")
 
 
 def escaped(text: str) -> str:
@@ -123,7 +123,7 @@ def _drawn(
         sizes = f'x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
         yield f'<rect class="open" {sizes} rx="9"/>'
         name = f'<tspan class="small" dx="6">{escaped(_name(box.what, box.path))}</tspan>'
-        title = f'<text x="{x + PAD:.1f}" y="{y + 17:.1f}">{escaped(_shortened(row.kind))}{name}</text>'
+        title = f'<text x="{x + PAD:.1f}" y="{y + 17:.1f}">{escaped(_shortened(row.layer_type))}{name}</text>'
         address = link(box.what)
         yield f'<a href="{escaped(address)}">{title}</a>' if address else title
     else:
@@ -149,7 +149,7 @@ def _closed(net: Net, box: Box, row: Layer, x: float, y: float, total: int, addr
         length = max(1.5, share * (box.width - 20))
         place = f'x="12" y="{box.height - 5:.1f}" width="{length:.1f}" height="2" rx="1"'
         work = f'<rect class="{group}" opacity=".8" {place}/>'
-    tip = f"{row.path} {row.kind}: {row.sums.numbers:,} parameters"
+    tip = f"{row.path} {row.layer_type}: {row.sums.num_parameters:,} parameters"
     if row.sums.flops:
         tip += f", {row.sums.flops // 2:,} MACs ({share:.1%} of the net's)"
     name = _name(box.what, box.path)
@@ -168,11 +168,11 @@ def _texts(net: Net, row: Layer) -> tuple[str, str]:
     numbers = layer_table.operators_of(row.what)
     words = net_words.settings(net.operators[numbers[0]]) if len(numbers) == 1 else ""
     second = [net_words.shape_text(row.shape)]
-    if row.sums.numbers:
-        second.append(f"{net_words.count(row.sums.numbers)} weights")
+    if row.sums.num_parameters:
+        second.append(f"{net_words.count(row.sums.num_parameters)} weights")
     if row.sums.flops:
         second.append(f"{net_words.count(row.sums.flops // 2)} MACs")
-    return _shortened(f"{row.kind} {words}".strip()), _shortened(" · ".join(second))
+    return _shortened(f"{row.layer_type} {words}".strip()), _shortened(" · ".join(second))
 
 
 def _name(what: Any, path: str) -> str:

@@ -195,8 +195,8 @@ def training_memory(run: Run, net: Net) -> dict[str, Any]:
     is_own = catalogue.optimizer(run.optim).name not in optimizers.FACTORIES
     return {
         "optimizer": run.optim.optimizer,
-        "weight_bytes": FLOAT32_BYTES * of_net.numbers,
-        "gradient_bytes": FLOAT32_BYTES * of_net.trained_numbers,
+        "weight_bytes": FLOAT32_BYTES * of_net.num_parameters,
+        "gradient_bytes": FLOAT32_BYTES * of_net.num_trained,
         "state_bytes": None if is_own else dry_run.state_bytes(optimizers.build(run.optim), shapes),
     }
 

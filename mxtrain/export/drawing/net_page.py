@@ -104,16 +104,16 @@ def _settings_of_net(net: Net) -> str:
 
 def _facts(net: Net, training: dict[str, Any]) -> Iterator[str]:
     of_net = layer_table.sums(net)
-    rest = of_net.numbers - of_net.trained_numbers
+    rest = of_net.num_parameters - of_net.num_trained
     others = f"and {rest:,} not learnt" if rest else "all are learnt"
-    yield _fact("parameters", f"{of_net.trained_numbers:,}", others)
+    yield _fact("parameters", f"{of_net.num_trained:,}", others)
     if of_net.flops is None or of_net.backward_flops is None:
         yield _fact("multiply-adds", "not known", "an operator does not tell")
     else:
         both = net_words.count((of_net.flops + of_net.backward_flops) // 2)
         yield _fact("multiply-adds", net_words.count(of_net.flops // 2), f"{both} to learn from a sample")
     answer = f"and about {net_words.size(layer_table.inference_bytes(net))} a sample, to answer"
-    yield _fact("weights", net_words.size(FLOAT32_BYTES * of_net.numbers), answer)
+    yield _fact("weights", net_words.size(FLOAT32_BYTES * of_net.num_parameters), answer)
     fixed = training["weight_bytes"] + training["gradient_bytes"] + (training["state_bytes"] or 0)
     more = "its state, not known, and" if training["state_bytes"] is None else "and"
     kept = f"{more} about {net_words.size(of_net.output_bytes)} a sample"
@@ -147,8 +147,8 @@ def _summary(net: Net, row: Layer) -> str:
     share = (row.sums.flops or 0) / total if total else 0.0
     macs = "?" if row.sums.flops is None else net_words.count(row.sums.flops // 2) if row.sums.flops else ""
     return (
-        f"<summary><span>{escaped(row.path)}<small>{escaped(row.kind)}</small></span>"
-        f'<span class="wide">{net_words.shape_text(row.shape)}</span><span>{row.sums.numbers:,}</span>'
+        f"<summary><span>{escaped(row.path)}<small>{escaped(row.layer_type)}</small></span>"
+        f'<span class="wide">{net_words.shape_text(row.shape)}</span><span>{row.sums.num_parameters:,}</span>'
         f'<span>{macs}</span><span class="wide share" title="{share:.1%}"><i style="width:{share:.2%}"></i></span>'
         "</summary>"
     )

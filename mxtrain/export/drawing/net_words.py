@@ -22,7 +22,7 @@ class Layer(NamedTuple):
     what: Any  # a Part, or the position of an operator
     depth: int
     path: str
-    kind: str
+    layer_type: str
     shape: tuple[int, ...]  # of its last output
     sums: LayerTotals
 
@@ -43,8 +43,10 @@ def layer(net: Net, what: Any, depth: int, path: str) -> Layer:
     """Return the row of a part or an operator; `path` is that of the block around it."""
     last = net.operators[layer_table.operators_of(what)[-1]]
     is_part = isinstance(what, Part)
-    kind = what.kind if is_part else plain_name(last.kind)
-    return Layer(what, depth, what.path if is_part else path, kind, last.shape, layer_table.sums(net, what))
+    layer_type = what.class_name if is_part else plain_name(last.operator_type)
+    return Layer(
+        what, depth, what.path if is_part else path, layer_type, last.shape, layer_table.sums(net, what)
+    )
 
 
 def is_leaf(what: Any) -> bool:
@@ -74,10 +76,10 @@ def table(net: Net, depth: int | None = None) -> str:
 def _cells(row: Layer) -> tuple[str, ...]:
     name = row.path.rpartition(".")[2] if isinstance(row.what, Part) else "."
     return (
-        "  " * row.depth + (name or row.kind),
-        row.kind,
+        "  " * row.depth + (name or row.layer_type),
+        row.layer_type,
         shape_text(row.shape),
-        f"{row.sums.numbers:,}" if row.sums.numbers else "",
+        f"{row.sums.num_parameters:,}" if row.sums.num_parameters else "",
         "?" if row.sums.flops is None else count(row.sums.flops // 2) if row.sums.flops else "",
         size(row.sums.output_bytes) if row.sums.output_bytes else "",
     )
@@ -93,9 +95,9 @@ def totals(net: Net, training: dict[str, Any]) -> list[str]:
     """Return the lines below the table; `training` is as `as_json` has it."""
     of_net = layer_table.sums(net)
     inputs = ", ".join(f"{name} {shape_text(shape)}" for name, shape in net.inputs.items())
-    rest = of_net.numbers - of_net.trained_numbers
+    rest = of_net.num_parameters - of_net.num_trained
     others = f", and {rest:,} that are not, as running statistics" if rest else ""
-    lines = [f"{of_net.trained_numbers:,} parameters that are learnt{others}; for {inputs}"]
+    lines = [f"{of_net.num_trained:,} parameters that are learnt{others}; for {inputs}"]
     if of_net.flops is None or of_net.backward_flops is None:
         lines.append("multiply-adds (MACs): not known, as an operator of the net does not tell")
     else:
@@ -104,7 +106,7 @@ def totals(net: Net, training: dict[str, Any]) -> list[str]:
             f"{count(of_net.flops // 2)} multiply-adds (MACs) for an answer; {both} to learn from a sample"
         )
     lines.append(
-        f"memory to answer: weights {size(FLOAT32_BYTES * of_net.numbers)} and about "
+        f"memory to answer: weights {size(FLOAT32_BYTES * of_net.num_parameters)} and about "
         f"{size(layer_table.inference_bytes(net))} a sample"
     )
     state = "not known" if training["state_bytes"] is None else size(training["state_bytes"])
@@ -127,7 +129,7 @@ def as_json(title: str, net: Net, training: dict[str, Any]) -> dict[str, Any]:
         "layers": [
             {
                 "path": row.path,
-                "kind": row.kind,
+                "kind": row.layer_type,
                 "depth": row.depth,
                 "output": list(row.shape),
                 **_numbers(row.sums),
@@ -135,15 +137,21 @@ def as_json(title: str, net: Net, training: dict[str, Any]) -> dict[str, Any]:
             }
             for row in layers(net)
         ],
-        "operators": [{**each._asdict(), "attributes": dict(each.attributes)} for each in net.operators],
+        "operators": [_operator(each) for each in net.operators],
     }
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    named_in_json = {"operator_type": "kind", "num_parameters": "numbers"}
+    fields = {named_in_json.get(name, name): value for name, value in operator._asdict().items()}
+    return {**fields, "attributes": dict(operator.attributes)}
 
 
 def _numbers(sums: LayerTotals) -> dict[str, Any]:
     return {
-        "parameters": sums.numbers,
-        "learnt_parameters": sums.trained_numbers,
-        "parameter_bytes": FLOAT32_BYTES * sums.numbers,
+        "parameters": sums.num_parameters,
+        "learnt_parameters": sums.num_trained,
+        "parameter_bytes": FLOAT32_BYTES * sums.num_parameters,
         "flops": sums.flops,
         "backward_flops": sums.backward_flops,
         "output_bytes": sums.output_bytes,

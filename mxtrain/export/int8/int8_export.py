@@ -136,4 +136,4 @@ def _score(task: Task, net: Any, val: Records) -> float:
     forward = tasks.function_of(task, task.plain_forward)
     found = evaluate(task.run, task, forward, net, val, [mx.cpu()])
     assert found is not None, "nobody asks this evaluation to stop"
-    return float(found.numbers[f"val_{task.score.name}"])
+    return float(found.scores[f"val_{task.score.name}"])

@@ -140,11 +140,11 @@ def _apart(graph: InferenceGraph, answers: Sequence[Array], batches: Sequence[Ba
 
 
 def _no_layer(graph: InferenceGraph, exclude: Sequence[str]) -> UsageError:
-    kinds = ", ".join(sorted({node["op"] for node in nodes(graph.symbol)} - {"null"}))
+    operators = ", ".join(sorted({node["op"] for node in nodes(graph.symbol)} - {"null"}))
     left = " that --exclude leaves" if exclude else ""
     return UsageError(
         f"--to int8: {graph.name} has no convolution or dense layer{left} that MXNet computes in int8 (it computes "
-        f"{kinds}); --to symbol exports it as it is"
+        f"{operators}); --to symbol exports it as it is"
     )
 
 

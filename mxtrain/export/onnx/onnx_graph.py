@@ -121,7 +121,7 @@ def _model(graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], b
     """Return the model of written nodes; its outputs, unlike weights, have the names of `output_names`."""
     onnx, first = written.onnx, BATCH if batch is None else batch
     helper = onnx.helper
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(graph.takes))
+    input_type = helper.np_dtype_to_tensor_dtype(np.dtype(graph.takes))
     names = output_names(graph)
     ends = [helper.make_node("Identity", [source], [name], name=name) for source, name in zip(outputs, names)]
     nodes = [*written.nodes, *ends]
@@ -134,7 +134,7 @@ def _model(graph: InferenceGraph, written: ModelParts, outputs: Sequence[str], b
     described = [
         [helper.make_tensor_value_info(name, each, [first, *shape]) for name, shape in pairs]
         for each, pairs in (
-            (kind, graph.inputs.items()),
+            (input_type, graph.inputs.items()),
             (onnx.TensorProto.FLOAT, zip(names, graph.outputs.values())),
         )
     ]

@@ -20,7 +20,7 @@ ACTIVATIONS = {
 }
 
 
-def convolution(node: Node, kind: str = "Conv") -> Any:
+def convolution(node: Node, operator: str = "Conv") -> Any:
     if not node.get("layout", "NCHW").startswith("NC") or node.get("target_shape", ()):
         raise node.refused(f"its layout is {node.get('layout', 'NCHW')}, or it has a target_shape")
     kernel = node.get("kernel", ())
@@ -31,9 +31,9 @@ def convolution(node: Node, kind: str = "Conv") -> Any:
         "strides": node.get("stride", ()) or (1,) * len(kernel),
         "dilations": node.get("dilate", ()) or (1,) * len(kernel),
     }
-    if kind == "ConvTranspose" and any(node.get("adj", ())):
+    if operator == "ConvTranspose" and any(node.get("adj", ())):
         settings["output_padding"] = node.get("adj", ())
-    return node.write(kind, list(node.inputs), **settings)
+    return node.write(operator, list(node.inputs), **settings)
 
 
 def dense(node: Node) -> Any:
@@ -63,11 +63,11 @@ def product(node: Node) -> Any:
 
 
 def pooling(node: Node) -> Any:
-    kind = node.get("pool_type", "max")
-    if kind not in ("max", "avg"):
-        raise node.refused(f"its pool_type is {kind}")
+    pool_type = node.get("pool_type", "max")
+    if pool_type not in ("max", "avg"):
+        raise node.refused(f"its pool_type is {pool_type}")
     if node.get("global_pool", False):
-        return node.write({"max": "GlobalMaxPool", "avg": "GlobalAveragePool"}[kind], [node.inputs[0]])
+        return node.write({"max": "GlobalMaxPool", "avg": "GlobalAveragePool"}[pool_type], [node.inputs[0]])
     data, kernel = node.inputs[0], node.get("kernel", ())
     pads = list(node.get("pad", ()) or (0,) * len(kernel))
     strides = node.get("stride", ()) or (1,) * len(kernel)
@@ -77,13 +77,13 @@ def pooling(node: Node) -> Any:
         max(0, (count - 1) * stride + length - side - 2 * pad)
         for side, count, length, stride, pad in zip(sides, outputs, kernel, strides, pads)
     ]
-    counts = kind == "avg" and node.get("count_include_pad", True)
+    counts = pool_type == "avg" and node.get("count_include_pad", True)
     if counts and any(beyond) and any(pads):
         data = node.write("Pad", [data, node.numbers([0, 0, *pads] * 2), node.constant(0.0)])
         pads = [0] * len(pads)
     settings = {"kernel_shape": kernel, "strides": strides}
     settings["pads"] = [*pads, *(pad + more for pad, more in zip(pads, beyond))]
-    if kind == "max":
+    if pool_type == "max":
         return node.write("MaxPool", [data], **settings)
     return node.write("AveragePool", [data], count_include_pad=int(counts and not any(beyond)), **settings)
 
@@ -158,26 +158,26 @@ def _normed(node: Node, data: str, axes: Sequence[int], gamma: str, beta: str, e
 
 
 def activation(node: Node) -> Any:
-    kind = node.get("act_type", "relu")
-    if kind not in ACTIVATIONS:
-        raise node.refused(f"its act_type is {kind}")
-    return node.write(ACTIVATIONS[kind], [node.inputs[0]])
+    act_type = node.get("act_type", "relu")
+    if act_type not in ACTIVATIONS:
+        raise node.refused(f"its act_type is {act_type}")
+    return node.write(ACTIVATIONS[act_type], [node.inputs[0]])
 
 
 def leaky_relu(node: Node) -> Any:
-    kind, data, slope = node.get("act_type", "leaky"), node.inputs[0], node.get("slope", 0.25)
-    if kind == "gelu":
+    act_type, data, slope = node.get("act_type", "leaky"), node.inputs[0], node.get("slope", 0.25)
+    if act_type == "gelu":
         share = node.write("Erf", [node.write("Div", [data, node.constant(math.sqrt(2))])])
         doubled = node.write("Mul", [data, node.write("Add", [share, node.constant(1.0)])])
         return node.write("Mul", [doubled, node.constant(0.5)])
-    if kind == "prelu":
+    if act_type == "prelu":
         column = [math.prod(node.shapes[1]), *[1] * (len(node.shapes[0]) - 2)]
         return node.write("PRelu", [data, node.reshaped(node.inputs[1], column)])
-    if kind == "selu":
+    if act_type == "selu":
         return node.write("Selu", [data])
-    if kind not in ("leaky", "elu"):
-        raise node.refused(f"its act_type is {kind}")
-    return node.write({"leaky": "LeakyRelu", "elu": "Elu"}[kind], [data], alpha=slope)
+    if act_type not in ("leaky", "elu"):
+        raise node.refused(f"its act_type is {act_type}")
+    return node.write({"leaky": "LeakyRelu", "elu": "Elu"}[act_type], [data], alpha=slope)
 
 
 def hard_sigmoid(node: Node) -> Any:
@@ -186,13 +186,13 @@ def hard_sigmoid(node: Node) -> Any:
     )
 
 
-def softmax(node: Node, kind: str = "Softmax") -> Any:
+def softmax(node: Node, operator: str = "Softmax") -> Any:
     if node.get("use_length", False):
         raise node.refused("it is given lengths")
     data, temperature = node.inputs[0], node.get("temperature", None)
     if temperature not in (None, 1):
         data = node.write("Div", [data, node.constant(temperature)])
-    return node.write(kind, [data], axis=node.get("axis", -1))
+    return node.write(operator, [data], axis=node.get("axis", -1))
 
 
 def softmax_output(node: Node) -> Any:
@@ -240,13 +240,13 @@ def _interpolated(side: int, count: int) -> Array:
 
 
 LAYERS: dict[str, Translation] = {
-    **{"Convolution": convolution, "Deconvolution": functools.partial(convolution, kind="ConvTranspose")},
+    **{"Convolution": convolution, "Deconvolution": functools.partial(convolution, operator="ConvTranspose")},
     **{"FullyConnected": dense, "dot": product, "batch_dot": product, "_linalg_gemm2": product},
     **{"Pooling": pooling, "_contrib_AdaptiveAvgPooling2D": adaptive_pooling},
     **{"BatchNorm": batch_norm, "_contrib_SyncBatchNorm": batch_norm, "LayerNorm": layer_norm},
     **{"GroupNorm": group_norm, "InstanceNorm": instance_norm, "LRN": lrn},
     **{"Activation": activation, "LeakyReLU": leaky_relu, "hard_sigmoid": hard_sigmoid},
-    **{"softmax": softmax, "log_softmax": functools.partial(softmax, kind="LogSoftmax")},
+    **{"softmax": softmax, "log_softmax": functools.partial(softmax, operator="LogSoftmax")},
     **{"SoftmaxOutput": softmax_output, "SoftmaxActivation": softmax},
     **{"UpSampling": up_sampling, "_contrib_BilinearResize2D": bilinear_resize},
 }

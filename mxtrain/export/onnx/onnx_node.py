@@ -42,12 +42,12 @@ class Node:
     output: Shape  # the first
     model: ModelParts
 
-    def write(self, kind: str, inputs: Sequence[str], num_outputs: int = 1, **settings: Any) -> Any:
+    def write(self, operator: str, inputs: Sequence[str], num_outputs: int = 1, **settings: Any) -> Any:
         """Add a node of ONNX and return the name of its output, or of all where it has several."""
-        name = self._free(f"{self.name}/{kind}")
+        name = self._free(f"{self.name}/{operator}")
         outputs = [name] if num_outputs == 1 else [f"{name}:{number}" for number in range(num_outputs)]
         self.model.nodes.append(
-            self.model.onnx.helper.make_node(kind, inputs, outputs, name=name, **settings)
+            self.model.onnx.helper.make_node(operator, inputs, outputs, name=name, **settings)
         )
         self.model.names.add(name)
         return name if num_outputs == 1 else outputs
@@ -62,9 +62,9 @@ class Node:
         """Add whole numbers, as shapes and axes are, and return their name."""
         return self.constant(values, np.int64)
 
-    def cast(self, source: str, kind: str) -> str:
+    def cast(self, source: str, type_name: str) -> str:
         """Return the name of `source` as another type, such as INT64."""
-        return str(self.write("Cast", [source], to=getattr(self.model.onnx.TensorProto, kind)))
+        return str(self.write("Cast", [source], to=getattr(self.model.onnx.TensorProto, type_name)))
 
     def reshaped(self, source: str, shape: Shape) -> str:
         """Return the name of `source` in this shape, of which one axis may be unknown."""

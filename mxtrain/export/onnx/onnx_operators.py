@@ -19,9 +19,9 @@ UNARY = {
     **{"negative": "Neg", "softsign": "Softsign", "arctan": "Atan", "arcsin": "Asin", "arccos": "Acos"},
 }
 BINARY = {
-    f"{prefix}{name}": kind
+    f"{prefix}{name}": operator
     for prefix in ("elemwise_", "broadcast_", "_")
-    for name, kind in {
+    for name, operator in {
         **{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "power": "Pow"},
         **{"maximum": "Max", "minimum": "Min", "plus": "Add", "minus": "Sub"},
     }.items()
@@ -46,34 +46,34 @@ REDUCTIONS = {
 }
 
 
-def of_one(node: Node, kind: str) -> Any:
-    return node.write(kind, [node.inputs[0]])
+def of_one(node: Node, operator: str) -> Any:
+    return node.write(operator, [node.inputs[0]])
 
 
-def of_two(node: Node, kind: str) -> Any:
-    return node.write(kind, list(node.inputs[:2]))
+def of_two(node: Node, operator: str) -> Any:
+    return node.write(operator, list(node.inputs[:2]))
 
 
-def with_number(node: Node, kind: str, comes_first: bool) -> Any:
+def with_number(node: Node, operator: str, comes_first: bool) -> Any:
     pair = [node.inputs[0], node.constant(node.get("scalar", 0.0))]
-    return node.write(kind, pair[::-1] if comes_first else pair)
+    return node.write(operator, pair[::-1] if comes_first else pair)
 
 
-def compared(node: Node, kind: str, is_negated: bool) -> Any:
+def compared(node: Node, operator: str, is_negated: bool) -> Any:
     second = node.inputs[1] if len(node.inputs) > 1 else node.constant(node.get("scalar", 0.0))
-    found = node.write(kind, [node.inputs[0], second])
+    found = node.write(operator, [node.inputs[0], second])
     return node.cast(node.write("Not", [found]) if is_negated else found, "FLOAT")
 
 
-def reduced(node: Node, kind: str) -> Any:
+def reduced(node: Node, operator: str) -> Any:
     rank = len(node.shapes[0])
     axes = [axis % rank for axis in node.get("axis", ()) if axis is not None] or list(range(rank))
     if node.get("exclude", False):
         axes = [axis for axis in range(rank) if axis not in axes]
     keep = int(node.get("keepdims", False))
-    if kind == "ReduceSum":  # the first for which ONNX has made axes an input
-        return node.write(kind, [node.inputs[0], node.numbers(axes)], keepdims=keep)
-    return node.write(kind, [node.inputs[0]], axes=axes, keepdims=keep)
+    if operator == "ReduceSum":  # the first for which ONNX has made axes an input
+        return node.write(operator, [node.inputs[0], node.numbers(axes)], keepdims=keep)
+    return node.write(operator, [node.inputs[0]], axes=axes, keepdims=keep)
 
 
 def square(node: Node) -> Any:
@@ -94,9 +94,9 @@ def clip(node: Node) -> Any:
 
 
 def cast(node: Node) -> Any:
-    kinds = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
-    kind = node.get("dtype", "float32")
-    return node.cast(node.inputs[0], kinds.get(kind, kind.upper()))
+    type_names = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
+    dtype = node.get("dtype", "float32")
+    return node.cast(node.inputs[0], type_names.get(dtype, dtype.upper()))
 
 
 def where(node: Node) -> Any:
@@ -127,11 +127,11 @@ def cumsum(node: Node) -> Any:
     return node.write("CumSum", [node.inputs[0], node.numbers(node.get("axis", 0))])
 
 
-def argument(node: Node, kind: str) -> Any:
+def argument(node: Node, operator: str) -> Any:
     axis = node.get("axis", None)
     if axis is None:
         raise node.refused("it is over all axes at once")
-    found = node.write(kind, [node.inputs[0]], axis=axis, keepdims=int(node.get("keepdims", False)))
+    found = node.write(operator, [node.inputs[0]], axis=axis, keepdims=int(node.get("keepdims", False)))
     return node.cast(found, "FLOAT")
 
 
@@ -243,19 +243,19 @@ def pad(node: Node) -> Any:
 
 
 OPERATORS: dict[str, Translation] = {
-    **{name: functools.partial(of_one, kind=kind) for name, kind in UNARY.items()},
-    **{name: functools.partial(of_two, kind=kind) for name, kind in BINARY.items()},
+    **{name: functools.partial(of_one, operator=operator) for name, operator in UNARY.items()},
+    **{name: functools.partial(of_two, operator=operator) for name, operator in BINARY.items()},
     **{
-        name: functools.partial(with_number, kind=kind, comes_first=first)
-        for name, (kind, first) in SCALAR.items()
+        name: functools.partial(with_number, operator=operator, comes_first=first)
+        for name, (operator, first) in SCALAR.items()
     },
     **{
-        name.format(each): functools.partial(compared, kind=kind, is_negated=each == "not_equal")
+        name.format(each): functools.partial(compared, operator=operator, is_negated=each == "not_equal")
         for name in ("broadcast_{}", "_{}", "_{}_scalar")
-        for each, kind in COMPARISONS.items()
+        for each, operator in COMPARISONS.items()
     },
-    **{name: functools.partial(reduced, kind=kind) for name, kind in REDUCTIONS.items()},
-    "sum_axis": functools.partial(reduced, kind="ReduceSum"),
+    **{name: functools.partial(reduced, operator=operator) for name, operator in REDUCTIONS.items()},
+    "sum_axis": functools.partial(reduced, operator="ReduceSum"),
     **{"square": square, "rsqrt": rsqrt, "add_n": add_n, "clip": clip, "Cast": cast, "where": where},
     **{"ones_like": functools.partial(filled, value=1.0), "zeros_like": functools.partial(filled, value=0.0)},
     **{
@@ -265,8 +265,8 @@ OPERATORS: dict[str, Translation] = {
     **{name: functools.partial(constant_filled, value=0.0) for name in ("_zeros", "_zeros_without_dtype")},
     **{"_arange": arange, "cumsum": cumsum, "_np_cumsum": cumsum},
     **{
-        "argmax": functools.partial(argument, kind="ArgMax"),
-        "argmin": functools.partial(argument, kind="ArgMin"),
+        "argmax": functools.partial(argument, operator="ArgMax"),
+        "argmin": functools.partial(argument, operator="ArgMin"),
     },
     **dict.fromkeys(("Reshape", "Flatten", "squeeze", "reshape_like"), reshaped),
     **{"transpose": transpose, "SwapAxis": swap_axes, "expand_dims": expand_dims},

@@ -25,7 +25,7 @@ def joined_weights(node: Node) -> Any:
 
 def recurrence(node: Node) -> Any:
     """Translate layers one by one: ONNX has operators of a single one."""
-    kind, size = node.get("mode", "lstm"), node.get("state_size", 0)
+    mode, size = node.get("mode", "lstm"), node.get("state_size", 0)
     count, both = node.get("num_layers", 1), node.get("bidirectional", False)
     if any(
         node.get(name, None) for name in ("projection_size", "use_sequence_length", "lstm_state_clip_min")
@@ -38,15 +38,15 @@ def recurrence(node: Node) -> Any:
     ]
     data, width, last = node.inputs[0], node.shapes[0][2], []
     directions = 2 if both else 1
-    operator = {"lstm": "LSTM", "gru": "GRU"}.get(kind, "RNN")
+    operator = {"lstm": "LSTM", "gru": "GRU"}.get(mode, "RNN")
     settings: dict[str, Any] = {"hidden_size": size, "direction": "bidirectional" if both else "forward"}
-    if kind == "gru":
+    if mode == "gru":
         settings["linear_before_reset"] = 1
-    elif kind == "rnn_relu":
+    elif mode == "rnn_relu":
         settings["activations"] = ["Relu"] * directions
-    for layer, arrays in enumerate(_weights(node, kind, size, count, directions, width)):
+    for layer, arrays in enumerate(_weights(node, mode, size, count, directions, width)):
         inputs = [data, *map(node.constant, arrays), "", *(each[layer] for each in states)]
-        steps, *ends = node.write(operator, inputs, 3 if kind == "lstm" else 2, **settings)
+        steps, *ends = node.write(operator, inputs, 3 if mode == "lstm" else 2, **settings)
         # (steps, directions, samples, size) -> (steps, samples, directions * size)
         joined = node.transposed(steps, (0, 2, 1, 3))
         data = node.reshaped(joined, [node.shapes[0][0], node.shapes[0][1], directions * size])
@@ -58,9 +58,9 @@ def recurrence(node: Node) -> Any:
     return outputs
 
 
-def _weights(node: Node, kind: str, size: int, count: int, directions: int, width: int) -> list[list[Array]]:
+def _weights(node: Node, mode: str, size: int, count: int, directions: int, width: int) -> list[list[Array]]:
     """Return the weights of inputs, those of states and the biases of each layer, with the gates in ONNX's order."""
-    flat, at, order = node.value(1), 0, list(GATES[kind])
+    flat, at, order = node.value(1), 0, list(GATES[mode])
 
     def take(columns: int) -> Array:
         nonlocal at

@@ -19,7 +19,7 @@ class Call(NamedTuple):
 
     parent: int | None
     path: str  # of the block, as in the names of parameters: `features.0`; empty for the net itself
-    kind: str  # its class
+    class_name: str
 
 
 @contextlib.contextmanager

@@ -40,14 +40,14 @@ class Tapped:
         names = both.list_inputs()
         input_names = [each.name for each in inputs]
         self.taken: Any = None
-        self._places = [input_names.index(name) if name in input_names else None for name in names]
+        self._input_positions = [input_names.index(name) if name in input_names else None for name in names]
         parameters = net.collect_params()
         self._parameters = [parameters[name] for name in names if name not in input_names]
         self._both = mx.nd.CachedOp(both)
 
     def __call__(self, *inputs: Any) -> Any:
         values = (parameter.data(inputs[0].context) for parameter in self._parameters)
-        arrays = [next(values) if place is None else inputs[place] for place in self._places]
+        arrays = [next(values) if place is None else inputs[place] for place in self._input_positions]
         output, self.taken = self._both(*arrays)
         return output
 

@@ -89,8 +89,8 @@ def _ancestors(nodes: Sequence[Node], place: int) -> set[int]:
     return found
 
 
-def _num_convolutions(nodes: Sequence[Node], places: set[int]) -> int:
-    return sum(nodes[place].operator in CONVOLUTIONS for place in places)
+def _num_convolutions(nodes: Sequence[Node], positions: set[int]) -> int:
+    return sum(nodes[place].operator in CONVOLUTIONS for place in positions)
 
 
 def _last_gamma(nodes: Sequence[Node], place: tuple[int, int]) -> str | None:

@@ -21,7 +21,7 @@ class Operator(NamedTuple):
     """An operator of a net, for the batch that the shapes were given for."""
 
     name: str
-    kind: str  # MXNet's name of it
+    operator_type: str  # MXNet's name of it, as Convolution
     attributes: Mapping[str, str]
     inputs: tuple[
         int, ...
@@ -29,7 +29,7 @@ class Operator(NamedTuple):
     takes_input: bool  # one of the net's own
     shape: tuple[int, ...]  # of the first output
     parameters: tuple[str, ...]  # those that no operator before it has: names in the graph
-    numbers: int  # in them
+    num_parameters: int  # the numbers in them
     trained_shapes: tuple[tuple[int, ...], ...]  # of those that are learnt
     flops: int | None  # of the forward pass; None where it is not known
     backward_flops: int | None
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     """A call of a block: what it consists of, in order, are other parts and positions of operators."""
 
     path: str
-    kind: str
+    class_name: str  # of the block
     content: tuple[Any, ...]
 
 
@@ -98,13 +98,13 @@ def _operator(
     is_view = node["op"] in segments.WITHOUT_MEMORY
     return Operator(
         name=node["name"],
-        kind=node["op"],
+        operator_type=node["op"],
         attributes={key: value for key, value in node.get("attrs", {}).items() if not key.startswith("__")},
         inputs=tuple(position[source] for source in sources if source in position),
         takes_input=any(name in inputs for name in names.values()),
         shape=tuple(shape_of(graph, shapes, place, 0)),
         parameters=tuple(sizes),
-        numbers=sum(map(math.prod, sizes.values())),
+        num_parameters=sum(map(math.prod, sizes.values())),
         trained_shapes=tuple(size for name, size in sizes.items() if name in trained),
         flops=None if counted is None else its.forward if its else 0,
         backward_flops=None if counted is None else its.backward if its else 0,
@@ -139,11 +139,11 @@ def _tree(calls: Sequence[Call], made_by: Sequence[int]) -> Part:
     for number in sorted(first, reverse=True):  # calls within others have higher numbers
         each = calls[number]
         content = tuple(what for _, what in sorted(within.get(number, []), key=lambda pair: pair[0]))
-        part = Part(each.path, each.kind, content)
+        part = Part(each.path, each.class_name, content)
         if each.parent is None:
             return part
         within.setdefault(each.parent, []).append((first[number], part))
-    return Part("", calls[0].kind if calls else "", tuple(range(len(made_by))))
+    return Part("", calls[0].class_name if calls else "", tuple(range(len(made_by))))
 
 
 def operators_of(what: Any) -> list[int]:
@@ -156,8 +156,8 @@ def operators_of(what: Any) -> list[int]:
 class LayerTotals(NamedTuple):
     """The sums over some operators."""
 
-    numbers: int
-    trained_numbers: int
+    num_parameters: int
+    num_trained: int
     flops: int | None
     backward_flops: int | None
     output_bytes: int
@@ -168,7 +168,7 @@ def sums(net: Net, what: Any = None) -> LayerTotals:
     chosen = [net.operators[number] for number in operators_of(net.root if what is None else what)]
     is_known = all(each.flops is not None for each in chosen)
     return LayerTotals(
-        sum(each.numbers for each in chosen),
+        sum(each.num_parameters for each in chosen),
         sum(math.prod(shape) for each in chosen for shape in each.trained_shapes),
         sum(each.flops or 0 for each in chosen) if is_known else None,
         sum(each.backward_flops or 0 for each in chosen) if is_known else None,

@@ -84,10 +84,10 @@ def product_class(node: Mapping[str, Any], data: Shape, weight: Shape, output: S
         return name + f"in groups of {_blocks(inside, outside)}"
     if inside <= MOST_COLOURS:
         return name + "of colours"
-    kind = "pointwise" if math.prod(weight[2:]) == 1 else "spatial"
+    kernel_type = "pointwise" if math.prod(weight[2:]) == 1 else "spatial"
     if inside % BLOCK or outside % BLOCK:
-        return name + f"{kind}, part blocks"
-    return name + f"{kind}, {'few' if min(inside, outside) < FEW_CHANNELS else 'many'} channels"
+        return name + f"{kernel_type}, part blocks"
+    return name + f"{kernel_type}, {'few' if min(inside, outside) < FEW_CHANNELS else 'many'} channels"
 
 
 def element_class(node: Mapping[str, Any]) -> str | None:

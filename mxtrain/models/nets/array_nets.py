@@ -21,12 +21,14 @@ Inputs = Mapping[str, Shape]
 
 def build(text: str, inputs: Inputs, outputs: int) -> Any:
     """Return the net that `--model` names, not initialised yet."""
-    name, numbers = catalogue.model(text)
+    name, hyperparameters = catalogue.model(text)
     if name == "mlp":
-        return Mlp(outputs, **numbers)
-    dropout = numbers.pop("dropout")
+        return Mlp(outputs, **hyperparameters)
+    dropout = hyperparameters.pop("dropout")
     branch = {"conv1d": Convolutions, "lstm": Recurrences}[name]
-    return OverSeries(inputs, outputs, lambda number: branch(number, dropout=dropout, **numbers), dropout)
+    return OverSeries(
+        inputs, outputs, lambda number: branch(number, dropout=dropout, **hyperparameters), dropout
+    )
 
 
 class Mlp(mx.gluon.HybridBlock):
@@ -55,7 +57,7 @@ class OverSeries(mx.gluon.HybridBlock):
         arrays = [name for name in inputs if not _is_mask(name, inputs)]
         series = [name for name in arrays if len(inputs[name]) > 1 or name + MASK in inputs]
         self._plan = [(name in (series or arrays[:1]), name + MASK in inputs) for name in arrays]
-        self._places = [list(inputs).index(name) for name in arrays]
+        self._positions = [list(inputs).index(name) for name in arrays]
         with self.name_scope():
             self.branches = nn.HybridSequential(prefix="")
             for number in range(sum(is_series for is_series, _ in self._plan)):
@@ -65,7 +67,7 @@ class OverSeries(mx.gluon.HybridBlock):
 
     def hybrid_forward(self, F: Any, *arrays: Any) -> Any:
         branches, found = iter(self.branches), []
-        for place, (is_series, varies) in zip(self._places, self._plan):
+        for place, (is_series, varies) in zip(self._positions, self._plan):
             array = arrays[place]
             if is_series:
                 found.append(next(branches)(array, *arrays[place + 1 : place + 1 + varies]))

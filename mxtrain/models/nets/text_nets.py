@@ -20,14 +20,14 @@ nn = mx.gluon.nn
 
 def build(text: str, vocabulary: int, num_classes: int, length: int, of_tokens: bool) -> Any:
     """Return the net that `--model` names, for the classes of texts or of their tokens; not initialised yet."""
-    name, numbers = catalogue.model(text)
-    dropout = numbers.pop("dropout")
+    name, hyperparameters = catalogue.model(text)
+    dropout = hyperparameters.pop("dropout")
     if name == "transformer":
-        if numbers["width"] % numbers["heads"]:
+        if hyperparameters["width"] % hyperparameters["heads"]:
             raise UsageError(f"--model {text}: width is no multiple of heads; give one that is")
-        body = Transformer(vocabulary, length, dropout, **numbers)
+        body = Transformer(vocabulary, length, dropout, **hyperparameters)
     else:
-        body = {"text_cnn": Convolutions, "bilstm": Recurrences}[name](vocabulary, dropout, **numbers)
+        body = {"text_cnn": Convolutions, "bilstm": Recurrences}[name](vocabulary, dropout, **hyperparameters)
     return Classifier(body, num_classes, dropout, of_tokens)
 
 

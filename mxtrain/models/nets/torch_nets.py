@@ -46,9 +46,9 @@ def adapt(net: Any, name: str, num_classes: int) -> None:
         _widen(net)
 
 
-def _exchange(sequence: Any, kind: type, layer: Any) -> None:
+def _exchange(sequence: Any, layer_type: type, layer: Any) -> None:
     """Put `layer` into the place of the last one of class `kind` in a sequence."""
-    place = [key for key, child in sequence._children.items() if type(child) is kind][-1]
+    place = [key for key, child in sequence._children.items() if type(child) is layer_type][-1]
     sequence._children[place] = layer
 
 

@@ -58,11 +58,11 @@ def is_name(text: str) -> bool:
 
 def build(text: str) -> Any:
     """Return the MXNet initialiser that `--init` describes."""
-    name, numbers = catalogue.initializer(text)
+    name, hyperparameters = catalogue.initializer(text)
     if name in ANY_SHAPE_INITIALIZERS:
-        return ANY_SHAPE_INITIALIZERS[name](**numbers)
+        return ANY_SHAPE_INITIALIZERS[name](**hyperparameters)
     if name in MATRIX_INITIALIZERS:
-        return MatrixInitializer(text, MATRIX_INITIALIZERS[name](**numbers))
+        return MatrixInitializer(text, MATRIX_INITIALIZERS[name](**hyperparameters))
     made = as_user_code(f"--init {name}", import_path.load_callable("--init", name))()
     if not isinstance(made, mx.init.Initializer):
         raise UsageError(f"--init {name}: returned a {type(made).__name__}, not an mxnet Initializer")

@@ -25,12 +25,12 @@ def named_parameters(net: Any) -> dict[str, Any]:
     return named
 
 
-def layers(net: Any, kind: type) -> Iterator[Any]:
+def layers(net: Any, layer_type: type) -> Iterator[Any]:
     """Yield every layer of class `kind` in the net."""
-    if isinstance(net, kind):
+    if isinstance(net, layer_type):
         yield net
     for child in net._children.values():
-        yield from layers(child, kind)
+        yield from layers(child, layer_type)
 
 
 def copy_of(net: Any) -> Arrays:

@@ -158,8 +158,8 @@ def _positions(block: Any) -> dict[str, list[int]]:
     """Return which inputs of the block's graph are data and which are parameters, as MXNet names them."""
     are_data = [is_data for is_data, _ in block._cached_op_args]
     return {
-        kind: [place for place, is_data in enumerate(are_data) if is_data == wanted]
-        for kind, wanted in (("data_indices", True), ("param_indices", False))
+        attribute: [place for place, is_data in enumerate(are_data) if is_data == wanted]
+        for attribute, wanted in (("data_indices", True), ("param_indices", False))
     }
 
 

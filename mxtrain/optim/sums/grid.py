@@ -48,8 +48,8 @@ class Grid:
         # Exponents for gradients that are scaled with the loss.
         self.scaled = np.zeros(self.ends[-1], np.int32)
         # A single gradient has no more digits on a grid than before.
-        kind = np.float32 if is_single else np.float64
-        self.totals = [np.zeros(size, kind) for size in sizes]
+        dtype = np.float32 if is_single else np.float64
+        self.totals = [np.zeros(size, dtype) for size in sizes]
         self.is_empty = True  # whatever the totals hold
         # Absolute value in each block of the finished totals.
         self.largest = np.zeros(self.ends[-1], np.float32)

@@ -158,10 +158,10 @@ def _in_words(value: Any, names: list[str]) -> str:
         return _short(value)
     words = []
     for each in value:
-        kinds = [type(part) for part in each] if isinstance(each, list) else []
-        if kinds == [int, float]:
+        part_types = [type(part) for part in each] if isinstance(each, list) else []
+        if part_types == [int, float]:
             words.append(f"{_class_name(each[0], names)} {each[1]:.0%}")
-        elif kinds == [int, str, str]:
+        elif part_types == [int, str, str]:
             words.append(f"word {each[0] + 1}: {each[1]}, taken for {each[2]}")
         else:
             words.append(str(_class_name(each, names)) if isinstance(each, int) else _short(each))

@@ -71,14 +71,16 @@ def layers_of(history: History) -> dict[str, Any] | None:
     records = evenly(records, MOST_COLUMNS)
     names = list(dict.fromkeys(name for record in records for name in record["gradients"]))
     shown = evenly(names, MOST_LAYERS)
-    kinds = {
-        kind: [[_rounded(_inside(record, kind).get(name)) for record in records] for name in shown]
-        for kind in ("gradients", "weights", "updates", "zero_rows")
+    curves = {
+        quantity: [[_rounded(_inside(record, quantity).get(name)) for record in records] for name in shown]
+        for quantity in ("gradients", "weights", "updates", "zero_rows")
     }
-    kinds = {
-        kind: rows for kind, rows in kinds.items() if any(value is not None for row in rows for value in row)
+    curves = {
+        quantity: rows
+        for quantity, rows in curves.items()
+        if any(value is not None for row in rows for value in row)
     }
-    return {"step": [r["step"] for r in records], "names": shown, "num_layers": len(names), "kinds": kinds}
+    return {"step": [r["step"] for r in records], "names": shown, "num_layers": len(names), "kinds": curves}
 
 
 def system_of(history: History, hours_since: float | None) -> list[dict[str, Any]]:

@@ -85,10 +85,10 @@ def server(histories: Sequence[History], port: int) -> ThreadingHTTPServer:
                 self.send_header(name, value)
             super().end_headers()
 
-        def _answer(self, kind: str, text: str) -> None:
+        def _answer(self, content_type: str, text: str) -> None:
             content = text.encode()
             self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Type", f"{content_type}; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command != "HEAD":

@@ -25,12 +25,12 @@ def numbers(record: Record) -> dict[str, float]:
 
     Lists, as of a confusion matrix or of samples, are no curves and left out.
     """
-    kind = record["kind"]
-    if kind == "workers":
-        return dict(_numbers(kind, record["workers"]))
-    if kind == "system" and "host" in record:
-        kind = f"system/{record['host']}"
-    return dict(_numbers(kind, {name: record[name] for name in record if name not in PLACE}))
+    prefix = record["kind"]
+    if prefix == "workers":
+        return dict(_numbers(prefix, record["workers"]))
+    if prefix == "system" and "host" in record:
+        prefix = f"system/{record['host']}"
+    return dict(_numbers(prefix, {name: record[name] for name in record if name not in PLACE}))
 
 
 def _numbers(prefix: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -134,8 +134,8 @@ def _class_numbers(target: Array, answered: Array, count: Array, size: int) -> d
 def _label_numbers(target: Array, answered: Array, count: Array, size: int) -> dict[str, Any]:
     size //= 2
     is_yes, is_claimed = target < size, answered < size
-    kinds = (is_yes, is_claimed, is_yes & is_claimed)
-    return _shares(*(np.bincount(target[kind] % size, count[kind], size) for kind in kinds))
+    masks = (is_yes, is_claimed, is_yes & is_claimed)
+    return _shares(*(np.bincount(target[mask] % size, count[mask], size) for mask in masks))
 
 
 def _shares(support: Array, claimed: Array, hits: Array) -> dict[str, Any]:

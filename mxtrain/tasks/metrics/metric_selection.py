@@ -47,10 +47,10 @@ def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
     metrics = _own(task)
     has = {"loss", *(name for metric in metrics for name in names_of(metric) or ())}
-    for name, numbers in catalogue.metrics(task.run.output.metric):
+    for name, hyperparameters in catalogue.metrics(task.run.output.metric):
         if _is_had_anyway(task, name, has):
             continue
-        metric_of_flag = _make_metric(task, name, numbers)
+        metric_of_flag = _make_metric(task, name, hyperparameters)
         names = names_of(metric_of_flag) or ()
         if isinstance(metric_of_flag, Named) and has.issuperset(names):
             continue  # the same number
@@ -67,9 +67,9 @@ def names_beside(task: Task) -> frozenset[str]:
     own = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
     requested: set[str] = set()
-    for name, numbers in catalogue.metrics(task.run.output.metric):
+    for name, hyperparameters in catalogue.metrics(task.run.output.metric):
         is_had = _is_had_anyway(task, name, has)
-        requested.update({name} if is_had else names_of(_make_metric(task, name, numbers)) or ())
+        requested.update({name} if is_had else names_of(_make_metric(task, name, hyperparameters)) or ())
     return has - requested
 
 
@@ -99,12 +99,12 @@ def names_of(metric: Metric) -> Sequence[str] | None:
     return names
 
 
-def value_of(score: Score, numbers: Mapping[str, Any]) -> float:
+def value_of(score: Score, scores: Mapping[str, Any]) -> float:
     """Return the score among the numbers of an evaluation; UsageError where it is not there, or is no number."""
-    if f"val_{score.name}" not in numbers:
-        known = ", ".join(name[4:] for name in numbers if name.startswith("val_"))
+    if f"val_{score.name}" not in scores:
+        known = ", ".join(name[4:] for name in scores if name.startswith("val_"))
         raise UsageError(f"--score {score.name}: the evaluation gave {known}; give one of them")
-    value: float = numbers[f"val_{score.name}"]
+    value: float = scores[f"val_{score.name}"]
     if math.isnan(value):
         raise UsageError(
             f"--score {score.name}: {NO_NUMBER} over the samples of --val, as where they lack a class; give another"
@@ -150,7 +150,7 @@ def _is_lower_better(metric: Metric, name: str) -> bool:
     return lower if isinstance(lower, bool) else name in lower
 
 
-def _make_metric(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
+def _make_metric(task: Task, name: str, hyperparameters: Mapping[str, Any]) -> Metric:
     """Return a metric of --metric; UsageError where it does not fit the task."""
     if name not in catalogue.METRICS:
         return _users(task, name)
@@ -159,9 +159,9 @@ def _make_metric(task: Task, name: str, numbers: Mapping[str, Any]) -> Metric:
         has = f"it takes {', '.join(fitting)}, or module:callable" if fitting else "it takes module:callable"
         raise UsageError(f"--metric {name}: does not fit --task {task.run.model.task}; {has}")
     formula = fitting[name]
-    if numbers:
-        formula = formula._replace(kept=functools.partial(formula.kept, **numbers))
-    shown = name.replace("topk", f"top{numbers.get('k')}_accuracy")
+    if hyperparameters:
+        formula = formula._replace(kept=functools.partial(formula.kept, **hyperparameters))
+    shown = name.replace("topk", f"top{hyperparameters.get('k')}_accuracy")
     return Named((shown,), formula, task.predictions_and_targets)
 
 
@@ -276,10 +276,10 @@ def _arrays(state: State) -> list[Array]:
     """Return the arrays that a state holds."""
     found = []
     while len(state):
-        kind, num_dimensions = TYPES[int(state[0])], int(state[1])
+        dtype, num_dimensions = TYPES[int(state[0])], int(state[1])
         shape = tuple(map(int, state[2 : 2 + num_dimensions]))
         end = 2 + num_dimensions + math.prod(shape)
-        found.append(state[2 + num_dimensions : end].astype(kind).reshape(shape))
+        found.append(state[2 + num_dimensions : end].astype(dtype).reshape(shape))
         state = state[end:]
     return found
 

@@ -57,7 +57,9 @@ class Errors:
         self._names = names
         self.width = 1 + 4 * len(names)
         each = (
-            [f"{kind}_{name}" for name in names for kind in ("mae", "rmse", "r2")] if len(names) > 1 else []
+            [f"{metric}_{name}" for name in names for metric in ("mae", "rmse", "r2")]
+            if len(names) > 1
+            else []
         )
         self.names = ("mae", "rmse", "r2", *each)
         self.lower_is_better = [name for name in self.names if not name.startswith("r2")]
@@ -87,5 +89,7 @@ class Errors:
         }
         if len(self._names) > 1:
             for name, *numbers in zip(self._names, absolute, np.sqrt(squares), explained):
-                found.update({f"{kind}_{name}": float(each) for kind, each in zip(list(found)[:3], numbers)})
+                found.update(
+                    {f"{metric}_{name}": float(each) for metric, each in zip(list(found)[:3], numbers)}
+                )
         return found

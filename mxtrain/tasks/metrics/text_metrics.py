@@ -76,11 +76,11 @@ def is_bio(class_names: Sequence[str]) -> bool:
 
 def spans(names: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """Yield the first word, the one behind the last, and the kind of each entity in the labels of a text's words."""
-    start, kind = 0, ""
+    start, entity = 0, ""
     for place, name in enumerate([*names, OUTSIDE]):
-        own_kind = "" if name == OUTSIDE else name[len(BEGIN) :]
-        if own_kind == kind and not name.startswith(BEGIN):
+        own_entity = "" if name == OUTSIDE else name[len(BEGIN) :]
+        if own_entity == entity and not name.startswith(BEGIN):
             continue
-        if kind:
-            yield start, place, kind
-        start, kind = place, own_kind
+        if entity:
+            yield start, place, entity
+        start, entity = place, own_entity

@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 def contexts(devices: str) -> list[Any]:
     """Return the MXNet contexts that `--devices` names."""
-    return [mx.Context(kind, index) for kind, index in batch_plan.parse_devices(devices)]
+    return [mx.Context(device_type, index) for device_type, index in batch_plan.parse_devices(devices)]
 
 
 def build_to_train(
-    run: Run, task: Task, places: Sequence[Any], widths: Mapping[str, int] | None = None
+    run: Run, task: Task, devices: Sequence[Any], widths: Mapping[str, int] | None = None
 ) -> Any:
     """Return the run's net as it is before the first step, compiled.
 
@@ -42,8 +42,8 @@ def build_to_train(
     """
     model, is_fresh = run.model, widths is None
     precision.enable_amp(model.amp)
-    kind, micro_batch = places[0].device_type, batch_plan.of_run(run).micro_batch
-    narrowing = precision.autocast_of(model, kind)
+    device_type, micro_batch = devices[0].device_type, batch_plan.of_run(run).micro_batch
+    narrowing = precision.autocast_of(model, device_type)
     is_named = "model" in task.flags or python_objects.is_object(model.model)
     flag, name = ("--model", model.model) if is_named else ("--task", model.task)  # for messages
     with tasks.in_code_of(task):
@@ -57,14 +57,14 @@ def build_to_train(
         initializers.zero_gamma(net, name)
     init, seed = model.init if is_fresh else initializers.ZEROS, run.optim.seed
     with fast_init.in_less_time(net, init, seed):
-        initializers.initialize(net, init, places, seed)
-        zoo.compile(net, name, places, contract, narrowing, micro_batch, flag, bool(run.output.profile))
+        initializers.initialize(net, init, devices, seed)
+        zoo.compile(net, name, devices, contract, narrowing, micro_batch, flag, bool(run.output.profile))
     if is_fresh:
         _load_pretrained(net, model, untrained, thinned.cut)
     if model.remat:
         net = remat.recompute(net, name, (micro_batch, *contract.inputs[0]))
     if model.amp in ("bf16", "auto"):
-        logger.info("%s", precision.summary(model.amp, kind, narrowing))
+        logger.info("%s", precision.summary(model.amp, device_type, narrowing))
     net.forecast, net.widths = narrowing.forecast if narrowing else Forecast(), thinned.widths
     # Graphs made from now on are not this net's.
     graph_rewrites.rewrite_graphs(zoo.REWRITES, zoo.TRAINING_REWRITES, zoo.BEFORE_NARROWING)
@@ -81,7 +81,7 @@ def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: C
 
 
 def load_trained(
-    found: Checkpoint, places: Sequence[Any], like: Run | None = None, run: Run | None = None
+    found: Checkpoint, devices: Sequence[Any], like: Run | None = None, run: Run | None = None
 ) -> Any:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 
@@ -91,12 +91,12 @@ def load_trained(
     state = found.state
     run = run or config.from_flat(state["config"])
     like = like or run
-    amp = precision.usable_amp(like.model.amp, places[0].device_type)
+    amp = precision.usable_amp(like.model.amp, devices[0].device_type)
     table = like.model.amp_table if Path(like.model.amp_table).is_file() else ""
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
     like = dataclasses.replace(like, model=model)
     task = tasks.of_description(like, description_of(state))
-    net = build_to_train(like, task, places, found.state.get("widths", {}))
+    net = build_to_train(like, task, devices, found.state.get("widths", {}))
     try:
         weights.load(net, *(str(initial_weights.weights_of(path)) for path in (found.path, *found.others)))
     except DataError as error:

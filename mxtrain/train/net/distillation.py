@@ -14,7 +14,7 @@ from mxtrain.core.errors import UsageError
 from mxtrain.train.net import build_net
 
 
-def teacher_net(run: Run, places: Sequence[Any]) -> Any:
+def teacher_net(run: Run, devices: Sequence[Any]) -> Any:
     """Return the run's teacher on every device, without gradients; None where the run has none."""
     if not run.model.teacher:
         return None
@@ -26,6 +26,6 @@ def teacher_net(run: Run, places: Sequence[Any]) -> Any:
             "whose --model has a name, or is module:callable"
         )
     locations.make_importable(found, model, last=True)
-    net = build_net.load_trained(found, places, like=run)
+    net = build_net.load_trained(found, devices, like=run)
     net.collect_params().setattr("grad_req", "null")
     return net

@@ -117,7 +117,10 @@ def test_what_exclude_names_stays_float32_and_all_there_are_calibrate(run: Path,
     few = {"calibrate": str(digits / "val.rec"), "calibration_samples": 100_000}
     made = export(run, to="int8", exclude=["*_conv0_fwd", "FullyConnected"], **few)  # type: ignore[arg-type]
     assert made.int8_scores is not None
-    assert made.int8_scores.in_float32 == ["Convolution smallcnn_conv0_fwd", "FullyConnected smallcnn_dense0_fwd"]
+    assert made.int8_scores.in_float32 == [
+        "Convolution smallcnn_conv0_fwd",
+        "FullyConnected smallcnn_dense0_fwd",
+    ]
     assert made.int8_scores.calibrated_on == 179
 
 

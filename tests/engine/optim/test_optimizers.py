@@ -213,7 +213,7 @@ TORCHS = {
 @pytest.mark.parametrize("name", TORCHS)
 def test_the_formula_is_torch_s(name: str) -> None:
     torch = pytest.importorskip("torch")
-    numbers = dict(parse_optimizer(optim_of(name)).numbers, epsilon=1e-8)
+    numbers = dict(parse_optimizer(optim_of(name)).hyperparameters, epsilon=1e-8)
     keywords = {
         **({"betas": (numbers["beta1"], numbers["beta2"])} if "beta1" in numbers else {}),
         **({"rho": numbers["rho"]} if "rho" in numbers else {}),

@@ -88,9 +88,9 @@ def test_devices_and_micro_batches_do_not_change_scores() -> None:
     one, _, _ = evaluated("--micro-batch 5")
     assert evaluated("--micro-batch 5 --devices cpu:0,1,2")[0] == one
     other, _, _ = evaluated("--micro-batch 32")
-    assert other.numbers["val_accuracy"] == one.numbers["val_accuracy"]
-    assert other.numbers["num_samples"] == NUM_SAMPLES
-    np.testing.assert_allclose(other.numbers["val_loss"], one.numbers["val_loss"], rtol=1e-6)
+    assert other.scores["val_accuracy"] == one.scores["val_accuracy"]
+    assert other.scores["num_samples"] == NUM_SAMPLES
+    np.testing.assert_allclose(other.scores["val_loss"], one.scores["val_loss"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 8])
@@ -111,7 +111,7 @@ def test_the_loss_is_the_mean_over_samples() -> None:
         return mx.nd.array(heard[-1])
 
     found, _, _ = evaluated("--micro-batch 5", listening)
-    assert found.numbers["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
+    assert found.scores["val_loss"] == pytest.approx(np.concatenate(heard).mean(), rel=1e-6)
 
 
 def test_a_number_called_as_one_of_the_tasks_is_refused() -> None:
@@ -139,6 +139,6 @@ def test_a_task_that_inherits_what_does_not_fit_it_is_evaluated_without() -> Non
     found = evaluated(
         "--task tests.engine.train.test_evaluation:Inheriting", task=Inheriting, forward=TwoHeads
     )[0]
-    assert found.numbers.keys() == {"val_loss", "num_samples"}
+    assert found.scores.keys() == {"val_loss", "num_samples"}
     (worst,) = found.records
     assert worst["kind"] == "worst" and worst["samples"][0].keys() == {"sample", "loss"}

@@ -93,7 +93,7 @@ def test_the_warm_up_climbs_evenly_to_where_the_schedule_begins(spec: str) -> No
 
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_a_schedule_begins_at_the_peak(spec: str) -> None:
-    numbers = catalogue.schedule(optim_of(spec)).numbers
+    numbers = catalogue.schedule(optim_of(spec)).hyperparameters
     assert rates(spec, 10, 100)[0] == pytest.approx(numbers.get("start", 1.0))
 
 
@@ -112,7 +112,7 @@ def test_smooth_schedules_have_no_jumps(spec: str) -> None:
     for steps_per_epoch in (400, 800):
         found = rates(spec, steps_per_epoch, 10 * steps_per_epoch, "--warmup-epochs", "1")
         sizes = sorted(abs(after - before) for before, after in zip(found, found[1:]))
-        restarts = catalogue.schedule(optim_of(spec)).numbers.get("cycles", 1) - 1
+        restarts = catalogue.schedule(optim_of(spec)).hyperparameters.get("cycles", 1) - 1
         jumps.append(sizes[-1 - restarts])
     assert jumps[1] == pytest.approx(jumps[0] / 2, rel=0.2)
 

@@ -42,7 +42,7 @@ def good(tmp_path):
 
 
 def kinds(*paths, **options):
-    return [finding.kind for finding in check(paths, **options).findings]
+    return [finding.fault for finding in check(paths, **options).findings]
 
 
 def only(*paths, **options):
@@ -111,9 +111,9 @@ def test_behind_a_damaged_frame_the_other_records_are_still_checked(good, word):
     change(good, starts[4] + 200, b"????")
     report = check([good])
     assert report.files[0].num_records == 5
-    structure = next(finding for finding in report.findings if finding.kind == "structure")
+    structure = next(finding for finding in report.findings if finding.fault == "structure")
     assert f"bytes {starts[2]} to {starts[3]} are no record" in structure.text
-    assert [f.locations[0].key for f in report.findings if f.kind == "checksum"] == [14]
+    assert [f.locations[0].key for f in report.findings if f.fault == "checksum"] == [14]
 
 
 def test_a_cut_off_file_is_reported_with_what_is_left(good):
@@ -121,7 +121,7 @@ def test_a_cut_off_file_is_reported_with_what_is_left(good):
         file.truncate(offsets(good)[5] + 40)
     report = check([good])
     assert report.files[0].num_records == 5
-    assert sorted({finding.kind for finding in report.findings}) == ["classes", "index", "structure"]
+    assert sorted({finding.fault for finding in report.findings}) == ["classes", "index", "structure"]
 
 
 def test_bytes_behind_the_last_record_are_reported(good):
@@ -133,14 +133,14 @@ def test_two_files_one_behind_the_other_are_reported(good):
     good.write_bytes(good.read_bytes() * 2)
     index_path(good).unlink()
     found = check([good], decode=False).findings
-    assert "6 records have another one's key" in next(f.text for f in found if f.kind == "structure")
+    assert "6 records have another one's key" in next(f.text for f in found if f.fault == "structure")
 
 
 def test_undecodable_pictures_are_named(tmp_path):
     whole = jpeg(picture(1))
     path = write(tmp_path / "a.rec", [whole, whole[: len(whole) // 2], b"no picture", b""])
     report = check([path])
-    assert [(f.kind, f.locations[0].number) for f in report.findings] == [
+    assert [(f.fault, f.locations[0].number) for f in report.findings] == [
         ("undecodable", n) for n in (1, 2, 3)
     ]
     assert kinds(path, decode=False) == []
@@ -149,7 +149,7 @@ def test_undecodable_pictures_are_named(tmp_path):
 def test_files_that_are_no_rec_do_not_hide_what_the_others_have(good, tmp_path):
     (tmp_path / "text.rec").write_text("hello")
     report = check([tmp_path / "text.rec", tmp_path / "none.rec", good])
-    assert [finding.kind for finding in report.findings] == ["unreadable"] * 2
+    assert [finding.fault for finding in report.findings] == ["unreadable"] * 2
     assert [file.path for file in report.files] == [good]
 
 
@@ -159,7 +159,7 @@ def test_files_that_are_no_rec_do_not_hide_what_the_others_have(good, tmp_path):
 def test_a_missing_index_is_a_note(good):
     index_path(good).unlink()
     finding = only(good)
-    assert (finding.kind, finding.is_wrong) == ("no-index", False)
+    assert (finding.fault, finding.is_wrong) == ("no-index", False)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_index_that_does_not_fit_is_wrong(good, edit, says):
     index = index_path(good)
     index.write_text("\n".join(edit(index.read_text().splitlines())) + "\n")
     report = check([good])
-    assert {finding.kind for finding in report.findings} == {"index"}
+    assert {finding.fault for finding in report.findings} == {"index"}
     assert any(says in finding.text for finding in report.findings)
 
 
@@ -193,7 +193,7 @@ def test_labels_are_held_against_the_class_list(tmp_path):
     payloads = [jpeg(picture(seed)) for seed in range(5)]
     path = write(tmp_path / "a.rec", payloads, [0.0, 1.0, 2.0, 0.5, float("nan")], ["ape", "bee"])
     report = check([path])
-    assert [(f.kind, f.locations[0].key) for f in report.findings] == [
+    assert [(f.fault, f.locations[0].key) for f in report.findings] == [
         ("label", 12),
         ("label", 13),
         ("label", 14),
@@ -203,7 +203,7 @@ def test_labels_are_held_against_the_class_list(tmp_path):
 def test_a_class_list_of_other_counts_is_wrong(good):
     classes_path(good).write_text("ape\t3\nbee\t4\n")
     finding = only(good)
-    assert finding.kind == "classes"
+    assert finding.fault == "classes"
     assert "counts 4 images of 'bee', but good.rec has 3" in finding.text
     classes_path(good).write_text("ape\nbee\n")
     assert kinds(good) == []
@@ -239,7 +239,7 @@ def test_numbers_that_are_no_classes_are_no_finding(tmp_path):
 def test_imbalance_is_a_note(tmp_path):
     payloads = [jpeg(picture(seed)) for seed in range(12)]
     finding = only(write(tmp_path / "a.rec", payloads, [0.0] * 11 + [1.0], ["ape", "bee"]))
-    assert (finding.kind, finding.is_wrong) == ("imbalance", False)
+    assert (finding.fault, finding.is_wrong) == ("imbalance", False)
 
 
 # Copies
@@ -249,7 +249,7 @@ def test_copies_within_a_file_are_notes(tmp_path):
     one, two = jpeg(picture(1), cv2.IMWRITE_JPEG_QUALITY, 95), jpeg(picture(2))
     smaller = jpeg(cv2.resize(picture(1), (40, 30), interpolation=cv2.INTER_AREA))
     report = check([write(tmp_path / "a.rec", [one, two, one, smaller, one], [0.0, 1.0, 0.0, 0.0, 5.0])])
-    pairs = [(f.kind, [place.key for place in f.locations]) for f in report.findings]
+    pairs = [(f.fault, [place.key for place in f.locations]) for f in report.findings]
     assert pairs == [("duplicate", [10, 12]), ("duplicate", [10, 14]), ("near-duplicate", [10, 13])]
     assert "labelled 5, but the same payload as one that is labelled 0" in report.findings[1].text
     assert not any(finding.is_wrong for finding in report.findings)
@@ -266,7 +266,7 @@ def test_copies_in_two_files_are_leaks_and_both_sides_are_named(tmp_path):
     ]
     val = write(tmp_path / "val.rec", val_payloads, [0.0, 0.0, 0.0, 1.0])
     report = check([train, val])
-    named = [(f.kind, [(place.path, place.number) for place in f.locations]) for f in report.findings]
+    named = [(f.fault, [(place.path, place.number) for place in f.locations]) for f in report.findings]
     assert named == [("leak", [(train, 2), (val, 1)]), ("near-leak", [(train, 4), (val, 2)])]
     assert all(finding.is_wrong for finding in report.findings)
     assert kinds(train, val, decode=False) == ["leak"]
@@ -303,7 +303,7 @@ def test_documents_are_checked_against_their_vocabulary(tmp_path):
     assert kinds(path) == ["duplicate"]
     assert check([path]).files[0].contents["formats"] == {"tokens": 4}
     tokens_path(path).write_bytes(tokens.metadata(tokens.tokenizer("bytes", ()), 5, 80))
-    texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
+    texts = [finding.text for finding in check([path]).findings if finding.fault == "tokens"]
     assert ["says num_documents 5, there are 4" in texts[0], "says num_tokens 40, there are" in texts[1]] == [
         True
     ] * 2
@@ -311,7 +311,7 @@ def test_documents_are_checked_against_their_vocabulary(tmp_path):
     with RecordWriter(path) as writer:
         writer.write(0, 0.0, np.array([5, 256, 257], "<u2").tobytes())
         writer.write(1, 0.0, b"odd")
-    texts = [finding.text for finding in check([path]).findings if finding.kind == "tokens"]
+    texts = [finding.text for finding in check([path]).findings if finding.fault == "tokens"]
     assert "it has token 257, but the vocabulary ends at 256" in texts[0]
     assert "its 3 bytes are no row of uint16" in texts[1]
     for senseless in (

@@ -14,7 +14,7 @@ from tools.im2rec_wrapper.check import check
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.kinds import open_source
+from tools.im2rec_wrapper.sources.source_types import open_source
 
 
 def lines(path, *objects):
@@ -23,7 +23,7 @@ def lines(path, *objects):
 
 
 def packed_text(source, path, kind):
-    pack(source, path, Options(kind=kind))
+    pack(source, path, Options(source_type=kind))
     return path
 
 

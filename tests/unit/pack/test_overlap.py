@@ -95,13 +95,13 @@ def refused(folder, source, out, said, **options):
         ((rec, "d/data.rec"), "d", {}),
         ((rec, "d/train.recordio"), "d/train.rec", {}),  # its .idx and class list
         ((rec, "d/data-00001-of-00002.rec"), "d", {"num_shards": 2}),
-        ((rec, "d/x.rec.partial"), "d/x.rec", {"kind": "rec"}),
+        ((rec, "d/x.rec.partial"), "d/x.rec", {"source_type": "rec"}),
         ((tar, "d/data.rec"), "d", {}),
         ((tfrecords, "d/data.rec"), "d", {}),
         ((hdf5, "d/data.rec"), "d", {}),
-        ((text, "d/data.tokens.json"), "d", {"kind": "text"}),
-        ((text, "d.bad.tsv"), "d", {"kind": "text"}),
-        ((text, "d/tokenizer.json"), "d", {"kind": "text"}),
+        ((text, "d/data.tokens.json"), "d", {"source_type": "text"}),
+        ((text, "d.bad.tsv"), "d", {"source_type": "text"}),
+        ((text, "d/tokenizer.json"), "d", {"source_type": "text"}),
     ],
 )
 def test_a_source_is_not_written_over(tmp_path, source, out, options):
@@ -125,7 +125,7 @@ def test_a_source_is_not_written_over(tmp_path, source, out, options):
 def test_nothing_is_written_into_a_folder_that_is_read(tmp_path, make, name, out):
     source = make(tmp_path / name)
     kind = {"one.tar": "webdataset"}.get((tmp_path / name).name)
-    refused(tmp_path, source, tmp_path / out, "which is the source", kind=kind)
+    refused(tmp_path, source, tmp_path / out, "which is the source", source_type=kind)
 
 
 def test_links_lead_to_the_same_files_and_folders(tmp_path):
@@ -152,7 +152,7 @@ def test_links_lead_to_the_same_files_and_folders(tmp_path):
 
 def test_a_list_names_what_is_read(tmp_path):
     images = pictures(tmp_path / "images")
-    refused(tmp_path, listed(tmp_path / "x.journal", images), tmp_path / "x", "is a part", kind="csv")
+    refused(tmp_path, listed(tmp_path / "x.journal", images), tmp_path / "x", "is a part", source_type="csv")
     (images / "pack.rec").write_bytes(PNGS[0])
     names = listed(tmp_path / "list.csv", images)
     with names.open("a") as file:
@@ -166,7 +166,7 @@ def test_what_lies_beside_a_source_is_no_part_of_it(tmp_path):
     pack(listed(images / "train.csv", images), images / "train.rec", Options())
     pack(images / "train.rec", images / "again.rec", Options())
     assert len(open_records(images / "again.rec")) == len(PNGS)
-    pack(images, tmp_path, Options(kind="folder"))
+    pack(images, tmp_path, Options(source_type="folder"))
     assert len(open_records(tmp_path / "data.rec")) == len(PNGS)
     index_path(images / "train.rec").unlink()
     pack(images / "train.rec", images / "again.rec", Options())

@@ -57,9 +57,9 @@ def test_check_names_another_tokenizer_and_text_that_is_in_both_sets(tmp_path, t
         )
     out = packed(tmp_path, "a", "bpe")
     found = check([out / "train.rec", out / "val.rec"]).findings
-    assert {finding.kind for finding in found} <= {"duplicate", "leak", "empty"}
-    assert sum(finding.kind in ("duplicate", "leak") for finding in found) == 2
-    assert sum(finding.kind == "empty" for finding in found) == 1
+    assert {finding.fault for finding in found} <= {"duplicate", "leak", "empty"}
+    assert sum(finding.fault in ("duplicate", "leak") for finding in found) == 2
+    assert sum(finding.fault == "empty" for finding in found) == 1
     (out / "tokenizer.json").write_text("{}")
     found = check([out / "val.rec"]).findings
     assert "is not the one that the records beside it were packed with" in found[0].text

@@ -16,7 +16,7 @@ from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 from tools.im2rec_wrapper.plan import plan_outputs
 from tools.im2rec_wrapper.restart_intervals import JPEGTRAN, NATIVE
-from tools.im2rec_wrapper.sources.kinds import open_source
+from tools.im2rec_wrapper.sources.source_types import open_source
 
 needs_native = pytest.mark.skipif(
     native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"

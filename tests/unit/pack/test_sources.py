@@ -9,10 +9,10 @@ import pytest
 from mxtrain.core.errors import DataError, UsageError
 from tests.support.source_files import touch, write
 from tools.im2rec_wrapper import pack_command
-from tools.im2rec_wrapper.sources import kinds
+from tools.im2rec_wrapper.sources import source_types
 from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.kinds import open_source, recognise
 from tools.im2rec_wrapper.sources.labels import resolve_labels
+from tools.im2rec_wrapper.sources.source_types import open_source, recognise
 
 
 def named(found):
@@ -253,7 +253,7 @@ def test_text_documents(tmp_path):
 
 
 def test_the_command_knows_the_kinds():
-    assert tuple(kinds.KINDS) == pack_command.KINDS
+    assert tuple(source_types.SOURCE_TYPES) == pack_command.SOURCE_TYPES
 
 
 def test_what_a_folder_holds_tells_its_kind(tmp_path):

@@ -29,7 +29,7 @@ from tests.support.binary_sources import (
 from tools.im2rec_wrapper.sources import protobuf
 from tools.im2rec_wrapper.sources.crc32c import crc32c
 from tools.im2rec_wrapper.sources.item import BadItem
-from tools.im2rec_wrapper.sources.kinds import open_source, recognise
+from tools.im2rec_wrapper.sources.source_types import open_source, recognise
 
 
 def payloads(found):

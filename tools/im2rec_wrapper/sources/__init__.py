@@ -1,1 +1,1 @@
-"""The sources of items to pack: a module for each kind of source, and `kinds.py`, which recognises the kind."""
+"""The sources of items to pack: a module for each type, and `source_types.py`, which recognises the type."""

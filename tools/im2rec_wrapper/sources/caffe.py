@@ -71,8 +71,8 @@ def _label(datum: memoryview) -> int:
 def _image(datum: dict[int, Any]) -> bytes:
     data = datum.get(_DATA)
     if not isinstance(data, memoryview):
-        kind = "floats" if _FLOATS in datum else "neither an image nor pixels"
-        raise BadItem(f"its Datum holds {kind}, not bytes")
+        content = "floats" if _FLOATS in datum else "neither an image nor pixels"
+        raise BadItem(f"its Datum holds {content}, not bytes")
     if datum.get(_ENCODED):
         return bytes(data)
     shape = tuple(datum.get(number, 0) for number in (_CHANNELS, _HEIGHT, _WIDTH))

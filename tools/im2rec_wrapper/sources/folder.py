@@ -41,9 +41,9 @@ def read_folder(root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES, noun: st
     if num_others:
         warnings.append(f"left out {num_others} file(s) that are no {noun}s by their names")
     if not items:
-        kinds = " ".join(suffixes)
+        known_suffixes = " ".join(suffixes)
         raise DataError(
-            f"{root} has no {noun}s ({kinds}) in class folders: put each class in a folder of its name"
+            f"{root} has no {noun}s ({known_suffixes}) in class folders: put each class in a folder of its name"
         )
     return from_files(root, items, class_names, warnings)
 

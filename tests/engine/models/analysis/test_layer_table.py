@@ -49,7 +49,7 @@ def by_name(name: str, **wish: Any) -> Net:
 def test_numbers_of_known_nets_are_those_that_are_published(name: str) -> None:
     parameters, billions = PUBLISHED[name]
     sums = layer_table.sums(by_name(name, image_size="299" if name == "inceptionv3" else "224"))
-    assert parameters in (None, sums.trained_numbers)
+    assert parameters in (None, sums.num_trained)
     assert sums.flops is not None and sums.flops / 2e9 == pytest.approx(
         billions, abs=0.0006 if billions < 20 else 0.05
     )
@@ -66,8 +66,8 @@ def test_sums_are_those_of_the_net_and_memory_is_that_of_its_arrays(name: str) -
     counted = flops.of_net(net, [(1, 3, 64, 64)])
     table = net_graph.table_of(net_graph.DescribedNet(name, task, net, None, None))
     sums, parameters = layer_table.sums(table), weights.named_parameters(net).values()
-    assert sums.numbers == sum(parameter.data().size for parameter in parameters)
-    assert sums.trained_numbers == sum(each.data().size for each in parameters if each.grad_req != "null")
+    assert sums.num_parameters == sum(parameter.data().size for parameter in parameters)
+    assert sums.num_trained == sum(each.data().size for each in parameters if each.grad_req != "null")
     assert counted and sums.flops == sum(each.forward for each in counted) > 0
     assert sums.backward_flops == sum(each.backward for each in counted)
 
@@ -119,9 +119,9 @@ def test_a_block_that_is_called_twice_is_there_twice_and_its_weights_once() -> N
 
     table = of_own(Twice(), (2, 8))
     first, second, operator = table.root.content
-    assert [first.path, second.path, first.kind] == ["inner", "inner", "HybridSequential"]
-    assert isinstance(operator, int) and table.operators[operator].kind.lower() == "reshape"
-    assert [layer_table.sums(table, each).numbers for each in (first, second)] == [72, 0]
+    assert [first.path, second.path, first.class_name] == ["inner", "inner", "HybridSequential"]
+    assert isinstance(operator, int) and table.operators[operator].operator_type.lower() == "reshape"
+    assert [layer_table.sums(table, each).num_parameters for each in (first, second)] == [72, 0]
     assert layer_table.sums(table, first).flops == layer_table.sums(table, second).flops == 2 * 2 * 8 * 8
 
 
@@ -146,7 +146,7 @@ def test_a_language_model_has_the_operations_that_one_counts_by_hand() -> None:
     table = net_graph.table_of(net_graph.DescribedNet(name, task, task.build_net(), None, None))
     of_layer = 12 * width**2 * window + 2 * window**2 * width
     assert layer_table.sums(table).flops == 2 * (layers * of_layer + width * gpt_nets.WORDS * window)
-    blocks = [each for each in table.root.content if isinstance(each, Part) and each.kind == "Layer"]
+    blocks = [each for each in table.root.content if isinstance(each, Part) and each.class_name == "Layer"]
     assert {layer_table.sums(table, each).flops for each in blocks} == {2 * of_layer} and len(
         blocks
     ) == layers
@@ -160,12 +160,12 @@ def test_the_table_fits_a_terminal_and_blocks_are_the_sums_of_what_is_in_them() 
     for row in net_words.layers(table):
         if isinstance(row.what, Part):
             inner = [layer_table.sums(table, each) for each in row.what.content]
-            assert row.sums.numbers == sum(each.numbers for each in inner)
+            assert row.sums.num_parameters == sum(each.num_parameters for each in inner)
             assert row.sums.output_bytes == sum(each.output_bytes for each in inner)
     whole = layer_table.sums(table)
     outermost = [row.sums for row in net_words.layers(table, 1)]
     assert sum(each.flops or 0 for each in outermost) == whole.flops
-    assert math.isclose(sum(each.numbers for each in outermost), whole.numbers)
+    assert math.isclose(sum(each.num_parameters for each in outermost), whole.num_parameters)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_numbers_of_nets_are_checked(text: str, words: str) -> None:
     from mxtrain.config.components import catalogue
     from mxtrain.core.errors import UsageError
 
-    assert catalogue.model("mlp:hidden=16/8").numbers["hidden"] == (16, 8)
+    assert catalogue.model("mlp:hidden=16/8").hyperparameters["hidden"] == (16, 8)
     with pytest.raises(UsageError) as refused:
         catalogue.model(config.parse(["--task", "arrays", "--model", text]).model.model)
     assert words in str(refused.value)

@@ -92,7 +92,7 @@ def test_first_weights_are_those_of_gpt_2() -> None:
 
 def test_names_tell_the_numbers_in_their_layers() -> None:
     for name in net_names.GPTS:
-        numbers = catalogue.model(name).numbers
+        numbers = catalogue.model(name).hyperparameters
         millions = 12 * numbers["layers"] * numbers["width"] ** 2 / 1e6
         if name != "gpt":
             assert millions == pytest.approx(float(name[4:-1]), rel=0.19), name

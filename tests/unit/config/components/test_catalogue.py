@@ -15,7 +15,7 @@ from mxtrain.core.errors import UsageError
 
 
 def resolved(*arguments: str) -> dict[str, float]:
-    return catalogue.optimizer(config.parse(["--optimizer", *arguments]).optim).numbers
+    return catalogue.optimizer(config.parse(["--optimizer", *arguments]).optim).hyperparameters
 
 
 def test_numbers_and_momentum_meet() -> None:
@@ -68,14 +68,14 @@ def test_the_docs_give_every_optimizer_its_numbers(name: str) -> None:
 def test_defaults_fill_in_and_the_crop_comes_first() -> None:
     crop, flip = catalogue.augmentations(" resized_crop:scale_min=0.2,ratio_max=2 + flip")
     assert crop.name == "resized_crop"
-    assert crop.numbers == {"scale_min": 0.2, "scale_max": 1.0, "ratio_min": 3 / 4, "ratio_max": 2.0}
+    assert crop.hyperparameters == {"scale_min": 0.2, "scale_max": 1.0, "ratio_min": 3 / 4, "ratio_max": 2.0}
     assert flip == ("flip", {"p": 0.5})
     assert [part.name for part in catalogue.augmentations("flip:p=1")] == ["none", "flip"]
     assert [part.name for part in catalogue.augmentations("none")] == ["none"]
 
 
 def test_whole_numbers_stay_whole() -> None:
-    pad = catalogue.augmentations("pad_crop:pad=2")[0].numbers["pad"]
+    pad = catalogue.augmentations("pad_crop:pad=2")[0].hyperparameters["pad"]
     assert pad == 2
     assert isinstance(pad, int)
 

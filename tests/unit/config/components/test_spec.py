@@ -27,10 +27,10 @@ def test_what_is_not_given_has_its_default() -> None:
 
 
 def test_numbers_are_of_their_default_s_kind() -> None:
-    numbers = parse("--way", "fall:share=1,times=3,at=30/60/80.5", KNOWN).numbers
+    numbers = parse("--way", "fall:share=1,times=3,at=30/60/80.5", KNOWN).hyperparameters
     assert (numbers["times"], numbers["share"], numbers["at"]) == (3, 1.0, (30.0, 60.0, 80.5))
     assert isinstance(numbers["times"], int) and isinstance(numbers["share"], float)
-    assert parse("--way", "fall:at=7", KNOWN).numbers["at"] == (7.0,)
+    assert parse("--way", "fall:at=7", KNOWN).hyperparameters["at"] == (7.0,)
 
 
 def test_which_were_given_keys() -> None:

@@ -111,12 +111,12 @@ def test_names_outlive_a_lost_index_and_a_cut_file(rec):
     rebuild_index(rec)
     assert_named(rec)
     index_path(rec).write_text("0\t0\n")
-    assert [finding.kind for finding in check([rec]).findings] == ["index"]
+    assert [finding.fault for finding in check([rec]).findings] == ["index"]
     rebuild_index(rec)
     name = open_records(rec).source_names().of(2)
     damage(rec, 2)
     os.truncate(rec, rec.stat().st_size - 8)
-    found = {finding.kind: finding.text for finding in check([rec]).findings}
+    found = {finding.fault: finding.text for finding in check([rec]).findings}
     assert "sources" not in found and f"from {name})" in found["checksum"]
 
 
@@ -124,7 +124,7 @@ def test_names_outlive_a_lost_index_and_a_cut_file(rec):
 def test_the_names_of_another_pack_are_not_given(rec, text):
     sources_path(rec).write_bytes(text)
     (finding,) = check([rec]).findings
-    assert (finding.kind, finding.is_wrong) == ("sources", False)
+    assert (finding.fault, finding.is_wrong) == ("sources", False)
     assert "another pack" in finding.text
     assert open_records(rec).where(0) == f"{rec}: record 0 (key 0)"
 

@@ -11,7 +11,7 @@ from mxtrain.doctor.net import gradient_fault
 
 class Call(NamedTuple):
     name: str
-    kind: str
+    class_name: str
     inputs: set[int]
     is_net: bool = False
     value: Any = None

@@ -1,4 +1,4 @@
-"""The kinds of sources, and recognising one by its first bytes, its name, or the contents of the folder."""
+"""The types of sources, and recognising one by its first bytes, its name, or the contents of the folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tar import read_tars
 from .text import read_text
 from .tfrecord import is_tfrecord, read_tfrecords
 
-KINDS = {
+SOURCE_TYPES = {
     "folder": "a folder per class",
     "lst": "MXNet's .lst",
     "csv": "CSV or TSV of path,label",
@@ -73,23 +73,23 @@ _WITH_LABELS: dict[str, Callable[[Path, bool], Source]] = {
 
 def open_source(
     path: Path,
-    kind: str | None = None,
+    source_type: str | None = None,
     root: Path | None = None,
     multi_label: bool = False,
     columns: Selection = NO_SELECTION,
 ) -> Source:
-    """Open a source; its `kind` is recognised where it is None.
+    """Open a source; its `source_type` is recognised where it is None.
 
     `root` is --root, the folder that the paths of a list are relative to; `columns` are those of arrays,
     which a source is where one of its flags is there. DataError where the source is missing or damaged, UsageError
-    where an option does not fit its kind.
+    where an option does not fit its type.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist")
     try:
         if not path.is_dir():
             regular_files.require(path)
-        found = kind or ("arrays" if columns != NO_SELECTION else recognise(path))
+        found = source_type or ("arrays" if columns != NO_SELECTION else recognise(path))
         if found == "arrays":
             _refuse("--root", root is not None, path, found)
             _refuse("--multi-label", multi_label, path, found)
@@ -101,35 +101,41 @@ def open_source(
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
 
 
-def _opened(path: Path, kind: str, root: Path | None, multi_label: bool) -> Source:
-    if root and kind not in ("lst", "csv"):
-        raise UsageError(f"--root is for lists of files, and {path} is {KINDS[kind]}: leave it out")
-    if multi_label and kind in ("folder", *_TEXTS, "lmdb"):
-        raise UsageError(f"--multi-label: {path} is {KINDS[kind]}, which has no more than one label an item")
-    if kind in ("lst", "csv"):
-        return (read_lst if kind == "lst" else read_table)(path, root, multi_label)
-    if kind in _WITH_LABELS:
-        return _WITH_LABELS[kind](path, multi_label)
-    return _TEXTS.get(kind, read_folder)(path)
+def _opened(path: Path, source_type: str, root: Path | None, multi_label: bool) -> Source:
+    if root and source_type not in ("lst", "csv"):
+        raise UsageError(
+            f"--root is for lists of files, and {path} is {SOURCE_TYPES[source_type]}: leave it out"
+        )
+    if multi_label and source_type in ("folder", *_TEXTS, "lmdb"):
+        raise UsageError(
+            f"--multi-label: {path} is {SOURCE_TYPES[source_type]}, which has no more than one label an item"
+        )
+    if source_type in ("lst", "csv"):
+        return (read_lst if source_type == "lst" else read_table)(path, root, multi_label)
+    if source_type in _WITH_LABELS:
+        return _WITH_LABELS[source_type](path, multi_label)
+    return _TEXTS.get(source_type, read_folder)(path)
 
 
-def _refuse(flag: str, is_set: bool, path: Path, kind: str) -> None:
+def _refuse(flag: str, is_set: bool, path: Path, source_type: str) -> None:
     if is_set:
-        raise UsageError(f"{flag}: {path} is {KINDS[kind]}, where it means nothing: leave it out")
+        raise UsageError(
+            f"{flag}: {path} is {SOURCE_TYPES[source_type]}, where it means nothing: leave it out"
+        )
 
 
 def recognise(path: Path) -> str:
-    """Return the kind of a source, a key of KINDS; UsageError where it is none, or could be several."""
+    """Return the type of a source, a key of SOURCE_TYPES; UsageError where it is none, or could be several."""
     if path.is_dir():
         return _of_folder(path)
     start = _start(path)
-    kind = _of_start(start) or _OF_SUFFIX.get(path.suffix.lower())
-    if kind is None:
+    source_type = _of_start(start) or _OF_SUFFIX.get(path.suffix.lower())
+    if source_type is None:
         looks_like = recordio.describe(start, path.stat().st_size) if start else "an empty file"
         raise UsageError(
             f"{path} looks like {looks_like}, and no source: {_known()}; --from says which it is"
         )
-    return kind
+    return source_type
 
 
 def _of_folder(path: Path) -> str:
@@ -137,11 +143,11 @@ def _of_folder(path: Path) -> str:
     if any(entry.name == "data.mdb" for entry in entries):
         return "lmdb"
     files = [Path(entry.path) for entry in entries if not is_folder(entry)]
-    reasons: dict[str, Path] = {}  # from each kind that it could be to the file that suggests it
+    reasons: dict[str, Path] = {}  # from each type that it could be to the file that suggests it
     for file in files:
-        kind = _OF_SUFFIX.get(file.suffix.lower())
-        if kind in ("webdataset", "rec", "tfrecord"):
-            reasons.setdefault(kind, file)
+        source_type = _OF_SUFFIX.get(file.suffix.lower())
+        if source_type in ("webdataset", "rec", "tfrecord"):
+            reasons.setdefault(source_type, file)
     if not reasons and files and is_tfrecord(_start(files[0])):  # often named train-00000-of-01024
         reasons["tfrecord"] = files[0]
     folders = (Path(entry.path) for entry in entries if is_folder(entry))
@@ -149,7 +155,9 @@ def _of_folder(path: Path) -> str:
     if with_images:
         reasons["folder"] = with_images
     if len(reasons) > 1:
-        could_be = " or ".join(f"{kind} (it has {reason.name})" for kind, reason in sorted(reasons.items()))
+        could_be = " or ".join(
+            f"{source_type} (it has {reason.name})" for source_type, reason in sorted(reasons.items())
+        )
         raise UsageError(f"{path} could be {could_be}: say which with --from, or move the other away")
     if not reasons and _holds(path, (".txt",)):
         return "text"
@@ -180,4 +188,4 @@ def _start(path: Path) -> bytes:
 
 
 def _known() -> str:
-    return "known are " + ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+    return "known are " + ", ".join(f"{source_type} ({what})" for source_type, what in SOURCE_TYPES.items())
