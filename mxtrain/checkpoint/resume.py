@@ -16,8 +16,8 @@ from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.config import batch_plan, exact_sums
 from mxtrain.config.checks import store_checks
-from mxtrain.config.components import catalogue, names
-from mxtrain.config.components.names import is_async
+from mxtrain.config.components import choices, registry
+from mxtrain.config.components.choices import is_async
 from mxtrain.core.errors import UsageError
 from mxtrain.data import fingerprint
 from mxtrain.optim import early_stop, schedules
@@ -108,7 +108,7 @@ def with_saved_sums(run: config.Run, found: Checkpoint | None) -> config.Run:
     if optim.batch_size == found.state["config"]["batch_size"]:
         optim = with_micro_batch(optim, found)
     data = run.data
-    if data.augment == names.AUTO_AUGMENTATION:
+    if data.augment == choices.AUTO_AUGMENTATION:
         data = dataclasses.replace(data, augment=_augment_of(found))
     return dataclasses.replace(run, data=data, optim=optim)
 
@@ -133,7 +133,7 @@ def _micro_batch_of(found: Checkpoint) -> int:
 
 def _augment_of(found: Checkpoint) -> str:
     """Return the --augment of a checkpoint's run; when there was no such flag, it was ImageNet's."""
-    augment: str = found.state["config"].get("augment", names.IMAGENET_AUGMENTATION)
+    augment: str = found.state["config"].get("augment", choices.IMAGENET_AUGMENTATION)
     return augment
 
 
@@ -216,11 +216,11 @@ def _differences_of_inputs(
 def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:
     """Warn where a run is made longer or shorter whose schedule is spread over its length."""
     lengths = [schedules.run_length(optim, num_samples)[1] for optim in (before, now)]
-    if lengths[0] != lengths[1] and catalogue.schedule(now).name not in catalogue.EPOCH_SCHEDULES:
+    if lengths[0] != lengths[1] and registry.schedule(now).name not in registry.EPOCH_SCHEDULES:
         logger.warning(
             "--schedule %s is spread over the run, which has become %d steps instead of %d: from step %d on "
             "the rate is the longer or shorter run's; those that count epochs (%s) would go on as they were",
-            *(now.schedule, lengths[1], lengths[0], step, ", ".join(catalogue.EPOCH_SCHEDULES)),
+            *(now.schedule, lengths[1], lengths[0], step, ", ".join(registry.EPOCH_SCHEDULES)),
         )
 
 

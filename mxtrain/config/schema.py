@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional, Union
 
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.config.values import sizes
 
 
@@ -156,7 +156,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Fill in what the task takes where a flag is left out."""
-        for name, of_task in (("model", names.DEFAULT_MODELS), ("loss", names.DEFAULT_LOSSES)):
+        for name, of_task in (("model", choices.DEFAULT_MODELS), ("loss", choices.DEFAULT_LOSSES)):
             if not getattr(self, name):
                 object.__setattr__(self, name, of_task.get(self.task, of_task["classification"]))
 
@@ -320,7 +320,7 @@ class Run:
     def __post_init__(self) -> None:
         """Fill in what the task takes where --augment is left out."""
         if not self.data.augment:
-            augment = names.DEFAULT_AUGMENTATIONS.get(self.model.task, names.IMAGENET_AUGMENTATION)
+            augment = choices.DEFAULT_AUGMENTATIONS.get(self.model.task, choices.IMAGENET_AUGMENTATION)
             object.__setattr__(self, "data", dataclasses.replace(self.data, augment=augment))
 
     @classmethod

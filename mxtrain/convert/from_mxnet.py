@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from mxtrain.config import Run
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.convert import converted_run, target_net
 from mxtrain.convert.imagenet import class_names_of_imagenet
 from mxtrain.convert.options import Conversion, ConvertOptions
@@ -99,11 +99,11 @@ def _read(path: Path) -> Arrays:
 def _model(path: Path, options: ConvertOptions) -> str:
     """Return the net: as it was asked for, or as the file's name says it, as in resnet50_v1b-0ecdba34.params."""
     if options.model:
-        if options.model not in names.MODELS and ":" not in options.model:
-            raise UsageError(f"--model {options.model}: unknown{nearest(options.model, names.MODELS)}")
+        if options.model not in choices.MODELS and ":" not in options.model:
+            raise UsageError(f"--model {options.model}: unknown{nearest(options.model, choices.MODELS)}")
         return options.model
     stem = re.sub(r"-([0-9a-f]{8}|\d{4})$", "", path.stem)
-    if stem in names.MODELS:
+    if stem in choices.MODELS:
         return stem
     raise UsageError(f"{path}: its name says no net; give --model, as to mxtrain.fit")
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 from mxtrain.checkpoint.directory import Checkpoint
 from mxtrain.config import Run, python_objects
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.config.values import sizes
 from mxtrain.config.values.sizes import Size
 from mxtrain.core.errors import UsageError
@@ -26,9 +26,9 @@ def kinds_of(text: str) -> tuple[str, ...]:
     """Return the parts of --tta, such as `flip+crops`; UsageError for one that there is not."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split("+"))) if text else ()
     for part in found:
-        if part not in names.TTA:
+        if part not in choices.TTA:
             raise UsageError(
-                f"--tta {text}: no '{part}'; give {', '.join(names.TTA)}, or several joined by +"
+                f"--tta {text}: no '{part}'; give {', '.join(choices.TTA)}, or several joined by +"
             )
     return found
 

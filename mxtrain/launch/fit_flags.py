@@ -12,7 +12,7 @@ from typing import Sequence
 from mxtrain import config
 from mxtrain.config import Run
 from mxtrain.config.checks import bounds, run_checks
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.config.flags import program as python_program
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import command_name
@@ -34,11 +34,11 @@ def parse_fit_flags(flags: Sequence[str], program: str) -> tuple[Run, tuple[str,
     run = config.parse(flags, f"{program} ... --")
     bounds.check(run)
     store = run.layout.kvstore
-    if store in names.DIST_STORES:
+    if store in choices.DIST_STORES:
         return run, (*flags, *own_program)
     if any(flag.split("=")[0] == "--kvstore" for flag in flags):
         raise UsageError(f"--kvstore {store} has no roles; leave it out, or give dist_sync")
-    dist = dataclasses.replace(run.layout, kvstore=names.DIST_STORES[0])
+    dist = dataclasses.replace(run.layout, kvstore=choices.DIST_STORES[0])
     return dataclasses.replace(run, layout=dist), (*flags, "--kvstore", dist.kvstore, *own_program)
 
 

@@ -11,7 +11,7 @@ import functools
 import inspect
 from typing import Any, Callable
 
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.runtime import mx
 
@@ -39,10 +39,10 @@ def _build(
     known: dict[str, Any], text: str, smoothing: float, output: Any, label: Any, shape: tuple[int, ...]
 ) -> Loss:
     """Return a loss that is known by name, or the user's, which has to make losses of `shape` of these arrays."""
-    name, hyperparameters = catalogue.loss(text)
+    name, hyperparameters = registry.loss(text)
     if name not in known:
         return _user_loss(name, output, label, shape)
-    more = {"smoothing": smoothing} if name in catalogue.SMOOTHED_LOSSES else {}
+    more = {"smoothing": smoothing} if name in registry.SMOOTHED_LOSSES else {}
     return functools.partial(known[name], **hyperparameters, **more)
 
 

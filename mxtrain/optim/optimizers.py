@@ -1,6 +1,6 @@
 """MXNet optimizers for `--optimizer`.
 
-Owns building them. Names and numbers are `config/components/catalogue.py`'s, optimizers that MXNet lacks
+Owns building them. Names and numbers are `config/components/registry.py`'s, optimizers that MXNet lacks
 `extra_optimizers.py`'s; the learning rate of each step comes from `schedules.py` through the trainer.
 """
 
@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from mxtrain.config import Optim, python_objects
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, in_user_code
 from mxtrain.optim import extra_optimizers
 from mxtrain.runtime import mx
@@ -36,7 +36,7 @@ FACTORIES = {
 
 def build(optim: Optim) -> Any:
     """Return the optimizer that `optim` names; a user's own gets --momentum if it takes one."""
-    name, hyperparameters = catalogue.optimizer(optim)
+    name, hyperparameters = registry.optimizer(optim)
     if python_objects.is_object(name) and isinstance(
         python_objects.require("--optimizer", name), mx.optimizer.Optimizer
     ):

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Sequence
 
 from mxtrain.config import Model, autocast_costs
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.core.system import kernels
 from mxtrain.models.autocast.autocast import Autocast
 from mxtrain.models.nets import sparse_rows
@@ -56,7 +56,7 @@ def _modules_of_operators() -> list[Any]:
 
 def usable_amp(amp: str, device_type: str) -> str:
     """Return `amp`, or `off` if a device of this kind (cpu, gpu) cannot; weights are float32 in any case."""
-    if names.AMP_DEVICES.get(amp, device_type) != device_type or (
+    if choices.AMP_DEVICES.get(amp, device_type) != device_type or (
         amp in ("bf16", "auto") and kernels.bf16_problem()
     ):
         return "off"

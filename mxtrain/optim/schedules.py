@@ -2,7 +2,7 @@
 
 Owns the rate of each step, as a pure function of the step: a schedule maps a point of the run to a factor of the peak
 rate, without state, so a resumed run needs only its step. Some schedules are spread over the run, others count epochs
-and do not depend on its length. The names and their numbers are `config/components/catalogue.py`'s.
+and do not depend on its length. The names and their numbers are `config/components/registry.py`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Callable, NamedTuple
 
 from mxtrain.config import Optim, python_objects
 from mxtrain.config.checks.bounds import FAR, SMALLEST
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, as_user_code, in_user_code
 from mxtrain.data.loading import order
 from mxtrain.optim.average_plan import settling_steps
@@ -116,7 +116,7 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
         return lambda step: rate_of(step) if step < num_moving else 0.0
     if has_own_rates(optim):
         return functools.partial(_rate_of_scheduler, python_objects.require("--schedule", optim.schedule))
-    name, hyperparameters = catalogue.schedule(optim)
+    name, hyperparameters = registry.schedule(optim)
     factor: Callable[[SchedulePoint], float]
     if name in FUNCTIONS:
         factor = functools.partial(FUNCTIONS[name], **hyperparameters)

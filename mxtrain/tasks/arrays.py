@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxtrain.config import Data, Run
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, tables
 from mxtrain.data.arrays.array_fields import Input
@@ -37,7 +37,7 @@ from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
 from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
 
-AUTO = catalogue.AUTO_LOSS
+AUTO = registry.AUTO_LOSS
 
 
 class Arrays(Task):
@@ -45,7 +45,7 @@ class Arrays(Task):
 
     flags = task_flags.OF_CLASSES | task_flags.OF_TABLES | {"model", "loss", "sample_weight"}
     nets = tuple(net_names.ARRAY_NETS)
-    losses = (*catalogue.LOSSES_OF_CLASSES, *catalogue.LOSSES_OF_NUMBERS, AUTO)
+    losses = (*registry.LOSSES_OF_CLASSES, *registry.LOSSES_OF_NUMBERS, AUTO)
     looks_at = 1000
     suffixes = tables.SUFFIXES
     takes_names = True
@@ -157,7 +157,7 @@ class Arrays(Task):
 
         name, outputs = self.run.model.model, self.predicted.num_outputs
         taken = {field.name: field.shape for field in array_fields.fields(self.inputs)}
-        if catalogue.model(name).name in net_names.ARRAY_NETS:
+        if registry.model(name).name in net_names.ARRAY_NETS:
             return array_nets.build(name, taken, outputs)
         return zoo.user_net(name, inputs=taken, outputs=outputs)
 
@@ -223,7 +223,7 @@ def _described(run: Run, train: Dataset, val: Dataset | None, names: Sequence[st
 
 def _check_net(text: str, inputs: Sequence[Input]) -> None:
     """Refuse numbers of --model that do not go with the data, or with each other."""
-    name, hyperparameters = catalogue.model(text)
+    name, hyperparameters = registry.model(text)
     varying = next((each for each in inputs if each.varies), None)
     if name == "mlp" and varying:
         raise UsageError(
@@ -244,7 +244,7 @@ def _check_net(text: str, inputs: Sequence[Input]) -> None:
 
 def _has_labels(run: Run, train: Dataset) -> bool:
     """Return whether each sample has several labels: more than one target, and a loss of labels."""
-    loss, known = catalogue.loss(run.model.loss).name, train.labels()
+    loss, known = registry.loss(run.model.loss).name, train.labels()
     if loss not in several_labels.LOSSES or known.ndim < 2 or known.shape[1] < 2:
         return False
     if run.data.sampling != Data.sampling:
@@ -257,18 +257,18 @@ def _has_labels(run: Run, train: Dataset) -> bool:
 
 def _has_classes(run: Run, train: Dataset) -> bool:
     """Return whether what is to be predicted is a class; DataError where --loss compares something else."""
-    loss = catalogue.loss(run.model.loss).name
+    loss = registry.loss(run.model.loss).name
     known = train.labels()
     if train.class_names:
-        if loss in catalogue.LOSSES_OF_NUMBERS:
+        if loss in registry.LOSSES_OF_NUMBERS:
             raise DataError(
                 f"{train.path}: its targets are classes ('{train.class_names[0]}' and others), and --loss {loss} "
                 "compares numbers; leave it out"
             )
         return True
-    if loss in catalogue.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
+    if loss in registry.LOSSES_OF_NUMBERS or (known.ndim > 1 and known.shape[1] > 1):
         return False
-    if loss in catalogue.LOSSES_OF_CLASSES:
+    if loss in registry.LOSSES_OF_CLASSES:
         return True
     found = np.unique(known)  # NaN is none of the whole numbers
     if run.data.num_classes and len(found) and np.isin(found, np.arange(run.data.num_classes)).all():

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Collection, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.config.components import catalogue, names
+from mxtrain.config.components import choices, registry
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import mixup, normalization
 from mxtrain.data.augment.mixup import MixedIn
@@ -36,8 +36,8 @@ class Classification(Task):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
     flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}
-    nets = names.MODELS
-    losses: ClassVar[Collection[str]] = catalogue.LOSSES_OF_CLASSES
+    nets = choices.MODELS
+    losses: ClassVar[Collection[str]] = registry.LOSSES_OF_CLASSES
     metric_kind = "classes"
     suffixes = input_files.PICTURES
     takes_names = True

@@ -15,7 +15,7 @@ import numpy as np
 from mxtrain.cluster.worker_group import in_order
 from mxtrain.config import Run, batch_plan
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset, Record
@@ -115,7 +115,7 @@ class LanguageModel(Task):
         return WindowReader(change)
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        if not catalogue.text_augmentations(self.run.data.augment):
+        if not registry.text_augmentations(self.run.data.augment):
             return ()
         windows = [tokens[targets >= 0] for tokens, targets in zip(arrays["tokens"], arrays["targets"])]
         tokenizer = self.description["tokenizer"]
@@ -144,7 +144,7 @@ class LanguageModel(Task):
         from mxtrain.models.nets import gpt, zoo
 
         text = self.run.model.model
-        name, hyperparameters = catalogue.model(text)
+        name, hyperparameters = registry.model(text)
         if name in net_names.GPTS:
             net = gpt.Gpt(self.vocab_size, self.window, self.description["end_token"], **hyperparameters)
         else:

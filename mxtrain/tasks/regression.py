@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy.typing as npt
 
 from mxtrain.config import Run
-from mxtrain.config.components import catalogue, names
+from mxtrain.config.components import choices, registry
 from mxtrain.data import image_fields, input_files
 from mxtrain.data.augment import normalization
 from mxtrain.data.fields import Array, Arrays, Field
@@ -29,8 +29,8 @@ class Regression(Task):
     """The task; its description is `{"targets": ...}`, names and statistics of the numbers."""
 
     flags = (task_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}
-    nets = names.MODELS
-    losses = catalogue.LOSSES_OF_NUMBERS
+    nets = choices.MODELS
+    losses = registry.LOSSES_OF_NUMBERS
     looks_at = 1000
     unit = "images"
     metric_kind = "numbers"

@@ -79,7 +79,7 @@ class Task(abc.ABC):
 
     # The flags of `config/schema.py`, by their names there, that it heeds of those in `task_flags.ONLY_SOME_TASKS`.
     flags: ClassVar[frozenset[str]] = frozenset()
-    # What it takes of the nets and losses that `config/components/catalogue.py` names, where it heeds --model and
+    # What it takes of the nets and losses that `config/components/registry.py` names, where it heeds --model and
     # --loss.
     nets: ClassVar[Collection[str]] = ()
     losses: ClassVar[Collection[str]] = ()

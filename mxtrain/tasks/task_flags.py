@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Mapping
 
 from mxtrain import config
 from mxtrain.config import Model, Run, schema
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def check(run: Run, task: type[Task], known: Mapping[str, type[Task]]) -> None:
         is_set = flags[name] != default[name] or name in requested
         if is_set and name in ONLY_SOME_TASKS - task.flags:
             _refuse(run, name, "", known, lambda each, name=name: name in each.flags)  # type: ignore[misc]
-    net, loss = catalogue.model(run.model.model).name, catalogue.loss(run.model.loss).name
+    net, loss = registry.model(run.model.model).name, registry.loss(run.model.loss).name
     if "model" in task.flags and net in net_names.NETS and net not in task.nets:
         _refuse(run, "model", f" {net}", known, lambda each: net in each.nets)
-    if "loss" in task.flags and loss in catalogue.LOSSES and loss not in task.losses:
+    if "loss" in task.flags and loss in registry.LOSSES and loss not in task.losses:
         _refuse(run, "loss", f" {loss}", known, lambda each: loss in each.losses)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Mapping, Sequence
 
 from mxtrain.config import Run
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.fields import Array, Arrays, Field
 from mxtrain.data.interfaces import Dataset
@@ -30,7 +30,7 @@ _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 class TextTask(Task):
     """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
-    losses = catalogue.LOSSES_OF_CLASSES
+    losses = registry.LOSSES_OF_CLASSES
     nets = tuple(net_names.TEXT_NETS)
     unit = "texts"
     metric_kind = "classes"
@@ -107,7 +107,7 @@ class TextTask(Task):
         )
 
     def samples_seen(self, arrays: Arrays) -> Sequence[tuple[str, Array | str]]:
-        if not catalogue.text_augmentations(self.run.data.augment):
+        if not registry.text_augmentations(self.run.data.augment):
             return ()
         known, has_one = self.description, arrays["label"].ndim == 1
         return [
@@ -139,7 +139,7 @@ class TextTask(Task):
             "num_classes": num_classes,
             "length": self.window,
         }
-        if catalogue.model(text).name in net_names.TEXT_NETS:
+        if registry.model(text).name in net_names.TEXT_NETS:
             net = text_nets.build(text, **sizes, of_tokens=self.what_has_labels == OF_TOKENS)
         else:
             net = zoo.user_net(text, **sizes)

@@ -15,7 +15,7 @@ import numpy as np
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup, step_group
 from mxtrain.config import Run, batch_plan, exact_sums
 from mxtrain.config.checks import store_checks
-from mxtrain.config.components import catalogue, names
+from mxtrain.config.components import choices, registry
 from mxtrain.kvstore.trainer import StepTrainer, open_trainer
 from mxtrain.models.nets import sparse_rows
 from mxtrain.models.parameters import running_statistics, weights
@@ -105,7 +105,7 @@ def build_context(
         optimizer,
         "device" if is_trial else run.layout.kvstore,
         running_statistics.parameters(net),
-        catalogue.compression_threshold(optim.compress),
+        registry.compression_threshold(optim.compress),
         group,
         running_statistics.num_rows(plan.num_micro_batches),
     )
@@ -133,7 +133,7 @@ def build_context(
         sample_counter=running_statistics.SampleCounter(),
         group=group,
         step_group=step_group(group, run.layout.kvstore),
-        is_async=names.is_async(run.layout.kvstore),
+        is_async=choices.is_async(run.layout.kvstore),
         clock=StageClock(began, run.output.sample_steps),
         untried=set(places),
     )

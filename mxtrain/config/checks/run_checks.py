@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mxtrain.config import Data, Optim, Output, Run, batch_plan
 from mxtrain.config.checks import bounds, shrink_checks, store_checks
-from mxtrain.config.components import catalogue, import_path, names
+from mxtrain.config.components import choices, import_path, registry
 from mxtrain.config.flags import arguments
 from mxtrain.config.values import mean_deviation, rate_scales, sizes, step_range
 from mxtrain.core import command_name
@@ -104,11 +104,11 @@ def _check_channels(data: Data) -> None:
     mean_deviation.check(data)
     if data.channels == 3:
         return
-    if data.augment == names.AUTO_AUGMENTATION:  # which changes none
+    if data.augment == choices.AUTO_AUGMENTATION:  # which changes none
         return
-    for name, hyperparameters in catalogue.augmentations(data.augment):
+    for name, hyperparameters in registry.augmentations(data.augment):
         colours = [key for key in ("saturation", "hue") if hyperparameters.get(key)]
-        if name in catalogue.OF_COLOURS:
+        if name in registry.OF_COLOURS:
             raise UsageError(f"--augment {name} changes colours, and --channels 1 has none; leave it out")
         if colours:
             raise UsageError(
@@ -125,19 +125,20 @@ def _check_step(run: Run) -> None:
     if optim.ema >= 1:
         raise UsageError(f"--ema {optim.ema:g}: give a number below 1, such as 0.9999")
     try:
-        is_scale = wanted in names.LOSS_SCALES or least <= float(wanted) <= most
+        is_scale = wanted in choices.LOSS_SCALES or least <= float(wanted) <= most
     except ValueError:
         is_scale = False
     if not is_scale:
         raise UsageError(
-            f"--loss-scale {wanted}: give a number from {least:g} to {most:g}, or one of {', '.join(names.LOSS_SCALES)}"
+            f"--loss-scale {wanted}: give a number from {least:g} to {most:g}, or one of "
+            f"{', '.join(choices.LOSS_SCALES)}"
         )
 
 
 def _check_model(run: Run) -> None:
-    catalogue.initializer(run.model.init)
-    smoothed = catalogue.SMOOTHED_LOSSES
-    smoothing, loss = run.optim.label_smoothing, catalogue.loss(run.model.loss).name
+    registry.initializer(run.model.init)
+    smoothed = registry.SMOOTHED_LOSSES
+    smoothing, loss = run.optim.label_smoothing, registry.loss(run.model.loss).name
     if smoothing >= 1:
         raise UsageError(f"--label-smoothing {smoothing:g}: give a number below 1, such as 0.1")
     if run.optim.early_stop and not (run.data.val or run.optim.overfit):
@@ -164,7 +165,7 @@ def _check_model(run: Run) -> None:
                 f"{flag} {value:g}: there is no --teacher to learn from; give one, or leave it out"
             )
     # What `auto` is, only the data tells; its task refuses the flag where that is a loss of numbers.
-    if smoothing and loss not in (*smoothed, catalogue.AUTO_LOSS):
+    if smoothing and loss not in (*smoothed, registry.AUTO_LOSS):
         raise UsageError(
             f"--label-smoothing: --loss {loss} does not know it; leave it out, or give {' or '.join(smoothed)}"
         )
@@ -190,36 +191,36 @@ def _check_batch(run: Run) -> None:
 
 
 def _check_names(run: Run) -> None:
-    catalogue.model(run.model.model)
-    import_path.check_name("--task", run.model.task, names.TASKS)
-    catalogue.optimizer(run.optim)
-    catalogue.schedule(run.optim)
+    registry.model(run.model.model)
+    import_path.check_name("--task", run.model.task, choices.TASKS)
+    registry.optimizer(run.optim)
+    registry.schedule(run.optim)
     for flag, value, known in (
-        ("--amp", run.model.amp, names.AMP),
-        ("--sums", run.optim.sums, names.SUMS),
-        ("--loader", run.data.loader, names.LOADERS),
-        ("--sampling", run.data.sampling, names.SAMPLINGS),
-        ("--verify", run.data.verify, names.VERIFY),
-        ("--normalize", run.data.normalize, names.NORMALIZE),
-        ("--cache", run.data.cache, names.CACHES),
-        ("--log-level", run.output.log_level, names.LOG_LEVELS),
+        ("--amp", run.model.amp, choices.AMP),
+        ("--sums", run.optim.sums, choices.SUMS),
+        ("--loader", run.data.loader, choices.LOADERS),
+        ("--sampling", run.data.sampling, choices.SAMPLINGS),
+        ("--verify", run.data.verify, choices.VERIFY),
+        ("--normalize", run.data.normalize, choices.NORMALIZE),
+        ("--cache", run.data.cache, choices.CACHES),
+        ("--log-level", run.output.log_level, choices.LOG_LEVELS),
     ):
         if value not in known:
             raise UsageError(f"{flag} {value}: unknown{nearest(value, known)} ({', '.join(known)})")
     for sink in run.output.log.split(","):
         _check_sink(sink, run.output.out)
-    if run.model.task in ("lm", *names.TEXT_CLASSIFICATIONS):
-        catalogue.text_augmentations(run.data.augment)
-    elif run.data.augment != names.AUTO_AUGMENTATION:
-        catalogue.augmentations(run.data.augment)
-    catalogue.metrics(run.output.metric)
+    if run.model.task in ("lm", *choices.TEXT_CLASSIFICATIONS):
+        registry.text_augmentations(run.data.augment)
+    elif run.data.augment != choices.AUTO_AUGMENTATION:
+        registry.augmentations(run.data.augment)
+    registry.metrics(run.output.metric)
 
 
 def _check_sink(sink: str, out: str) -> None:
-    if sink in names.SINKS:
+    if sink in choices.SINKS:
         return
     raise UsageError(
-        f"--log {sink}: unknown{nearest(sink, names.SINKS)} ({', '.join(names.SINKS)}); {out}/metrics.jsonl holds "
+        f"--log {sink}: unknown{nearest(sink, choices.SINKS)} ({', '.join(choices.SINKS)}); {out}/metrics.jsonl holds "
         "every number without it"
     )
 
@@ -246,7 +247,7 @@ def _check_loading(run: Run) -> None:
 
 def _check_devices(run: Run) -> None:
     amp, device_type = run.model.amp, batch_plan.parse_devices(run.layout.devices)[0][0]
-    if names.AMP_DEVICES.get(amp, device_type) != device_type:
+    if choices.AMP_DEVICES.get(amp, device_type) != device_type:
         other = {"bf16": "fp16", "fp16": "bf16"}[amp]
         raise UsageError(
             f"--amp {amp}: MXNet has no {amp} kernels for a {device_type.upper()}; use --amp {other}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxtrain.config import Model, Run
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.core.errors import UsageError, nearest
 
 
@@ -15,8 +15,10 @@ def check(run: Run) -> None:
 
 def _check_prune(run: Run) -> None:
     share, by = run.model.prune, run.model.prune_by
-    if by not in names.PRUNED:
-        raise UsageError(f"--prune-by {by}: unknown{nearest(by, names.PRUNED)} ({', '.join(names.PRUNED)})")
+    if by not in choices.PRUNED:
+        raise UsageError(
+            f"--prune-by {by}: unknown{nearest(by, choices.PRUNED)} ({', '.join(choices.PRUNED)})"
+        )
     if not share:
         if by != Model.prune_by:
             raise UsageError(f"--prune-by {by}: give --prune too, the share that is taken out, as in 0.5")
@@ -27,7 +29,7 @@ def _check_prune(run: Run) -> None:
         raise UsageError(
             f"--prune {share:g} takes the least of a trained net; give that as --pretrained, a run folder for instance"
         )
-    if by == "weight" and names.is_async(run.layout.kvstore):
+    if by == "weight" and choices.is_async(run.layout.kvstore):
         raise UsageError(
             f"--prune-by weight with --kvstore {run.layout.kvstore}: servers hold the weights, and would move those "
             "that are 0; give dist_sync, or --prune-by channel"
@@ -47,7 +49,7 @@ def _check_average(run: Run) -> None:
             "do not go together: a run that ends early has no last epochs to average",
         ),
         (
-            names.is_async(store),
+            choices.is_async(store),
             f"--kvstore {store}",
             "do not go together: servers hold the weights; give dist_sync",
         ),

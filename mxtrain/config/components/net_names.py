@@ -5,7 +5,7 @@ Owns the tables, from which tasks say what they take. The code behind a name is 
 
 from __future__ import annotations
 
-from mxtrain.config.components import names
+from mxtrain.config.components import choices
 from mxtrain.config.components.spec import Number, Table
 
 _WIDTH, _DROPOUT, _NORM = (1, 1 << 20), Number(0.0, 0.0, 0.99), (0, 1)
@@ -61,4 +61,4 @@ TEXT_NETS: Table = {
     },
     "transformer": {**_gpt(4, 4, 256), "dropout": _SOME_DROPOUT},
 }
-NETS: Table = {**{name: {} for name in names.MODELS}, **ARRAY_NETS, **GPTS, **TEXT_NETS}
+NETS: Table = {**{name: {} for name in choices.MODELS}, **ARRAY_NETS, **GPTS, **TEXT_NETS}

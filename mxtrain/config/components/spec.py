@@ -1,7 +1,7 @@
 """The one language of flags that carry numbers: `name:key=number,key=number`.
 
 Owns parsing such a description and the message that refuses a wrong one. The names, their numbers and their limits
-are `catalogue.py`'s and `net_names.py`'s.
+are `registry.py`'s and `net_names.py`'s.
 """
 
 from __future__ import annotations

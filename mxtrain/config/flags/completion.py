@@ -13,42 +13,42 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
 from mxtrain.config import schema
-from mxtrain.config.components import catalogue, names, net_names
+from mxtrain.config.components import choices, net_names, registry
 from mxtrain.config.flags.arguments import png_path
 from mxtrain.config.values import mean_deviation
 
 # The words that a flag of fit takes, and flags whose value is a path, of fit and of others; the rest are free.
 WORDS: dict[str, Sequence[str]] = {
-    "amp": names.AMP,
-    "augment": (names.AUTO_AUGMENTATION, *catalogue.AUGMENTATIONS, *catalogue.TEXT_CHANGES),
-    "cache": names.CACHES,
+    "amp": choices.AMP,
+    "augment": (choices.AUTO_AUGMENTATION, *registry.AUGMENTATIONS, *registry.TEXT_CHANGES),
+    "cache": choices.CACHES,
     "checkpoint": ("best", "latest"),
     "class_weights": ("none", "auto"),
-    "compress": tuple(catalogue.COMPRESSIONS),
+    "compress": tuple(registry.COMPRESSIONS),
     "deviation": (mean_deviation.IMAGENET, mean_deviation.AUTO),
     "devices": ("cpu", "gpu"),
-    "init": tuple(catalogue.INITIALIZERS),
-    "kvstore": (*names.STORES, *names.DIST_STORES),
-    "loader": names.LOADERS,
+    "init": tuple(registry.INITIALIZERS),
+    "kvstore": (*choices.STORES, *choices.DIST_STORES),
+    "loader": choices.LOADERS,
     "loader_workers": ("auto",),
-    "log": names.SINKS,
-    "log_level": names.LOG_LEVELS,
-    "loss": tuple(catalogue.LOSSES),
-    "loss_scale": names.LOSS_SCALES,
+    "log": choices.SINKS,
+    "log_level": choices.LOG_LEVELS,
+    "loss": tuple(registry.LOSSES),
+    "loss_scale": choices.LOSS_SCALES,
     "mean": (mean_deviation.IMAGENET, mean_deviation.AUTO),
-    "metric": tuple(catalogue.METRICS),
+    "metric": tuple(registry.METRICS),
     "missing": ("refuse", "mean"),
     "model": tuple(net_names.NETS),
-    "normalize": names.NORMALIZE,
-    "optimizer": tuple(catalogue.OPTIMIZERS),
-    "prune_by": names.PRUNED,
+    "normalize": choices.NORMALIZE,
+    "optimizer": tuple(registry.OPTIMIZERS),
+    "prune_by": choices.PRUNED,
     "resume": ("auto", "never"),
-    "sampling": names.SAMPLINGS,
-    "schedule": tuple(catalogue.SCHEDULES),
-    "sums": names.SUMS,
-    "task": names.TASKS,
-    "tta": (*names.TTA, "+".join(names.TTA)),
-    "verify": names.VERIFY,
+    "sampling": choices.SAMPLINGS,
+    "schedule": tuple(registry.SCHEDULES),
+    "sums": choices.SUMS,
+    "task": choices.TASKS,
+    "tta": (*choices.TTA, "+".join(choices.TTA)),
+    "verify": choices.VERIFY,
 }
 PATHS = {
     *("train", "val", "cache_dir", "pretrained", "teacher", "out", "resume", "plot_schedule", "config"),
@@ -105,8 +105,8 @@ def of_parsers(
         if not action.option_strings:
             takes_files = takes_files or is_path
             continue
-        choices = tuple(map(str, action.choices or WORDS.get(action.dest, ())))
-        flag = Flag(tuple(action.option_strings), action.help or "", action.nargs != 0, choices, is_path)
+        values = tuple(map(str, action.choices or WORDS.get(action.dest, ())))
+        flag = Flag(tuple(action.option_strings), action.help or "", action.nargs != 0, values, is_path)
         flags.setdefault(flag.names, flag)
     return Command(name, help, tuple(flags.values()), tuple(words), takes_files)
 

@@ -1,6 +1,6 @@
 """Building transforms `(payload, rng, out)`: that of --augment for training, and that of an evaluation.
 
-Does not own the names of augmentations and their numbers (`config/components/catalogue.py`), nor the functions behind
+Does not own the names of augmentations and their numbers (`config/components/registry.py`), nor the functions behind
 them (crops in `crops.py`, the others in `augmentations.py`).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Callable
 
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.config.components.spec import Spec
 from mxtrain.config.values import sizes
 from mxtrain.config.values.mean_deviation import Numbers
@@ -36,7 +36,7 @@ def train_transform(
     from mxtrain.data.augment import augmentations as known_changes
     from mxtrain.data.augment import crops
 
-    crop, *changes = catalogue.augmentations(spec)
+    crop, *changes = registry.augmentations(spec)
     return crops.Transform(
         crop=_function(crops.CROPS, crop),
         changes=tuple(_function(known_changes.CHANGES, change) for change in changes),

@@ -2,7 +2,7 @@
 
 A text is its words, each with the spaces before it. Words are changed as text and made into tokens again, one by one;
 spans are masked last. What is drawn follows from the sample's generator alone. The names are
-`config/components/catalogue.py`'s.
+`config/components/registry.py`'s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from mxtrain.config.components import catalogue
+from mxtrain.config.components import registry
 from mxtrain.config.components.spec import Spec
 from mxtrain.core import plain_text, regular_files
 from mxtrain.core.errors import DataError, UsageError
@@ -116,7 +116,7 @@ def make_augmentation(
     text: str, description: Mapping[str, Any], has_mask: bool = True
 ) -> TextAugmentation | None:
     """Return the augmentation of --augment, for a task with this description; None for none."""
-    specs = catalogue.text_augmentations(text)
+    specs = registry.text_augmentations(text)
     if not specs:
         return None
     tables = [
@@ -141,7 +141,7 @@ def as_seen(ids: Any, tokenizer: str, vocab_size: int) -> str:
 def check(text: str, tokenizer: str, of_tokens: bool) -> dict[str, str]:
     """Refuse an augmentation that does not fit a data set, and return digests of the tables that it reads."""
     found = {}
-    for spec in catalogue.text_augmentations(text):
+    for spec in registry.text_augmentations(text):
         if spec.name == "drop_words" and of_tokens:
             raise UsageError("--augment drop_words: would tear entities apart; give synonyms or mask_spans")
         if spec.name != "mask_spans" and tokenizers.cached(tokenizer).decode is None:

@@ -15,7 +15,7 @@ from typing import Any, Iterator, NamedTuple
 
 from mxtrain import config, runtime
 from mxtrain.config import Run
-from mxtrain.config.components import catalogue, names, net_names
+from mxtrain.config.components import choices, net_names, registry
 from mxtrain.core import durable
 from mxtrain.core.errors import UsageError
 from mxtrain.export import inference_graph
@@ -128,7 +128,7 @@ def _is_model(word: str) -> bool:
 
 def _by_name(name: str, options: GraphOptions) -> DescribedNet:
     flags = ["--model", name, *(["--image-size", options.image_size] if options.image_size else [])]
-    net_name = catalogue.model(name).name
+    net_name = registry.model(name).name
     if net_name in net_names.ARRAY_NETS or net_name in net_names.TEXT_NETS:
         raise UsageError(
             f"--graph {name}: takes its sizes from the data; train it, for a step if that will do, and give the run"
@@ -162,7 +162,7 @@ def _classification(run: Run, num_classes: int) -> Task:
 def _similar(name: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, [*names.MODELS, *net_names.GPTS], 3)
+    near = difflib.get_close_matches(name, [*choices.MODELS, *net_names.GPTS], 3)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -192,7 +192,7 @@ def training_memory(run: Run, net: Net) -> dict[str, Any]:
 
     shapes = [shape for each in net.operators for shape in each.trained_shapes]
     of_net = layer_table.sums(net)
-    is_own = catalogue.optimizer(run.optim).name not in optimizers.FACTORIES
+    is_own = registry.optimizer(run.optim).name not in optimizers.FACTORIES
     return {
         "optimizer": run.optim.optimizer,
         "weight_bytes": FLOAT32_BYTES * of_net.num_parameters,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mxtrain.config.components import catalogue
+from mxtrain.config.components import registry
 from mxtrain.models.contract import Shape
 from mxtrain.runtime import mx
 
@@ -21,7 +21,7 @@ Inputs = Mapping[str, Shape]
 
 def build(text: str, inputs: Inputs, outputs: int) -> Any:
     """Return the net that `--model` names, not initialised yet."""
-    name, hyperparameters = catalogue.model(text)
+    name, hyperparameters = registry.model(text)
     if name == "mlp":
         return Mlp(outputs, **hyperparameters)
     dropout = hyperparameters.pop("dropout")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mxtrain.config.components import catalogue
+from mxtrain.config.components import registry
 from mxtrain.core.errors import UsageError
 from mxtrain.models.nets.gpt import HIDDEN, SPREAD, Layer
 from mxtrain.runtime import mx
@@ -20,7 +20,7 @@ nn = mx.gluon.nn
 
 def build(text: str, vocabulary: int, num_classes: int, length: int, of_tokens: bool) -> Any:
     """Return the net that `--model` names, for the classes of texts or of their tokens; not initialised yet."""
-    name, hyperparameters = catalogue.model(text)
+    name, hyperparameters = registry.model(text)
     dropout = hyperparameters.pop("dropout")
     if name == "transformer":
         if hyperparameters["width"] % hyperparameters["heads"]:

@@ -16,7 +16,7 @@ from typing import Any, Mapping, Sequence
 from mxtrain import runtime
 from mxtrain.config import python_objects
 from mxtrain.config.checks.bounds import LARGEST_ARRAY
-from mxtrain.config.components import gluoncv_names, import_path, names, torch_net_names
+from mxtrain.config.components import choices, gluoncv_names, import_path, torch_net_names
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import shapes
 from mxtrain.models.autocast.autocast import Autocast
@@ -71,7 +71,7 @@ def build(name: str, num_classes: int, channels: int = COLOURS) -> Any:
     A user's function hears of the channels of pictures where these are not the three colours.
     """
     prelu.patch()
-    if name in names.SMALL_NETS:
+    if name in choices.SMALL_NETS:
         return small.BY_NAME[name](num_classes)
     if name in gluoncv_names.GLUONCV_CLASSIFIERS or name in torch_net_names.TORCH_NETS:
         net = _gluoncv_net(name, num_classes)

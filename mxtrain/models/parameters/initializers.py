@@ -10,7 +10,7 @@ import logging
 import warnings
 from typing import Any, Callable, Sequence
 
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, as_user_code
 from mxtrain.models.analysis import graph
 from mxtrain.runtime import mx
@@ -50,7 +50,7 @@ def is_brought(parameter: Any) -> bool:
 
 def is_name(text: str) -> bool:
     """Return whether `text` is no initialiser of the user's own."""
-    return text == ZEROS or catalogue.initializer(text)[0] in {
+    return text == ZEROS or registry.initializer(text)[0] in {
         **MATRIX_INITIALIZERS,
         **ANY_SHAPE_INITIALIZERS,
     }
@@ -58,7 +58,7 @@ def is_name(text: str) -> bool:
 
 def build(text: str) -> Any:
     """Return the MXNet initialiser that `--init` describes."""
-    name, hyperparameters = catalogue.initializer(text)
+    name, hyperparameters = registry.initializer(text)
     if name in ANY_SHAPE_INITIALIZERS:
         return ANY_SHAPE_INITIALIZERS[name](**hyperparameters)
     if name in MATRIX_INITIALIZERS:

@@ -18,7 +18,7 @@ import numpy as np
 from mxtrain import runtime
 from mxtrain.cluster import environment
 from mxtrain.config import python_objects
-from mxtrain.config.components import catalogue, import_path
+from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
@@ -47,7 +47,7 @@ def metrics_of(task: Task) -> list[Metric]:
     """Return the metrics that the task has anyway, and those of --metric; UsageError for one that does not fit it."""
     metrics = _own(task)
     has = {"loss", *(name for metric in metrics for name in names_of(metric) or ())}
-    for name, hyperparameters in catalogue.metrics(task.run.output.metric):
+    for name, hyperparameters in registry.metrics(task.run.output.metric):
         if _is_had_anyway(task, name, has):
             continue
         metric_of_flag = _make_metric(task, name, hyperparameters)
@@ -67,7 +67,7 @@ def names_beside(task: Task) -> frozenset[str]:
     own = [*_own(task), *([report] if report else [])]
     has = frozenset(name for metric in own for name in names_of(metric) or ())
     requested: set[str] = set()
-    for name, hyperparameters in catalogue.metrics(task.run.output.metric):
+    for name, hyperparameters in registry.metrics(task.run.output.metric):
         is_had = _is_had_anyway(task, name, has)
         requested.update({name} if is_had else names_of(_make_metric(task, name, hyperparameters)) or ())
     return has - requested
@@ -114,7 +114,7 @@ def value_of(score: Score, scores: Mapping[str, Any]) -> float:
 
 def _is_had_anyway(task: Task, name: str, has: Collection[str]) -> bool:
     """Return whether a task has a metric of --metric already; a user's task may call something else so."""
-    return name in catalogue.METRICS and name in has and tasks.is_built_in(task)
+    return name in registry.METRICS and name in has and tasks.is_built_in(task)
 
 
 def _own(task: Task) -> list[Metric]:
@@ -152,7 +152,7 @@ def _is_lower_better(metric: Metric, name: str) -> bool:
 
 def _make_metric(task: Task, name: str, hyperparameters: Mapping[str, Any]) -> Metric:
     """Return a metric of --metric; UsageError where it does not fit the task."""
-    if name not in catalogue.METRICS:
+    if name not in registry.METRICS:
         return _users(task, name)
     fitting = FORMULAS.get(task.metric_kind, {})
     if name not in fitting:

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxtrain.config import Run, batch_plan
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.system import machine
 from mxtrain.models import remat, segments
 from mxtrain.models.contract import Shape
@@ -31,7 +31,7 @@ def parameter_table(run: Run, task: Task, widths: Mapping[str, int] | None = Non
     those of the checkpoint that the weights would come from.
     """
     num_devices = len(build_net.contexts(run.layout.devices))
-    if catalogue.model(run.model.model).name in net_names.GPTS:
+    if registry.model(run.model.model).name in net_names.GPTS:
         net, left = task.build_net(), machine.available_memory()
         if 2 * num_devices * sum(map(_bytes, net.collect_params().values())) > left:
             optimizer, computed = _prepare(run, task, net)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components.catalogue import LEFT_OUT_OPTIMIZERS, OPTIMIZERS
-from mxtrain.config.components.catalogue import optimizer as parse_optimizer
+from mxtrain.config.components.registry import LEFT_OUT_OPTIMIZERS, OPTIMIZERS
+from mxtrain.config.components.registry import optimizer as parse_optimizer
 from mxtrain.core.errors import UsageError
 from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers

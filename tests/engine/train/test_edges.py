@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.checks import bounds, run_checks
-from mxtrain.config.components.catalogue import OPTIMIZERS
+from mxtrain.config.components.registry import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import step

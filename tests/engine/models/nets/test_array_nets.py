@@ -112,10 +112,10 @@ def test_convolutions_see_twice_as_far_in_each_layer() -> None:
     ],
 )
 def test_numbers_of_nets_are_checked(text: str, words: str) -> None:
-    from mxtrain.config.components import catalogue
+    from mxtrain.config.components import registry
     from mxtrain.core.errors import UsageError
 
-    assert catalogue.model("mlp:hidden=16/8").hyperparameters["hidden"] == (16, 8)
+    assert registry.model("mlp:hidden=16/8").hyperparameters["hidden"] == (16, 8)
     with pytest.raises(UsageError) as refused:
-        catalogue.model(config.parse(["--task", "arrays", "--model", text]).model.model)
+        registry.model(config.parse(["--task", "arrays", "--model", text]).model.model)
     assert words in str(refused.value)

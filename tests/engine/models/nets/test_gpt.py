@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components import catalogue, net_names
+from mxtrain.config.components import net_names, registry
 from mxtrain.core.errors import UsageError
 from mxtrain.models import remat
 from mxtrain.models.parameters import weights
@@ -92,7 +92,7 @@ def test_first_weights_are_those_of_gpt_2() -> None:
 
 def test_names_tell_the_numbers_in_their_layers() -> None:
     for name in net_names.GPTS:
-        numbers = catalogue.model(name).hyperparameters
+        numbers = registry.model(name).hyperparameters
         millions = 12 * numbers["layers"] * numbers["width"] ** 2 / 1e6
         if name != "gpt":
             assert millions == pytest.approx(float(name[4:-1]), rel=0.19), name
@@ -103,7 +103,7 @@ def test_names_tell_the_numbers_in_their_layers() -> None:
 
 def test_a_width_that_its_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(UsageError, match="its width 100 is no multiple of its 6 heads"):
-        catalogue.model("gpt:width=100")
+        registry.model("gpt:width=100")
 
 
 def test_recomputation_changes_no_number() -> None:

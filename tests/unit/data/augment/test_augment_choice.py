@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxtrain.config import Data, Run
-from mxtrain.config.components.names import AUTO_AUGMENTATION, IMAGENET_AUGMENTATION
+from mxtrain.config.components.choices import AUTO_AUGMENTATION, IMAGENET_AUGMENTATION
 from mxtrain.data import image_fields
 from mxtrain.data.augment import augment_choice
 from mxtrain.data.records.record_file import open_records

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mxtrain.config.components import catalogue
+from mxtrain.config.components import registry
 from mxtrain.data.augment import augmentations, colours
 from mxtrain.data.loading.order import sample_rng
 
@@ -20,7 +20,7 @@ def picture(size: int = 16) -> Any:
 
 def changed(spec: str, image: Any, num_samples: int) -> list[Any]:
     """Apply a change with its defaults to an image, once for each sample."""
-    name, numbers = catalogue.augmentations(spec)[1]
+    name, numbers = registry.augmentations(spec)[1]
     return [
         augmentations.CHANGES[name](image, sample_rng(0, 0, sample), **numbers)
         for sample in range(num_samples)

@@ -1,4 +1,4 @@
-"""The names that take numbers, in the flags --model, --augment, --loss, --metric, --init, --optimizer, --schedule and
+"""The names that take hyper-parameters: of --model, --augment, --loss, --metric, --init, --optimizer, --schedule and
 --compress.
 
 Owns each table with defaults and limits, and a parser for each flag: `loss("focal:gamma=2")`. The language is

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from mxtrain import config
-from mxtrain.config.components import catalogue
-from mxtrain.config.components.catalogue import LEFT_OUT_OPTIMIZERS, MOMENTUM, OPTIMIZERS
+from mxtrain.config.components import registry
+from mxtrain.config.components.registry import LEFT_OUT_OPTIMIZERS, MOMENTUM, OPTIMIZERS
 from mxtrain.core.errors import UsageError
 
 
 def resolved(*arguments: str) -> dict[str, float]:
-    return catalogue.optimizer(config.parse(["--optimizer", *arguments]).optim).hyperparameters
+    return registry.optimizer(config.parse(["--optimizer", *arguments]).optim).hyperparameters
 
 
 def test_numbers_and_momentum_meet() -> None:
@@ -66,16 +66,16 @@ def test_the_docs_give_every_optimizer_its_numbers(name: str) -> None:
 
 
 def test_defaults_fill_in_and_the_crop_comes_first() -> None:
-    crop, flip = catalogue.augmentations(" resized_crop:scale_min=0.2,ratio_max=2 + flip")
+    crop, flip = registry.augmentations(" resized_crop:scale_min=0.2,ratio_max=2 + flip")
     assert crop.name == "resized_crop"
     assert crop.hyperparameters == {"scale_min": 0.2, "scale_max": 1.0, "ratio_min": 3 / 4, "ratio_max": 2.0}
     assert flip == ("flip", {"p": 0.5})
-    assert [part.name for part in catalogue.augmentations("flip:p=1")] == ["none", "flip"]
-    assert [part.name for part in catalogue.augmentations("none")] == ["none"]
+    assert [part.name for part in registry.augmentations("flip:p=1")] == ["none", "flip"]
+    assert [part.name for part in registry.augmentations("none")] == ["none"]
 
 
 def test_whole_numbers_stay_whole() -> None:
-    pad = catalogue.augmentations("pad_crop:pad=2")[0].hyperparameters["pad"]
+    pad = registry.augmentations("pad_crop:pad=2")[0].hyperparameters["pad"]
     assert pad == 2
     assert isinstance(pad, int)
 
@@ -107,7 +107,7 @@ def test_whole_numbers_stay_whole() -> None:
 )
 def test_an_augmentation_that_cannot_be_built_is_refused_in_one_line(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as refused:
-        catalogue.augmentations(spec)
+        registry.augmentations(spec)
     assert str(refused.value).startswith("--augment")
     assert "\n" not in str(refused.value)
 

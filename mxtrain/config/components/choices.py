@@ -1,6 +1,6 @@
-"""The names that flags take, where a name is all: no numbers, and no `module:callable` in its place but for --model.
+"""The choices of flags where a name is all: no hyper-parameters, and no `module:callable` instead but for --model.
 
-Names that take numbers are in `catalogue.py`.
+Names that take hyper-parameters are in `registry.py`.
 """
 
 from __future__ import annotations
