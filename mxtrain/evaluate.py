@@ -182,7 +182,7 @@ def _refuse_flags_of_graph(options: argparse.Namespace) -> None:
 
 
 def _evaluated(
-    found: Checkpoint,
+    checkpoint: Checkpoint,
     run: Run,
     devices: str,
     tta: str = "",
@@ -197,14 +197,14 @@ def _evaluated(
     """
     from mxtrain.inference import ensemble
 
-    task = trained_run.task_of(found, run)
+    task = trained_run.task_of(checkpoint, run)
     ensemble.check(tta, task)
     tta_names = ensemble.kinds_of(tta)
     read_run = ensemble.reading(run, tta_names)
     records = _opened(read_run, task, is_own)
     task.check(records)
     answering = (
-        _open_net(found, run, task, devices, tta_names, is_ensemble)
+        _open_net(checkpoint, run, task, devices, tta_names, is_ensemble)
         if exported is None
         else exported_net.open_export(exported, run, task, tta_names)
     )
@@ -213,7 +213,7 @@ def _evaluated(
         from mxtrain.train import evaluation
 
         plain_forward = tasks.function_of(task, task.plain_forward)
-        reading_task = trained_run.task_of(found, read_run)
+        reading_task = trained_run.task_of(checkpoint, read_run)
         with _shown_progress(len(records), shows) as on_samples:
             evaluated = evaluation.evaluate(
                 *(read_run, reading_task, plain_forward, net, records, contexts), on_samples=on_samples
@@ -224,7 +224,7 @@ def _evaluated(
             "%s: the loss is no number, as some answers of the net are none; what others say of these means nothing",
             run.data.val,
         )
-    checkpoints = [str(path) for path in (found.path, *found.others)]
+    checkpoints = [str(path) for path in (checkpoint.path, *checkpoint.others)]
     how = {
         **({} if exported is None else {"export": str(exported.folder)}),
         "checkpoints": checkpoints,
@@ -250,13 +250,13 @@ def _opened(run: Run, task: Task, is_own: bool) -> Any:
 
 @contextlib.contextmanager
 def _open_net(
-    found: Checkpoint, run: Run, task: Task, devices: str, tta_names: Sequence[str], is_ensemble: bool
+    checkpoint: Checkpoint, run: Run, task: Task, devices: str, tta_names: Sequence[str], is_ensemble: bool
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Yield what answers as a net, on `devices`, and their contexts; loads mxnet."""
     from mxtrain.checkpoint import selection
     from mxtrain.inference import ensemble
 
-    members = selection.members(found) if is_ensemble else [found]
+    members = selection.members(checkpoint) if is_ensemble else [checkpoint]
     if is_ensemble:
         ensemble.check_ensemble(members, task)
     with contextlib.ExitStack() as opened:

@@ -58,113 +58,116 @@ def find(run: config.Run, identity: InputIdentity, local_workers: int = 1) -> Re
     if run.output.resume == "never":
         return None
     if run.output.resume == "auto":
-        found = directory.newest(folder)
+        checkpoint = directory.newest(folder)
     else:
         path = Path(run.output.resume)
-        found = Checkpoint(path, directory.read_state(path))
-        _refuse_converted(found)
-        _refuse_another_runs_folder(with_saved_sums(run, found), identity, folder, found)
-    if found is None:
+        checkpoint = Checkpoint(path, directory.read_state(path))
+        _refuse_converted(checkpoint)
+        _refuse_another_runs_folder(with_saved_sums(run, checkpoint), identity, folder, checkpoint)
+    if checkpoint is None:
         return None
-    _refuse_converted(found)
-    requested_run, run = run, with_saved_sums(run, found)
+    _refuse_converted(checkpoint)
+    requested_run, run = run, with_saved_sums(run, checkpoint)
     if is_async(run.layout.kvstore):
         store_checks.check_async(run)  # its batch may be cut into fewer parts than a new run's
-    _refuse_another_curve(run, identity, found)
-    before, saved = config.from_flat(found.state["config"]), InputIdentity.of_checkpoint(found.state)
-    _warn_of_unknown_training_set(found, saved, identity)
-    for difference in numeric_environment.differences(found.state, run, local_workers):
-        logger.warning("%s: %s", found.path, difference)
-    _warn_of_another_table(run.model.amp, found, saved, identity)
-    point = ResumePoint(found, _has_ended(run, identity, found))
+    _refuse_another_curve(run, identity, checkpoint)
+    before, saved = (
+        config.from_flat(checkpoint.state["config"]),
+        InputIdentity.of_checkpoint(checkpoint.state),
+    )
+    _warn_of_unknown_training_set(checkpoint, saved, identity)
+    for difference in numeric_environment.differences(checkpoint.state, run, local_workers):
+        logger.warning("%s: %s", checkpoint.path, difference)
+    _warn_of_another_table(run.model.amp, checkpoint, saved, identity)
+    point = ResumePoint(checkpoint, _has_ended(run, identity, checkpoint))
     if not point.has_ended:
-        step = found.state["step"]
-        _warn_of_its_sums(requested_run, run, found)
+        step = checkpoint.state["step"]
+        _warn_of_its_sums(requested_run, run, checkpoint)
         _warn_of_another_length(run.optim, before.optim, identity.num_samples, step)
         if _is_scored_by_another(run.data, before.data, identity, saved):
             _warn_of_other_scores(run.data, before.data, step)
     return point
 
 
-def _refuse_converted(found: Checkpoint) -> None:
-    if directory.CONVERTED in found.state:
+def _refuse_converted(checkpoint: Checkpoint) -> None:
+    if directory.CONVERTED in checkpoint.state:
         raise UsageError(
-            f"{found.path}: holds weights that were converted, and no run to resume; give --pretrained "
-            f"{found.path.parent.parent} and another --out"
+            f"{checkpoint.path}: holds weights that were converted, and no run to resume; give --pretrained "
+            f"{checkpoint.path.parent.parent} and another --out"
         )
 
 
-def with_saved_sums(run: config.Run, found: Checkpoint | None) -> config.Run:
+def with_saved_sums(run: config.Run, checkpoint: Checkpoint | None) -> config.Run:
     """Return `run` as it goes on from this checkpoint, to the same bits: with its micro-batch where flags name none.
 
     And with `--sums fast` where it was begun so. The other way round, `--sums fast` where sums were exact, is refused
     as any other flag. `--augment auto` is what it came to when the run began.
     """
-    if found is None:
+    if checkpoint is None:
         return run
     optim = run.optim
-    if _sums_of(found) == "fast":
+    if _sums_of(checkpoint) == "fast":
         optim = dataclasses.replace(optim, sums="fast")
-    if optim.batch_size == found.state["config"]["batch_size"]:
-        optim = with_micro_batch(optim, found)
+    if optim.batch_size == checkpoint.state["config"]["batch_size"]:
+        optim = with_micro_batch(optim, checkpoint)
     data = run.data
     if data.augment == choices.AUTO_AUGMENTATION:
-        data = dataclasses.replace(data, augment=_augment_of(found))
+        data = dataclasses.replace(data, augment=_augment_of(checkpoint))
     return dataclasses.replace(run, data=data, optim=optim)
 
 
-def with_micro_batch(optim: config.Optim, found: Checkpoint) -> config.Optim:
+def with_micro_batch(optim: config.Optim, checkpoint: Checkpoint) -> config.Optim:
     """Return flags of a batch that is cut as the checkpoint's was, where they leave that to the default."""
-    default, before = batch_plan.default_micro_batch(optim.batch_size), _micro_batch_of(found)
+    default, before = batch_plan.default_micro_batch(optim.batch_size), _micro_batch_of(checkpoint)
     if optim.micro_batch or optim.accumulate or before == default:
         return optim
     return dataclasses.replace(optim, micro_batch=before)
 
 
-def _micro_batch_of(found: Checkpoint) -> int:
+def _micro_batch_of(checkpoint: Checkpoint) -> int:
     """Return the size of a checkpoint's micro-batches; those that do not tell it had another default."""
-    if "micro_batch" in found.state:
-        return int(found.state["micro_batch"])
-    run = config.from_flat(found.state["config"])
+    if "micro_batch" in checkpoint.state:
+        return int(checkpoint.state["micro_batch"])
+    run = config.from_flat(checkpoint.state["config"])
     if run.optim.micro_batch or run.optim.accumulate:
         return batch_plan.of_run(run).micro_batch
     return batch_plan.first_default_micro_batch(run.optim.batch_size)
 
 
-def _augment_of(found: Checkpoint) -> str:
+def _augment_of(checkpoint: Checkpoint) -> str:
     """Return the --augment of a checkpoint's run; when there was no such flag, it was ImageNet's."""
-    augment: str = found.state["config"].get("augment", choices.IMAGENET_AUGMENTATION)
+    augment: str = checkpoint.state["config"].get("augment", choices.IMAGENET_AUGMENTATION)
     return augment
 
 
-def _sums_of(found: Checkpoint) -> str:
+def _sums_of(checkpoint: Checkpoint) -> str:
     """Return the --sums of a checkpoint's run; those without it are of versions that knew no others than fast."""
-    sums: str = found.state["config"].get("sums", "fast")
+    sums: str = checkpoint.state["config"].get("sums", "fast")
     return sums
 
 
-def _has_ended(run: config.Run, identity: InputIdentity, found: Checkpoint) -> bool:
-    best, step = found.state.get("best"), found.state["step"]
+def _has_ended(run: config.Run, identity: InputIdentity, checkpoint: Checkpoint) -> bool:
+    best, step = checkpoint.state.get("best"), checkpoint.state["step"]
     is_over = early_stop.is_over(best and Best(*best), run.optim.early_stop)
     return is_over or step >= schedules.run_length(run.optim, identity.num_samples)[1]
 
 
 def _refuse_another_runs_folder(
-    run: config.Run, identity: InputIdentity, folder: Path, found: Checkpoint
+    run: config.Run, identity: InputIdentity, folder: Path, checkpoint: Checkpoint
 ) -> None:
     """Refuse to resume from elsewhere into a folder that holds another run: the two would become one."""
-    if found.path.resolve().parent != folder.resolve():
+    if checkpoint.path.resolve().parent != folder.resolve():
         here = directory.newest(folder)
         if here is not None:
             _refuse_another_curve(run, identity, here)
 
 
-def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Checkpoint) -> None:
+def _refuse_another_curve(run: config.Run, identity: InputIdentity, checkpoint: Checkpoint) -> None:
     """Refuse other hyper-parameters or other data than the checkpoint's: what came of it would be neither run."""
-    path, state = found[:2]
+    path, state = checkpoint[:2]
     before_inputs = InputIdentity.of_checkpoint(state)
     # A flag that is younger than the checkpoint had its default, but for two; one that is gone had a meaning.
-    by_now = {"sums": _sums_of(found), "augment": _augment_of(found)}
+    by_now = {"sums": _sums_of(checkpoint), "augment": _augment_of(checkpoint)}
     saved = {**config.to_flat(config.Run()), **state["config"], **by_now}
     now = config.to_flat(run)
     free = FREE
@@ -172,7 +175,7 @@ def _refuse_another_curve(run: config.Run, identity: InputIdentity, found: Check
         before_inputs
     ):  # its description, with the weights of classes, is not made anew
         free, identity = FREE - {"class_weights"}, identity.going_on_from(before_inputs)
-    before = _micro_batch_of(found)
+    before = _micro_batch_of(checkpoint)
     differing = [
         f"--{name.replace('_', '-')} {saved[name]} -> {now.get(name, 'unknown here')}"
         for name in saved
@@ -224,35 +227,37 @@ def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples
         )
 
 
-def _warn_of_its_sums(requested_run: config.Run, run: config.Run, found: Checkpoint) -> None:
+def _warn_of_its_sums(requested_run: config.Run, run: config.Run, checkpoint: Checkpoint) -> None:
     """Warn where a run goes on without the exact sums that it would have if it began now."""
     would_be_exact = exact_sums.has_sums(requested_run) and exact_sums.reason_against(requested_run) is None
     if would_be_exact and run.optim.sums == "fast":
         logger.warning(
             "%s: was begun with --sums fast, or before there were others, and goes on so, to the same bits; exact sums "
             "need a run from the start, with another --out",
-            found.path,
+            checkpoint.path,
         )
 
 
-def _warn_of_unknown_training_set(found: Checkpoint, saved: InputIdentity, identity: InputIdentity) -> None:
+def _warn_of_unknown_training_set(
+    checkpoint: Checkpoint, saved: InputIdentity, identity: InputIdentity
+) -> None:
     if identity.training_set and not saved.training_set:
         logger.warning(
             "%s: is from before checkpoints knew their training set; besides the number of samples and the class "
             "names nothing tells whether --train is still the same one",
-            found.path,
+            checkpoint.path,
         )
 
 
 def _warn_of_another_table(
-    amp: str, found: Checkpoint, saved: InputIdentity, identity: InputIdentity
+    amp: str, checkpoint: Checkpoint, saved: InputIdentity, identity: InputIdentity
 ) -> None:
     """Warn where other operators may run in bfloat16; checkpoints without the key chose by MXNet's lists."""
     if saved.amp_table != identity.amp_table:
-        is_old = "amp_table" not in found.state
+        is_old = "amp_table" not in checkpoint.state
         logger.warning(
             "%s: chose what runs in bfloat16 by %s, here --amp %s does by %s: the curve goes on, rounded anew",
-            *(found.path, "MXNet's lists" if is_old else _table(saved), amp, _table(identity)),
+            *(checkpoint.path, "MXNet's lists" if is_old else _table(saved), amp, _table(identity)),
         )
 
 

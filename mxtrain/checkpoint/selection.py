@@ -33,10 +33,10 @@ def select(trained: Sequence[Path], which: str | None = None) -> Checkpoint:
     return first._replace(others=tuple(each.path for each in others))
 
 
-def members(found: Checkpoint) -> list[Checkpoint]:
+def members(checkpoint: Checkpoint) -> list[Checkpoint]:
     """Return the checkpoints that one of `select` stands for, each alone."""
-    others = [Checkpoint(path, directory.read_state(path)) for path in found.others]
-    return [found._replace(others=()), *others]
+    others = [Checkpoint(path, directory.read_state(path)) for path in checkpoint.others]
+    return [checkpoint._replace(others=()), *others]
 
 
 def _of(trained: Path, which: str | None) -> list[Checkpoint]:
@@ -117,8 +117,10 @@ def _refuse_another_net(one: Checkpoint, other: Checkpoint) -> None:
             raise _other(one, other, f"other {key.replace('_', ' ')}")
 
 
-def _known(found: Checkpoint) -> dict[str, Any]:
-    return {key: value for key, value in description_of(found.state).items() if key not in NOT_OF_THE_NET}
+def _known(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        key: value for key, value in description_of(checkpoint.state).items() if key not in NOT_OF_THE_NET
+    }
 
 
 def _other(one: Checkpoint, other: Checkpoint, what: str) -> UsageError:

@@ -78,10 +78,10 @@ def _read(path: Path, is_users: bool) -> dict[str, Any]:
         ) from None
 
 
-def _parsed(name: str, found: Any, onednn: str) -> Times:
+def _parsed(name: str, times_json: Any, onednn: str) -> Times:
     try:
-        products, elements = (_pairs(found[table]) for table in ("products", "elements"))
-        cast, call = float(found["cast"]), float(found["call"])
+        products, elements = (_pairs(times_json[table]) for table in ("products", "elements"))
+        cast, call = float(times_json["cast"]), float(times_json["call"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"--amp-table {name}: not as doctor --measure-bf16 writes it ({error})") from None
     text = json.dumps([products, elements, cast, call], sort_keys=True)

@@ -63,12 +63,14 @@ def compare(
     return Differences(samples, absolute, relative, same / rows if has_best else None)
 
 
-def refuse_beyond(tolerance: float, found: Differences, format_name: str, graph: InferenceGraph) -> None:
-    """Refuse an export of this `kind` whose relative difference is beyond `tolerance`."""
-    if found.relative > tolerance:
+def refuse_beyond(
+    tolerance: float, differences: Differences, format_name: str, graph: InferenceGraph
+) -> None:
+    """Refuse an export of this format whose relative difference is beyond `tolerance`."""
+    if differences.relative > tolerance:
         raise DataError(
-            f"the {format_name} export of {graph.name} does not answer as the net does, {found.in_words()}; more than "
-            f"{tolerance:g} of the largest answer is refused, and nothing is left of it"
+            f"the {format_name} export of {graph.name} does not answer as the net does, {differences.in_words()}; more "
+            f"than {tolerance:g} of the largest answer is refused, and nothing is left of it"
         )
 
 

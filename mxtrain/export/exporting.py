@@ -82,11 +82,11 @@ def make(checkpoint: Checkpoint, run: Run, options: ExportOptions, is_own: bool)
     return Export(folder, files, differences, int8_scores)
 
 
-def _usual_folder(found: Checkpoint, to: str) -> Path:
+def _usual_folder(checkpoint: Checkpoint, to: str) -> Path:
     """Return the folder of a checkpoint's export: in that of its run."""
-    if found.path.parent.name != "checkpoints":
-        raise UsageError(f"{found.path}: is in no run folder; say with --out where the export goes")
-    return found.path.parent.parent / "export" / to
+    if checkpoint.path.parent.name != "checkpoints":
+        raise UsageError(f"{checkpoint.path}: is in no run folder; say with --out where the export goes")
+    return checkpoint.path.parent.parent / "export" / to
 
 
 def _has_samples(task: Task, options: ExportOptions) -> bool:

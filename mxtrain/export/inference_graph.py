@@ -42,11 +42,11 @@ class InferenceGraph(NamedTuple):
 
 @contextlib.contextmanager
 def of_checkpoint(
-    found: Checkpoint, run: Run, task: Task, devices: str = "cpu"
+    checkpoint: Checkpoint, run: Run, task: Task, devices: str = "cpu"
 ) -> Iterator[tuple[Any, InferenceGraph]]:
     """Yield the net of a checkpoint, in float32 and on one device, and its graph; loads mxnet."""
     in_float32 = dataclasses.replace(run, model=dataclasses.replace(run.model, amp="off"))
-    with trained_run.net_of(found, in_float32, devices) as (net, _):
+    with trained_run.net_of(checkpoint, in_float32, devices) as (net, _):
         yield net, of_net(net, task)
 
 

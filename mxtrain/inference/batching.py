@@ -139,9 +139,9 @@ def _read(task: Task, inputs: Iterable[Input | None], num_ahead: int) -> Generat
         pool.shutdown()
 
 
-def _values(each: Input) -> Mapping[str, Any] | DataError:
+def _values(sample: Input) -> Mapping[str, Any] | DataError:
     """Return the arrays of an input, or why it is none: an exception that is kept would keep them all by its frames."""
     try:
-        return each.values()
+        return sample.values()
     except DataError as error:
         return error.with_traceback(None)

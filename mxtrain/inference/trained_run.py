@@ -96,9 +96,9 @@ def find_checkpoint(trained: Any, which: str | None, devices: str) -> Checkpoint
     return selection.select([_folder(each) for each in several], which)
 
 
-def refuse_output(flag: str, out: Path | None, found: Checkpoint) -> None:
+def refuse_output(flag: str, out: Path | None, checkpoint: Checkpoint) -> None:
     """Refuse a file to write that is a part of a checkpoint or of its run, with a UsageError."""
-    for path in (found.path, *found.others):
+    for path in (checkpoint.path, *checkpoint.others):
         outputs.refuse_part_of_run(flag, out, path)
 
 
@@ -106,14 +106,14 @@ def _folder(trained: Any) -> Path:
     return trained.checkpoint.parent.parent if hasattr(trained, "checkpoint") else Path(trained)
 
 
-def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
+def run_of(checkpoint: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
     """Return the run of a checkpoint with the objects of its Result, if `trained` has one, and those given `instead`.
 
     What it names itself can be imported from then on.
     """
     from mxtrain.checkpoint import locations, resume
 
-    flat = found.state["config"]
+    flat = checkpoint.state["config"]
     first = trained[0] if isinstance(trained, (list, tuple)) else trained
     known = config.to_flat(first.run) if hasattr(first, "run") else {}
     at_hand = {name: known[name] for name, text in flat.items() if name in known and known[name] == text}
@@ -128,24 +128,24 @@ def run_of(found: Checkpoint, trained: Any, instead: Mapping[str, Any]) -> Run:
         if instead.get(name) is None
     }
     locations.make_importable(
-        found, *(part for text in own.values() for part in python_objects.split_names(text))
+        checkpoint, *(part for text in own.values() for part in python_objects.split_names(text))
     )
-    return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, found))
+    return dataclasses.replace(run, optim=resume.with_micro_batch(run.optim, checkpoint))
 
 
-def task_of(found: Checkpoint, run: Run) -> Task:
+def task_of(checkpoint: Checkpoint, run: Run) -> Task:
     """Return the task of a checkpoint's run."""
     from mxtrain.checkpoint import locations
     from mxtrain.checkpoint.input_identity import description_of
     from mxtrain.tasks import registry as tasks
 
-    description = description_of(found.state)
-    locations.refuse_of_python(found.path, str(description.get("tokenizer") or ""))
+    description = description_of(checkpoint.state)
+    locations.refuse_of_python(checkpoint.path, str(description.get("tokenizer") or ""))
     return tasks.of_description(run, description)
 
 
 @contextlib.contextmanager
-def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, list[Any]]]:
+def net_of(checkpoint: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, list[Any]]]:
     """Yield the net of a checkpoint on `devices`, and its contexts; loads mxnet.
 
     A net that a Python program gave has the checkpoint's weights in the block, and again its own, if any, afterwards.
@@ -161,4 +161,4 @@ def net_of(found: Checkpoint, run: Run, devices: str) -> Iterator[tuple[Any, lis
     places = build_net.contexts(devices)
     lent = zoo.net_object(run.model.model) if python_objects.is_object(run.model.model) else None
     with contextlib.nullcontext() if lent is None else weights.kept(lent):
-        yield build_net.load_trained(found, places, run=run), places
+        yield build_net.load_trained(checkpoint, places, run=run), places

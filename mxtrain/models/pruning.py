@@ -32,12 +32,12 @@ BLOCK = 16  # channels that oneDNN computes at once; of more than these, full bl
 class Groups(NamedTuple):
     """The channels of a net that is not initialised yet."""
 
-    found: Channels
+    channels: Channels
     shapes: dict[str, Shape]  # of all parameters, by long names
     paths: dict[str, str]  # from a parameter's long name to that by its place in the net
 
     def name(self, group: int) -> str:
-        return self.paths[self.found.groups[group].layers[0]]
+        return self.paths[self.channels.groups[group].layers[0]]
 
 
 def groups_of(net: Any, name: str, input_shape: Shape) -> Groups:
@@ -59,13 +59,13 @@ def groups_of(net: Any, name: str, input_shape: Shape) -> Groups:
 
 def widths_after(name: str, groups: Groups, share: float) -> Widths:
     """Return how many channels the groups keep of which `--prune share` takes this share; UsageError where none do."""
-    left = {number: group for number, group in groups.found.groups.items() if not group.reason}
+    left = {number: group for number, group in groups.channels.groups.items() if not group.reason}
     if not left:
-        first = next(iter(groups.found.groups), None)
+        first = next(iter(groups.channels.groups), None)
         why = (
             "it has no layers that make any"
             if first is None
-            else f"those of {groups.name(first)} have to stay: {groups.found.groups[first].reason}"
+            else f"those of {groups.name(first)} have to stay: {groups.channels.groups[first].reason}"
         )
         raise _unprunable(name, why)
     kept = {number: kept_of(group.size, share) for number, group in left.items()}
@@ -96,17 +96,19 @@ def summary(groups: Groups, widths: Widths) -> str:
             length(of_axis[axis], sizes) if axis in of_axis else size
             for axis, size in enumerate(groups.shapes[name])
         )
-        for name, of_axis in ((name, groups.found.axes.get(name, {})) for name in groups.paths)
+        for name, of_axis in ((name, groups.channels.axes.get(name, {})) for name in groups.paths)
     )
     whole = [
-        number for number, group in groups.found.groups.items() if group.reason not in ("", channels.ANSWER)
+        number
+        for number, group in groups.channels.groups.items()
+        if group.reason not in ("", channels.ANSWER)
     ]
     rest = ""
     if whole:
         first = whole[0]
         rest = (
             f"; {len(whole)} of {len(sizes)} groups of channels stay as they are, that of {groups.name(first)} because "
-            f"{groups.found.groups[first].reason}"
+            f"{groups.channels.groups[first].reason}"
         )
     return f"{before:,} numbers of the net become {after:,} ({after / before:.0%}){rest}"
 
@@ -126,7 +128,7 @@ def remove_channels(net: Any, groups: Groups, widths: Widths) -> None:
     """Give the layers of a net that is not initialised yet so few channels."""
     sizes = sizes_with(groups, widths)
     parameters = {parameter.name: parameter for parameter in net.collect_params().values()}
-    for name, axes in groups.found.axes.items():
+    for name, axes in groups.channels.axes.items():
         shape = list(groups.shapes[name])
         for axis, line in axes.items():
             shape[axis] = length(line, sizes)
@@ -134,15 +136,16 @@ def remove_channels(net: Any, groups: Groups, widths: Widths) -> None:
         parameters[name]._var = None  # the symbol that Gluon keeps says the shape too
     for layer in weights.layers(net, mx.gluon.HybridBlock):
         weight = getattr(layer, "weight", None)
-        line = groups.found.outputs.get(getattr(weight, "name", ""))
+        line = groups.channels.outputs.get(getattr(weight, "name", ""))
         if line:
-            _set_width(layer, length(line, sizes), weight.name in groups.found.depthwise)
+            _set_width(layer, length(line, sizes), weight.name in groups.channels.depthwise)
 
 
 def sizes_with(groups: Groups, widths: Widths) -> dict[int, int]:
     """Return how many channels each group has with these widths."""
     return {
-        number: widths.get(groups.name(number), group.size) for number, group in groups.found.groups.items()
+        number: widths.get(groups.name(number), group.size)
+        for number, group in groups.channels.groups.items()
     }
 
 
@@ -182,7 +185,7 @@ class Cut:
 
     def __call__(self, name: str, array: Array) -> Array:
         """Return what of a parameter's array remains."""
-        for axis, line in self._groups.found.axes.get(name, {}).items():
+        for axis, line in self._groups.channels.axes.get(name, {}).items():
             array = np.take(array, kept_positions(line, self._groups, self._kept), axis=axis)
         return array
 
@@ -194,7 +197,7 @@ def strongest(groups: Groups, widths: Widths, arrays: Mapping[str, Array], sourc
     """
     sizes = sizes_with(groups, widths)
     kept = {}
-    for number, group in groups.found.groups.items():
+    for number, group in groups.channels.groups.items():
         if sizes[number] < group.size:
             missing = [name for name in group.layers if name not in arrays]
             if missing:
@@ -212,8 +215,8 @@ def _strengths(number: int, groups: Groups, arrays: Mapping[str, Array]) -> Arra
 
     Those of each parameter count by their mean, as their sizes cannot be compared: before a norm any will do.
     """
-    total = np.zeros(groups.found.groups[number].size)
-    for name, axes in groups.found.axes.items():
+    total = np.zeros(groups.channels.groups[number].size)
+    for name, axes in groups.channels.axes.items():
         for axis, line in axes.items():
             is_weight = not name.endswith(OF_NO_STRENGTH) and name in arrays
             if is_weight and [part.group for part in line] == [number]:
@@ -228,7 +231,7 @@ def kept_positions(line: Line, groups: Groups, kept: Mapping[int, Array]) -> Arr
     found: list[Array] = []
     start = 0
     for group, times in line:
-        size = groups.found.groups[group].size
+        size = groups.channels.groups[group].size
         of_group = kept.get(group, np.arange(size))
         found.append((start + of_group[:, np.newaxis] * times + np.arange(times)).ravel())
         start += size * times

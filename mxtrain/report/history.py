@@ -213,8 +213,8 @@ def _record_on(line: bytes) -> Any:
         return None
 
 
-def _is_record(found: Record) -> bool:
-    return isinstance(found.get("step"), (int, float)) and isinstance(found.get("kind"), str)
+def _is_record(value: Record) -> bool:
+    return isinstance(value.get("step"), (int, float)) and isinstance(value.get("kind"), str)
 
 
 def _numbers(values: list[Any]) -> Column:

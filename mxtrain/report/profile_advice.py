@@ -104,11 +104,11 @@ def _in_words(name: str) -> str:
     return f"{name[len(BACKWARD) :]} backward" if name.startswith(BACKWARD) else name
 
 
-def _costliest(found: Sequence[Total], whole: float = 0.0) -> str:
-    whole = whole or sum(each.micros for each in found)
+def _costliest(totals: Sequence[Total], whole: float = 0.0) -> str:
+    whole = whole or sum(each.micros for each in totals)
     return ", ".join(
         f"{_in_words(each.name)} {each.micros / whole:.0%} ({each.calls} x {each.micros / each.calls / 1e3:.3g} ms)"
-        for each in found[:SHOWN]
+        for each in totals[:SHOWN]
     )
 
 

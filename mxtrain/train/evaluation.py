@@ -143,8 +143,8 @@ class _EvaluationSums:
         return Evaluation({**found, "num_samples": self._num_samples}, records)
 
 
-def _of_rank_0(found: dict[str, float], group: WorkerGroup) -> dict[str, float]:
+def _of_rank_0(scores: dict[str, float], group: WorkerGroup) -> dict[str, float]:
     """Return the numbers of the worker of rank 0, on each: all have to decide alike."""
-    values = np.array(list(found.values()), np.float64)
+    values = np.array(list(scores.values()), np.float64)
     values = values if group.rank == 0 else np.zeros_like(values)
-    return dict(zip(found, group.sum(values).tolist()))
+    return dict(zip(scores, group.sum(values).tolist()))

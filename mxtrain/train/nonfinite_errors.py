@@ -121,7 +121,7 @@ def spoilt_weights(parts: TrainContext, state: TrainState, out: Path) -> Diverge
 
 
 def _write(
-    out: Path, state: TrainState, found: NonFiniteOrigin | None, loss: float | None, **samples: Any
+    out: Path, state: TrainState, origin: NonFiniteOrigin | None, loss: float | None, **samples: Any
 ) -> Path:
     """Write all that is known to `out`/logs/diverged.json and return that path."""
     path = out / "logs" / "diverged.json"
@@ -129,8 +129,8 @@ def _write(
         "step": state.step,
         "bad_steps_in_a_row": state.bad_steps_in_a_row,
         "loss": loss if loss is None or math.isfinite(loss) else str(loss),
-        "layer": found and found.layer,
-        "way": found and found.phase,
+        "layer": origin and origin.layer,
+        "way": origin and origin.phase,
         **{"samples": [], "records": [], "samples_of_step": [], **samples},
     }
     with durable.writing(path):
@@ -147,17 +147,17 @@ def _wait_unless_first_finder(group: WorkerGroup, has_found: bool) -> None:
 
 
 def _line(
-    state: TrainState, result: StepResult, found: NonFiniteOrigin | None, samples: list[int], path: Path
+    state: TrainState, result: StepResult, origin: NonFiniteOrigin | None, samples: list[int], path: Path
 ) -> str:
     several = f" in {state.bad_steps_in_a_row} steps in a row" if state.bad_steps_in_a_row > 1 else ""
     head = f"step {state.step}: not finite{several} (loss {result.loss:g})"
-    if found is None:
+    if origin is None:
         where = (
             "computed again, each micro-batch was finite: either the sum of their gradients is longer than 1.8e19, "
             "whose square float32 does not hold, or a DataLoader gave other samples"
         )
     else:
-        where = f"it begins in {found.layer}, {found.phase}, for {_sample_list(samples)}"
+        where = f"it begins in {origin.layer}, {origin.phase}, for {_sample_list(samples)}"
     scale = state.scale
     is_fixed = scale.scale != 1.0 and not scale.dynamic
     cure = "lower --loss-scale" if is_fixed else "raise --warmup-epochs"

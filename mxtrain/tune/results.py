@@ -40,29 +40,31 @@ def rows(study: optuna.Study, space: Space, score: Score) -> list[dict[str, Any]
     ]
 
 
-def table(found: Sequence[dict[str, Any]], score: Score) -> str:
+def table(trials: Sequence[dict[str, Any]], score: Score) -> str:
     """Return the best rows, best first, as aligned columns, and how many there are of the others."""
     value = f"val_{score.name}"
-    done = [row for row in found if row["outcome"] == "done"]
+    done = [row for row in trials if row["outcome"] == "done"]
     done.sort(key=lambda row: row[value] if score.is_lower_better else -row[value])
-    shown = [name for name in (found[0] if found else {}) if name not in ("outcome", "evaluations", "reason")]
+    shown = [
+        name for name in (trials[0] if trials else {}) if name not in ("outcome", "evaluations", "reason")
+    ]
     lines = [shown, *([_cell(row[name]) for name in shown] for row in done[:MOST_SHOWN])]
     widths = [max(len(line[at]) for line in lines) for at in range(len(shown))]
     text = (
         ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines] if done else []
     )
-    outcomes = [row["outcome"] for row in found]
+    outcomes = [row["outcome"] for row in trials]
     counts = [f"{outcomes.count(each)} {each}" for each in dict.fromkeys(outcomes)]
     best = f"; the best {MOST_SHOWN} of them above" if len(done) > MOST_SHOWN else ""
-    return "\n".join([*text, f"{len(found)} trials: {', '.join(counts)}{best}"])
+    return "\n".join([*text, f"{len(trials)} trials: {', '.join(counts)}{best}"])
 
 
-def write_csv(path: Path, found: Sequence[dict[str, Any]]) -> None:
+def write_csv(path: Path, trials: Sequence[dict[str, Any]]) -> None:
     """Write the rows as a table for spreadsheets and data frames."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, list(trials[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(trials)
     with durable.writing(path):
         durable.replace(path, text.getvalue())
 

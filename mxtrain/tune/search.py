@@ -169,79 +169,83 @@ class _Search:
             self._on_end(self._study.tell(trial, other.value))
         return bool(same)
 
-    def _advance(self, each: UnderWay) -> None:
+    def _advance(self, running: UnderWay) -> None:
         """Report what a run has evaluated since, end it early if the pruner says so, and see to its end."""
-        code = each.process.poll()  # first: what it has recorded before its end is read then
-        if not each.is_pruned:
-            self._report(each)
-            if each.is_pruned:
-                each.process.stop(self._grace_seconds)
+        code = running.process.poll()  # first: what it has recorded before its end is read then
+        if not running.is_pruned:
+            self._report(running)
+            if running.is_pruned:
+                running.process.stop(self._grace_seconds)
         if code is None:
             return
-        self._running.remove(each)
-        if each.is_pruned:
-            self._record(each, TrialState.PRUNED, PRUNED)
+        self._running.remove(running)
+        if running.is_pruned:
+            self._record(running, TrialState.PRUNED, PRUNED)
         else:
-            self._ended(each, code)
+            self._ended(running, code)
 
-    def _report(self, each: UnderWay) -> None:
+    def _report(self, running: UnderWay) -> None:
         """Report evaluations one by one, so that what the pruner says depends on no clock."""
         key = f"val_{self._plan.score.name}"
-        for number, record in enumerate(each.process.evaluations(), start=1):
-            if number > each.num_reported and record.get(key) is not None:
-                each.num_reported = number
-                each.trial.report(record[key], number)
-                if self._is_to_end(each, record):
-                    each.is_pruned = True
-                    each.trial.set_user_attr("outcome", PRUNED)
+        for number, record in enumerate(running.process.evaluations(), start=1):
+            if number > running.num_reported and record.get(key) is not None:
+                running.num_reported = number
+                running.trial.report(record[key], number)
+                if self._is_to_end(running, record):
+                    running.is_pruned = True
+                    running.trial.set_user_attr("outcome", PRUNED)
                     return
 
-    def _is_to_end(self, each: UnderWay, record: dict[str, Any]) -> bool:
-        return record["step"] < each.num_steps and each.trial.should_prune()
+    def _is_to_end(self, running: UnderWay, record: dict[str, Any]) -> bool:
+        return record["step"] < running.num_steps and running.trial.should_prune()
 
-    def _ended(self, each: UnderWay, code: int) -> None:
-        message, last_step = each.process.message(), each.process.last_step()
+    def _ended(self, running: UnderWay, code: int) -> None:
+        message, last_step = running.process.message(), running.process.last_step()
         meaning = trial_process.meaning_of(code, message, last_step > 0)
         if meaning is Meaning.DONE:
-            if each.num_reported:
-                self._record(each, TrialState.COMPLETE, "done")
-            elif each.process.evaluations():
-                self._record(each, TrialState.FAIL, "failed", f"its {self._plan.score.name} was never finite")
+            if running.num_reported:
+                self._record(running, TrialState.COMPLETE, "done")
+            elif running.process.evaluations():
+                self._record(
+                    running, TrialState.FAIL, "failed", f"its {self._plan.score.name} was never finite"
+                )
             else:
-                self._failed(each, UsageError, "has evaluated nothing; give it more steps")
+                self._failed(running, UsageError, "has evaluated nothing; give it more steps")
         elif (
             meaning is Meaning.DIVERGED
         ):  # optuna takes one that was pruned for worse than those that were not
-            self._record(each, TrialState.PRUNED, "diverged", message)
+            self._record(running, TrialState.PRUNED, "diverged", message)
         elif meaning is Meaning.FAILED:
-            self._record(each, TrialState.FAIL, "failed", message)
+            self._record(running, TrialState.FAIL, "failed", message)
         elif meaning is Meaning.ENDS_SEARCH:
-            self._failure = self._failure or ERRORS[code](self._naming(each, message))
+            self._failure = self._failure or ERRORS[code](self._naming(running, message))
         elif meaning is Meaning.REFUSED:
-            self._failed(each, UsageError, message)
+            self._failed(running, UsageError, message)
         elif not self._is_ending():
-            self._again(each, code, message, last_step)
+            self._again(running, code, message, last_step)
 
-    def _again(self, each: UnderWay, code: int, message: str, last_step: int) -> None:
+    def _again(self, running: UnderWay, code: int, message: str, last_step: int) -> None:
         """Start a run again that was killed or has failed, unless it has too often without coming further."""
-        each.num_tries = 1 if last_step > each.last_step else each.num_tries + 1
-        each.last_step = last_step
-        if each.num_tries <= MOST_TRIES:
-            each.process.start()
-            self._running.append(each)
+        running.num_tries = 1 if last_step > running.last_step else running.num_tries + 1
+        running.last_step = last_step
+        if running.num_tries <= MOST_TRIES:
+            running.process.start()
+            self._running.append(running)
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}: {message}"
-            self._failed(each, Stop, f"{how}, {MOST_TRIES} times without coming further")
+            self._failed(running, Stop, f"{how}, {MOST_TRIES} times without coming further")
 
-    def _failed(self, each: UnderWay, error_type: type[Stop], message: str) -> None:
+    def _failed(self, running: UnderWay, error_type: type[Stop], message: str) -> None:
         """Count a trial as failed; where none has come further yet, the search ends with it."""
         if self._study.get_trials(deepcopy=False, states=studies.WITH_VALUE):
-            self._record(each, TrialState.FAIL, "failed", message)
+            self._record(running, TrialState.FAIL, "failed", message)
         else:
-            self._failure = self._failure or error_type(self._naming(each, message))
+            self._failure = self._failure or error_type(self._naming(running, message))
 
-    def _naming(self, each: UnderWay, message: str) -> str:
-        return f"trial {each.trial.number}: {message} (its flags: {each.process.folder / 'config.yaml'})"
+    def _naming(self, running: UnderWay, message: str) -> str:
+        return (
+            f"trial {running.trial.number}: {message} (its flags: {running.process.folder / 'config.yaml'})"
+        )
 
     def _record(self, running: UnderWay, state: TrialState, outcome: str, reason: str = "") -> None:
         """Tell the study how a trial has ended, and with which value: that of its best evaluation."""

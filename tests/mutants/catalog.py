@@ -272,8 +272,8 @@ MUTANTS = (
         "docs/distributed.md",
         "a run of a version without exact sums goes on with those it was begun with",
         "mxtrain/checkpoint/resume.py",
-        'found.state["config"].get("sums", "fast")',
-        'found.state["config"].get("sums", "exact")',
+        'checkpoint.state["config"].get("sums", "fast")',
+        'checkpoint.state["config"].get("sums", "exact")',
         ("tests/unit/checkpoint/test_directory.py",),
     ),
     Mutant(
@@ -759,8 +759,8 @@ MUTANTS = (
         "docs/exporting.md",
         "an export that differs from its net is refused, and nothing is left of it",
         "mxtrain/export/comparison.py",
-        "if found.relative > tolerance:",
-        "if found.relative > 1e9 * tolerance:",
+        "if differences.relative > tolerance:",
+        "if differences.relative > 1e9 * tolerance:",
         ("tests/engine/export/test_export.py",),
     ),
     Mutant(

@@ -82,14 +82,14 @@ def _bars(classes: Sequence[Class]) -> Iterator[str]:
             yield f"    {a_class.label:>5} {a_class.name:<20.20} {a_class.num_images:>8} {bar}"
 
 
-def _list(found: Sequence[Finding], verdict: str, meaning: str) -> Iterator[str]:
-    if not found:
+def _list(findings: Sequence[Finding], verdict: str, meaning: str) -> Iterator[str]:
+    if not findings:
         return
-    yield f"{verdict}: {len(found)} x {found[0].fault} ({meaning})"
-    for finding in found[:_MOST_OF_A_FAULT]:
+    yield f"{verdict}: {len(findings)} x {findings[0].fault} ({meaning})"
+    for finding in findings[:_MOST_OF_A_FAULT]:
         yield f"  {finding.text}"
-    if len(found) > _MOST_OF_A_FAULT:
-        yield f"  ... and {len(found) - _MOST_OF_A_FAULT} more; --json lists all"
+    if len(findings) > _MOST_OF_A_FAULT:
+        yield f"  ... and {len(findings) - _MOST_OF_A_FAULT} more; --json lists all"
 
 
 def plot_balance(files: Sequence[FileReport], out: Path) -> None:

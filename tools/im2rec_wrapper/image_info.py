@@ -160,5 +160,5 @@ def _tiff(data: bytes) -> ImageInfo:
     return ImageInfo("TIFF", (TIFF, *_turned(tiff.orientation(data)), *conversions))
 
 
-def _turned(found: int) -> tuple[str, ...]:
-    return (TURNED,) if found != orientation.UPRIGHT else ()
+def _turned(exif_orientation: int) -> tuple[str, ...]:
+    return (TURNED,) if exif_orientation != orientation.UPRIGHT else ()

@@ -14,20 +14,20 @@ from mxtrain.core.errors import UsageError
 from .sources.item import Source
 
 
-def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
+def refuse(source: Path, opened: Source, written: Sequence[Path]) -> None:
     """Raise UsageError where a file to be written is one that is read, or lies in a folder that is read.
 
-    `source` is SOURCE as it was given, `found` what it holds, and `written` all files that may be written.
+    `source` is SOURCE as it was given, `opened` what it holds, and `written` all files that may be written.
     """
     replaced = {identity: path for path in written if (identity := _identity(path))}
     if replaced:  # or nobody need look at items, which may be millions
-        for file in _files(source, found):
+        for file in _files(source, opened):
             path = replaced.get(_identity(file) or (0, 0))
             if path:
                 raise UsageError(
                     f"{path} is a part of the source, and would be written over: choose another OUT"
                 )
-    folders = _folders(source, found)
+    folders = _folders(source, opened)
     for path in written:
         parent = Path(os.path.realpath(path.parent))
         for folder in map(str, (parent, *parent.parents)):
@@ -37,11 +37,11 @@ def refuse(source: Path, found: Source, written: Sequence[Path]) -> None:
                 )
 
 
-def _files(source: Path, found: Source) -> Iterator[str | Path]:
+def _files(source: Path, opened: Source) -> Iterator[str | Path]:
     """Yield the files that are read."""
-    yield from (source, *found.files)
-    if found.path_of:
-        yield from map(found.path_of, found.items)
+    yield from (source, *opened.files)
+    if opened.path_of:
+        yield from map(opened.path_of, opened.items)
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
@@ -53,10 +53,10 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _folders(source: Path, found: Source) -> dict[str, Path]:
+def _folders(source: Path, opened: Source) -> dict[str, Path]:
     """Return the folders that are read, from real path to path: links may lead out of the source."""
     if not source.is_dir():
         return {}
-    inner = {os.path.dirname(item.name) for item in found.items} if found.path_of else set()
+    inner = {os.path.dirname(item.name) for item in opened.items} if opened.path_of else set()
     folders = {os.path.realpath(source / name): source / name for name in sorted(inner)}
     return {**folders, os.path.realpath(source): source}

@@ -111,10 +111,10 @@ def _write(run: PackRun, journal: Journal, prepared: Iterator[PreparedItem], nou
             last_checkpoint = time.monotonic()
 
 
-def _preparation(options: Options, found: Source, tokenizer: Tokenizer | None, restarts: str) -> Prepare:
+def _preparation(options: Options, source: Source, tokenizer: Tokenizer | None, restarts: str) -> Prepare:
     if tokenizer:
-        return functools.partial(tokens.prepare_tagged if found.is_tagged else tokens.prepare, by=tokenizer)
-    if found.layout:
+        return functools.partial(tokens.prepare_tagged if source.is_tagged else tokens.prepare, by=tokenizer)
+    if source.layout:
         return samples.prepare
     of_images = ImageOptions(options.short_side, options.quality, options.verify == "decode", restarts)
     return functools.partial(images.prepare, options=of_images)
@@ -137,7 +137,7 @@ def _report_bad(run: PackRun, noun: str, bad_list: Path, skip_bad: bool) -> None
 
 
 def _write_beside(
-    run: PackRun, found: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
+    run: PackRun, source: Source, tokenizer: Tokenizer | None, whole_files: contextlib.ExitStack
 ) -> None:
     """Write each file's class list or token metadata, and its list of sources, and sync everything to the disk."""
     for file in run.files:
@@ -146,14 +146,14 @@ def _write_beside(
         if tokenizer:
             metadata = whole_files.enter_context(Replacement(tokens_path(file.path)))
             metadata.write(
-                tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes, _labels(found))
+                tokens.metadata(tokenizer, file.num_records, file.num_payload_bytes, _labels(source))
             )
             metadata.sync()
-        if not found.layout:
+        if not source.layout:
             sidecar_path(file.path).unlink(missing_ok=True)  # of an earlier run
-        if found.class_names:
+        if source.class_names:
             classes = whole_files.enter_context(Replacement(classes_path(file.path)))
-            classes.write(recordio.format_classes(found.class_names, _class_counts(found, run, file)))
+            classes.write(recordio.format_classes(source.class_names, _class_counts(source, run, file)))
             classes.sync()
         else:
             classes_path(file.path).unlink(missing_ok=True)  # of an earlier run
@@ -162,14 +162,14 @@ def _write_beside(
         whole = whole_files.enter_context(Replacement(beside_them))
         whole.write(tokenizer.content.encode())
         whole.sync()
-    if found.layout:
-        samples.write_layouts(run, found, whole_files)
+    if source.layout:
+        samples.write_layouts(run, source, whole_files)
     for file in run.files:
         file.writer.sync()
-    _write_sources(run, found, whole_files)
+    _write_sources(run, source, whole_files)
 
 
-def _write_sources(run: PackRun, found: Source, whole_files: contextlib.ExitStack) -> None:
+def _write_sources(run: PackRun, source: Source, whole_files: contextlib.ExitStack) -> None:
     """Write each record's source by its key; a resumed run writes the same lines as an uninterrupted one."""
     lists = {file.path: whole_files.enter_context(Replacement(sources_path(file.path))) for file in run.files}
     for path, sources in lists.items():
@@ -177,7 +177,7 @@ def _write_sources(run: PackRun, found: Source, whole_files: contextlib.ExitStac
             sources.write(source_names.first_line(index))
     keys = dict.fromkeys(lists, 0)
     for file, item in run.packed():
-        lists[file.path].write(source_names.line(keys[file.path], found.display_name(item)))
+        lists[file.path].write(source_names.line(keys[file.path], source.display_name(item)))
         keys[file.path] += 1
     for sources in lists.values():
         sources.sync()
@@ -199,12 +199,12 @@ def _folder(path: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
+def _summary(source: Source, run: PackRun, seconds: float) -> Iterator[str]:
     num_packed = sum(file.num_records for file in run.files)
-    noun = found.kind
-    names = found.class_names or ()
+    noun = source.kind
+    names = source.class_names or ()
     classes = f" of {len(names)} classes" if names else ""
-    if names and _has_numbers(found, run):
+    if names and _has_numbers(source, run):
         shown = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         classes = f" with {'a number' if len(names) == 1 else f'{len(names)} numbers'} each ({shown})"
     skipped = f", {len(run.bad)} bad ones skipped" if run.bad else ""
@@ -212,25 +212,25 @@ def _summary(found: Source, run: PackRun, seconds: float) -> Iterator[str]:
     for note, count in sorted(run.notes.items()):
         yield f"  {count} {note}"
     for file in run.files:
-        a_class = _class_counts(found, run, file)
+        a_class = _class_counts(source, run, file)
         spread = f", {min(a_class)} to {max(a_class)} a class ({classes_path(file.path)})" if a_class else ""
         yield f"  {file.path}: {file.num_records} {noun}{spread}"
 
 
-def _has_numbers(found: Source, run: PackRun) -> bool:
+def _has_numbers(source: Source, run: PackRun) -> bool:
     """Return whether the labels of an item are numbers to predict, which the class list names."""
-    return run.holds_numbers and not found.is_tagged
+    return run.holds_numbers and not source.is_tagged
 
 
-def _class_counts(found: Source, run: PackRun, file: OutputFile) -> list[int] | None:
+def _class_counts(source: Source, run: PackRun, file: OutputFile) -> list[int] | None:
     """Return the number of items of each class; None where a label is no class of its item."""
-    if found.is_tagged or _has_numbers(found, run) or not found.class_names:
+    if source.is_tagged or _has_numbers(source, run) or not source.class_names:
         return None
-    return [file.num_of_class[label] for label in range(len(found.class_names))]
+    return [file.num_of_class[label] for label in range(len(source.class_names))]
 
 
-def _labels(found: Source) -> str | None:
+def _labels(source: Source) -> str | None:
     """Return what text has labels for."""
-    if found.is_tagged:
+    if source.is_tagged:
         return OF_TOKENS
-    return OF_DOCUMENTS if found.class_names else None
+    return OF_DOCUMENTS if source.class_names else None

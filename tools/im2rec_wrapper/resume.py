@@ -26,7 +26,7 @@ _NUM_STAMPING = 16  # threads that stat files, for a cold disk
 
 
 def description(
-    splits: Sequence[OutputSplit], found: Source, options: Options, way: str, folder: Path
+    splits: Sequence[OutputSplit], source: Source, options: Options, way: str, folder: Path
 ) -> Description:
     """Return all that the bytes written depend on, as JSON, apart from the items' own files: a checkpoint stamps those.
 
@@ -37,9 +37,9 @@ def description(
         items.update(repr((item.name, item.label)).encode("utf-8", "backslashreplace"))
     return {
         "files": [os.path.relpath(path, folder) for split in splits for path in split.paths],
-        "the tokenizer" if found.holds_text else "the way of restart intervals": way,
+        "the tokenizer" if source.holds_text else "the way of restart intervals": way,
         "the version": [mxtrain.__version__, cv2.__version__],
-        "the source": [items.hexdigest(), *[list(file_stamp(path)) for path in found.files]],
+        "the source": [items.hexdigest(), *[list(file_stamp(path)) for path in source.files]],
         **{
             f"--{name.replace('_', '-')}": value
             for name, value in pack_options.affecting_bytes(options).items()
@@ -51,7 +51,7 @@ def start_or_resume(
     journal: Journal,
     description: Description,
     splits: Sequence[OutputSplit],
-    found: Source,
+    source: Source,
     whole_files: contextlib.ExitStack,
 ) -> PackRun:
     """Return the run, restored from the journal's last checkpoint where that is of the same bytes.
@@ -61,7 +61,7 @@ def start_or_resume(
     checkpoint = journal.checkpoint(description)
     if checkpoint:
         done = itertools.islice(all_items(splits), checkpoint.num_done)
-        stamps = digest(map_in_order(lambda some: [found.stamp(item) for item in some], done, _NUM_STAMPING))
+        stamps = digest(map_in_order(lambda some: [source.stamp(item) for item in some], done, _NUM_STAMPING))
         if stamps.hexdigest() == checkpoint.stamps:
             run = _opened(splits, checkpoint, whole_files)
             run.replay(checkpoint, stamps)

@@ -20,15 +20,15 @@ def prepare(payload: bytes) -> PackedItem:
     return PackedItem(payload)
 
 
-def write_layouts(run: PackRun, found: Source, whole_files: contextlib.ExitStack) -> None:
+def write_layouts(run: PackRun, source: Source, whole_files: contextlib.ExitStack) -> None:
     """Write what samples are beside each file; all files of a data set have the statistics of all its samples."""
-    assert found.layout is not None, "only arrays have one"
+    assert source.layout is not None, "only arrays have one"
     for files, items in run.packed_sets():
-        measured = array_fields.measured(found.layout.inputs, _Samples(found, found.layout, items))
+        measured = array_fields.measured(source.layout.inputs, _Samples(source, source.layout, items))
         for file in files:
             sidecar = whole_files.enter_context(Replacement(array_fields.sidecar_path(file.path)))
             sidecar.write(
-                array_fields.format_sidecar(found.layout._replace(inputs=measured), file.num_records)
+                array_fields.format_sidecar(source.layout._replace(inputs=measured), file.num_records)
             )
             sidecar.sync()
 

@@ -84,7 +84,7 @@ def _recognised(path: Path, state: StateDict, options: ConvertOptions) -> tuple[
     return model, scheme
 
 
-def _channels(found: StateDict) -> int:
+def _channels(state: StateDict) -> int:
     """Return how many channels of pictures the first convolution takes."""
     firsts = (
         "conv1.weight",
@@ -93,7 +93,7 @@ def _channels(found: StateDict) -> int:
         "features.0.weight",
         "features.0.0.weight",
     )
-    stored = [found[name] for name in (*firsts, "features.conv0.weight") if name in found]
+    stored = [state[name] for name in (*firsts, "features.conv0.weight") if name in state]
     channels = stored[0].shape[1] if stored and len(stored[0].shape) == 4 else 3
     return channels if channels in (1, 3) else 3
 

@@ -74,12 +74,12 @@ def read(path: Path) -> StateDict:
     return _without_wrappers(kept)
 
 
-def _without_wrappers(found: StateDict) -> StateDict:
+def _without_wrappers(state: StateDict) -> StateDict:
     """Return the arrays by their names in the net itself, where a wrapper had it."""
     for prefix in WRAPPERS:
-        if found and all(name.startswith(prefix) for name in found):
-            return _without_wrappers({name[len(prefix) :]: stored for name, stored in found.items()})
-    return found
+        if state and all(name.startswith(prefix) for name in state):
+            return _without_wrappers({name[len(prefix) :]: stored for name, stored in state.items()})
+    return state
 
 
 def _pickle(path: Path) -> str:

@@ -33,28 +33,28 @@ def keys(model: str, scheme: str, ours: Sequence[str]) -> dict[str, str]:
     return {name: f"{there[layer]}.{THERE.get(word, word)}" for name, (layer, _, word) in parts.items()}
 
 
-def take(path: Any, model: str, scheme: str, found: StateDict, ours: Mapping[str, Shape]) -> Weights:
+def take(path: Any, model: str, scheme: str, state: StateDict, ours: Mapping[str, Shape]) -> Weights:
     """Return the weights of a net whose parameters have these shapes, of a file's arrays.
 
     DataError that names keys of both sides where one is missing, left over or of another shape.
     """
     there = keys(model, scheme, list(ours))
     called = f"{path}: does not fit {model}, by the names of {scheme}"
-    missing = [name for name, key in there.items() if key not in found]
-    unused = sorted(set(found) - set(there.values()))
+    missing = [name for name, key in there.items() if key not in state]
+    unused = sorted(set(state) - set(there.values()))
     if missing:
         name = missing[0]
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        near = nearest(there[name], unused or found)
+        near = nearest(there[name], unused or state)
         raise DataError(f"{called}: there is no '{there[name]}' for its parameter '{name}'{more}{near}")
     if unused:
-        shown = ", ".join(f"'{key}' {found[key].shape}" for key in unused[:SHOWN])
+        shown = ", ".join(f"'{key}' {state[key].shape}" for key in unused[:SHOWN])
         more = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
         raise DataError(f"{called}: it has no parameter for {shown}{more}; is it another net? give --model")
     for name, key in there.items():
-        if not _is_layout_of(found[key].shape, ours[name]):
-            raise DataError(f"{called}: '{key}' is {found[key].shape}, its parameter '{name}' {ours[name]}")
-    weights = {name: found[key].read().reshape(ours[name]) for name, key in there.items()}
+        if not _is_layout_of(state[key].shape, ours[name]):
+            raise DataError(f"{called}: '{key}' is {state[key].shape}, its parameter '{name}' {ours[name]}")
+    weights = {name: state[key].read().reshape(ours[name]) for name, key in there.items()}
     return _with_epsilon(weights, epsilon(model, scheme), own_epsilon(model))
 
 

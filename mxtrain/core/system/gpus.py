@@ -45,11 +45,13 @@ def problem(index: int) -> str | None:
     return device_problem(index, detect())
 
 
-def device_problem(index: int, found: dict[str, Any]) -> str | None:
+def device_problem(index: int, detected: dict[str, Any]) -> str | None:
     """Return the same as `problem`, for GPUs that `detect` found and with the CUDA wheel installed."""
-    devices = found["devices"]
+    devices = detected["devices"]
     if not devices:
-        return f"gpu:{index} cannot be used, {found['reason']}: install NVIDIA's driver, or use --devices cpu"
+        return (
+            f"gpu:{index} cannot be used, {detected['reason']}: install NVIDIA's driver, or use --devices cpu"
+        )
     if index >= len(devices):
         known = ", ".join(f"gpu:{device['index']} ({device['name']})" for device in devices)
         return f"gpu:{index} does not exist, this machine has {known}: name one of these"

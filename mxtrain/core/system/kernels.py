@@ -61,9 +61,9 @@ def used() -> dict[str, str]:
     return {"openblas": openblas().used, "onednn": onednn()}
 
 
-def in_words(found: Mapping[str, str]) -> str:
+def in_words(used_kernels: Mapping[str, str]) -> str:
     """Return what `used()` of some machine has found, for a message."""
-    return f"OpenBLAS {found.get('openblas', UNKNOWN)}, oneDNN {found.get('onednn', UNKNOWN)}"
+    return f"OpenBLAS {used_kernels.get('openblas', UNKNOWN)}, oneDNN {used_kernels.get('onednn', UNKNOWN)}"
 
 
 def openblas() -> OpenBlas:

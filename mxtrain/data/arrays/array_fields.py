@@ -99,16 +99,16 @@ class Layout(NamedTuple):
         return {**described, "weight": self.weight} if self.weight else described
 
 
-def input_of_json(found: Mapping[str, Any]) -> Input:
+def input_of_json(described: Mapping[str, Any]) -> Input:
     """Return the input that `as_json` has described; KeyError, TypeError or ValueError where it is none."""
-    numbers = [np.array(found[each], np.float64) for each in _STATISTICS if each in found]
-    shape = tuple(map(int, found["shape"]))
-    read = Input(found["name"], shape, found["dtype"], found["varies"], tuple(found["names"]))
+    numbers = [np.array(described[each], np.float64) for each in _STATISTICS if each in described]
+    shape = tuple(map(int, described["shape"]))
+    read = Input(described["name"], shape, described["dtype"], described["varies"], tuple(described["names"]))
     if not (shape and min(shape) > 0 and read.dtype in DTYPES and isinstance(read.name, str)):
         raise ValueError(f"no array has the shape {shape} and the type {read.dtype}")
     if any(each.shape != (read.num_features,) or not np.isfinite(each).all() for each in numbers):
         raise ValueError(f"{read.name} has {read.num_features} features, and other numbers of them")
-    encodings = tuple(map(encoding_of_json, found.get("encodings", ())))
+    encodings = tuple(map(encoding_of_json, described.get("encodings", ())))
     if encodings and sum((each.names for each in encodings), ()) != read.names:
         raise ValueError(f"the features of {read.name} are not those that its encodings make")
     return read._replace(statistics=Statistics(*numbers) if len(numbers) == 2 else None, encodings=encodings)

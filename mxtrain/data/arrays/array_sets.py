@@ -124,11 +124,11 @@ def check(dataset: Dataset, inputs: Sequence[Input]) -> None:
         raise DataError(f"{dataset.path}: has no array {min(missing)}, which the net takes")
 
 
-def _fits(each: Input, other: Input) -> bool:
-    if (each.varies and not other.varies) or len(each.names) != len(other.names):
+def _fits(one: Input, other: Input) -> bool:
+    if (one.varies and not other.varies) or len(one.names) != len(other.names):
         return False
-    longest = each.shape[0] <= other.shape[0] if other.varies else each.shape[0] == other.shape[0]
-    return longest and each.shape[1:] == other.shape[1:]
+    longest = one.shape[0] <= other.shape[0] if other.varies else one.shape[0] == other.shape[0]
+    return longest and one.shape[1:] == other.shape[1:]
 
 
 def pair_of_mapping(item: Mapping[str, Any], user: str) -> tuple[Any, Any]:

@@ -77,11 +77,11 @@ class Encoding(NamedTuple):
         return np.equal.outer(places, np.arange(len(self.categories))).astype(np.float32)
 
 
-def encoding_of_json(found: Mapping[str, Any]) -> Encoding:
+def encoding_of_json(described: Mapping[str, Any]) -> Encoding:
     """Return the encoding that `as_json` has described; KeyError, TypeError or ValueError where it is none."""
-    fill = None if found["fill"] is None else float(found["fill"])
-    categories = tuple(map(str, found["categories"]))
-    return Encoding(str(found["column"]), categories, fill, bool(found["has_indicator"]))
+    fill = None if described["fill"] is None else float(described["fill"])
+    categories = tuple(map(str, described["categories"]))
+    return Encoding(str(described["column"]), categories, fill, bool(described["has_indicator"]))
 
 
 def of_categories(path: Path, name: str, column: Column) -> Encoding:

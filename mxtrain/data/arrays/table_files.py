@@ -136,14 +136,14 @@ def _npz(path: Path) -> Columns:
 def _npy(path: Path) -> Columns:
     """Read one array: a structured one has named columns, those of a table are called by their numbers."""
 
-    def columns(found: Any) -> Columns:
-        if found.dtype.names:
-            return {name: found[name] for name in found.dtype.names}
-        if found.ndim != 2:
+    def columns(array: Any) -> Columns:
+        if array.dtype.names:
+            return {name: array[name] for name in array.dtype.names}
+        if array.ndim != 2:
             raise DataError(
-                f"{path}: holds an array of shape {found.shape}; give a table, or an .npz of named arrays"
+                f"{path}: holds an array of shape {array.shape}; give a table, or an .npz of named arrays"
             )
-        return {str(place): found[:, place] for place in range(found.shape[1])}
+        return {str(place): array[:, place] for place in range(array.shape[1])}
 
     return _loaded(path, columns)
 
@@ -187,9 +187,9 @@ def _hdf5(path: Path) -> Columns:
         raise DataError(f"{path} is no HDF5 file, or a damaged one ({error})") from None
     found: Columns = {}
 
-    def add(name: str, each: Any) -> None:
-        if isinstance(each, h5py.Dataset):
-            found[name] = _of_dataset(path, name, each)
+    def add(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            found[name] = _of_dataset(path, name, node)
 
     file.visititems(add)
     return found

@@ -94,9 +94,9 @@ def column_of(text: str, train: Dataset, names: Sequence[str], packed: str = "")
     return found
 
 
-def column_of_json(found: Sequence[Any] | None) -> WeightColumn | None:
+def column_of_json(described: Sequence[Any] | None) -> WeightColumn | None:
     """Return the column of a description, in which it is a list."""
-    return None if found is None else WeightColumn(*found)
+    return None if described is None else WeightColumn(*described)
 
 
 def _width(name: str, train: Dataset) -> int:

@@ -32,10 +32,10 @@ class Numbers(NamedTuple):
         return found if self.dtype == "float32" else {**found, "dtype": self.dtype}
 
 
-def numbers_of_json(found: dict[str, Any]) -> Numbers:
+def numbers_of_json(described: dict[str, Any]) -> Numbers:
     """Return the numbers that `as_json` has described."""
-    mean, deviation = (np.array(found[each], np.float64) for each in ("mean", "deviation"))
-    return Numbers(tuple(found["names"]), Statistics(mean, deviation), found.get("dtype", "float32"))
+    mean, deviation = (np.array(described[each], np.float64) for each in ("mean", "deviation"))
+    return Numbers(tuple(described["names"]), Statistics(mean, deviation), described.get("dtype", "float32"))
 
 
 def names_of(train: Dataset) -> tuple[str, ...]:

@@ -117,17 +117,17 @@ def read_description(path: Path) -> dict[str, Any]:
     return described
 
 
-def _makes_sense(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("tokenizer"), str):
+def _makes_sense(metadata: Any) -> bool:
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("tokenizer"), str):
         return False
-    size, end = (found.get(name, "") for name in ("vocab_size", "end_token"))
+    size, end = (metadata.get(name, "") for name in ("vocab_size", "end_token"))
     if not all(each is None or type(each) is int for each in (size, end)):
         return False
     if (size is not None and not 0 < size <= 1 << 32) or (
         end is not None and not 0 <= end < (size or 1 << 32)
     ):
         return False
-    return found.get("dtype") in TYPES and found.get("labels") in (None, OF_DOCUMENTS, OF_TOKENS)
+    return metadata.get("dtype") in TYPES and metadata.get("labels") in (None, OF_DOCUMENTS, OF_TOKENS)
 
 
 def _remedy() -> str:

@@ -22,46 +22,46 @@ GRADIENTS = 100e6  # bytes: about ResNet-50's
 Hosts = Sequence[Mapping[str, Any]]
 
 
-def rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def rows(findings: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return the lines to print, by the name of their row."""
-    hosts = reached_hosts(found)
-    failed = [f"{host['host']} {host['error']}" for host in found["hosts"] if "error" in host]
+    hosts = reached_hosts(findings)
+    failed = [f"{host['host']} {host['error']}" for host in findings["hosts"] if "error" in host]
     described = [
         f"{host['host']}: {host['cpu']}, {host['cores']} cores, {size(host['memory_bytes'])} of memory free"
         + (f", {', '.join(host['gpus'])}" if host["gpus"] else "")
         for host in hosts
     ]
-    pairs = [_pair_line(found, host) for host in found["hosts"] if _pairs_from(found, host)]
-    advice = advise(found)
+    pairs = [_pair_line(findings, host) for host in findings["hosts"] if _pairs_from(findings, host)]
+    advice = advise(findings)
     return [
         ("unreachable", failed or ["none"]),
         ("hosts", described or ["none"]),
         ("versions", _alike_or_apart(hosts, lambda host: _versions(host))),
         ("kernels", _alike_or_apart(hosts, lambda host: kernels.in_words(host["kernels"]))),
         ("clocks", [_clock_line(host) for host in hosts] or ["unknown"]),
-        ("disks", [_disk_line(found, host) for host in hosts] or ["unknown"]),
+        ("disks", [_disk_line(findings, host) for host in hosts] or ["unknown"]),
         ("network", pairs or ["no pair of hosts was measured"]),
         ("to do", advice or ["nothing: a job over these hosts should run"]),
     ]
 
 
-def reached_hosts(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def reached_hosts(findings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the hosts that answered to the end."""
-    return [host for host in found["hosts"] if "error" not in host]
+    return [host for host in findings["hosts"] if "error" not in host]
 
 
-def advise(found: Mapping[str, Any]) -> list[str]:
+def advise(findings: Mapping[str, Any]) -> list[str]:
     """Return sentences on what keeps a job over these hosts from running, then on what slows it down."""
-    hosts = reached_hosts(found)
-    failed = [f"{host['host']}: {host['error']}" for host in found["hosts"] if "error" in host]
+    hosts = reached_hosts(findings)
+    failed = [f"{host['host']}: {host['error']}" for host in findings["hosts"] if "error" in host]
     return [
         *failed,
         *_about_versions(hosts),
-        *_about_ports(found),
-        *_about_disks(found, hosts),
+        *_about_ports(findings),
+        *_about_disks(findings, hosts),
         *_about_clocks(hosts),
         *_about_machines(hosts),
-        *_about_links(found),
+        *_about_links(findings),
     ]
 
 
@@ -79,10 +79,10 @@ def _about_versions(hosts: Hosts) -> Iterator[str]:
             yield f"{name} differs ({shown}): a job is refused at the rendezvous; install the same everywhere"
 
 
-def _about_ports(found: Mapping[str, Any]) -> Iterator[str]:
+def _about_ports(findings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ports of each host that others do not reach, by what becomes of the attempt."""
-    hosts = found["hosts"]
-    for host in reached_hosts(found):
+    hosts = findings["hosts"]
+    for host in reached_hosts(findings):
         for port, reason in host.get("port_errors", {}).items():
             if int(port) == 0 or "assign" in reason:
                 yield (
@@ -92,7 +92,7 @@ def _about_ports(found: Mapping[str, Any]) -> Iterator[str]:
                 break
             yield f"{host['host']}: port {port} is taken ({reason}); give launch another --port"
     groups: dict[tuple[int, str, tuple[int, ...]], list[str]] = {}
-    for pair in found["pairs"]:
+    for pair in findings["pairs"]:
         for problem in sorted(set(pair["problems"].values())):
             ports = tuple(sorted(int(port) for port, each in pair["problems"].items() if each == problem))
             groups.setdefault((pair["to"], problem, ports), []).append(hosts[pair["from"]]["host"])
@@ -107,9 +107,9 @@ def _about_ports(found: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _about_disks(found: Mapping[str, Any], hosts: Hosts) -> Iterator[str]:
+def _about_disks(findings: Mapping[str, Any], hosts: Hosts) -> Iterator[str]:
     for host in hosts:
-        disk, where = host["disk"], f"{host['host']}: --out {found['out']}"
+        disk, where = host["disk"], f"{host['host']}: --out {findings['out']}"
         if disk["error"]:
             yield f"{where} cannot be written to ({disk['error']}): give a folder that can on every host"
         elif disk["free_bytes"] < FEW_BYTES:
@@ -122,13 +122,14 @@ def _about_disks(found: Mapping[str, Any], hosts: Hosts) -> Iterator[str]:
         elif disk.get("sync_milliseconds", 0) > SLOW_SYNC:
             yield f"{where} needs {disk['sync_milliseconds']:.0f} ms until bytes are safe: checkpoints wait for it"
     shares = {
-        tuple(sorted({*host["disk"].get("shared_with", []), number})) for number, host in _numbered(found)
+        tuple(sorted({*host["disk"].get("shared_with", []), number})) for number, host in _numbered(findings)
     }
     if len(shares) > 1 and any(len(each) > 1 for each in shares):
         groups = "; ".join(
-            _and([found["hosts"][number]["host"] for number in each]) for each in sorted(shares)
+            _and([findings["hosts"][number]["host"] for number in each]) for each in sorted(shares)
         )
-        yield f"--out {found['out']} is one folder for some hosts and another for others ({groups}): share it or none"
+        out = findings["out"]
+        yield f"--out {out} is one folder for some hosts and another for others ({groups}): share it or none"
 
 
 def _about_clocks(hosts: Hosts) -> Iterator[str]:
@@ -164,9 +165,9 @@ def _about_machines(hosts: Hosts) -> Iterator[str]:
         yield f"OMP_NUM_THREADS is set on {_and(list(threads))} only: workers there compute with other last bits"
 
 
-def _about_links(found: Mapping[str, Any]) -> Iterator[str]:
-    pairs = [pair for pair in found["pairs"] if pair.get("bytes_per_second")]
-    names = [host["host"] for host in found["hosts"]]
+def _about_links(findings: Mapping[str, Any]) -> Iterator[str]:
+    pairs = [pair for pair in findings["pairs"] if pair.get("bytes_per_second")]
+    names = [host["host"] for host in findings["hosts"]]
     if not pairs:
         return
     middle = statistics.median(pair["bytes_per_second"] for pair in pairs)
@@ -188,8 +189,8 @@ def _about_links(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"a round trip takes up to {max(slow):.1f} ms: are all hosts in one place, on one network?"
 
 
-def _numbered(found: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    return [(number, host) for number, host in enumerate(found["hosts"]) if "error" not in host]
+def _numbered(findings: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    return [(number, host) for number, host in enumerate(findings["hosts"]) if "error" not in host]
 
 
 def _value(host: Mapping[str, Any]) -> Any:
@@ -219,10 +220,10 @@ def _clock_line(host: Mapping[str, Any]) -> str:
     return f"{host['host']}: {offset:+,.1f} ms from this machine's, at most {error:.1f} ms off"
 
 
-def _disk_line(found: Mapping[str, Any], host: Mapping[str, Any]) -> str:
+def _disk_line(findings: Mapping[str, Any], host: Mapping[str, Any]) -> str:
     disk = host["disk"]
     system = disk["file_system"]
-    shared = [found["hosts"][number]["host"] for number in disk.get("shared_with", [])]
+    shared = [findings["hosts"][number]["host"] for number in disk.get("shared_with", [])]
     facts = [f"{size(disk['free_bytes'])} free on {system['type']} at {system['mount']}"]
     if "write_bytes_per_second" in disk:
         facts.append(
@@ -235,19 +236,19 @@ def _disk_line(found: Mapping[str, Any], host: Mapping[str, Any]) -> str:
     )
 
 
-def _pairs_from(found: Mapping[str, Any], host: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [pair for pair in found["pairs"] if found["hosts"][pair["from"]] is host]
+def _pairs_from(findings: Mapping[str, Any], host: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [pair for pair in findings["pairs"] if findings["hosts"][pair["from"]] is host]
 
 
-def _pair_line(found: Mapping[str, Any], host: Mapping[str, Any]) -> str:
+def _pair_line(findings: Mapping[str, Any], host: Mapping[str, Any]) -> str:
     ways = []
-    for pair in _pairs_from(found, host):
+    for pair in _pairs_from(findings, host):
         speed = (
             f"{per_second(pair['bytes_per_second'])}, {pair['milliseconds']:.2f} ms"
             if pair.get("bytes_per_second")
             else "nothing"
         )
-        ways.append(f"to {found['hosts'][pair['to']]['host']} {speed}")
+        ways.append(f"to {findings['hosts'][pair['to']]['host']} {speed}")
     return f"from {host['host']}: {'; '.join(ways)}"
 
 

@@ -85,10 +85,10 @@ def examine(
     return {"out": out, "port": port, "hosts": [each.known for each in examined], "pairs": pairs}
 
 
-def _ask_facts(each: Examined) -> None:
-    found = each.ask("facts", FACTS_SECONDS)
+def _ask_facts(host: Examined) -> None:
+    found = host.ask("facts", FACTS_SECONDS)
     if found is not None:
-        each.known.update(found)
+        host.known.update(found)
 
 
 def _ask_clock(host: Examined) -> None:
@@ -112,27 +112,27 @@ def offset(trips: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     return remote - (sent + received) / 2, (received - sent) / 2
 
 
-def _ask_disk(each: Examined, out: str, mark: str) -> None:
-    found = each.ask("disk", DISK_SECONDS, folder=out, mark=mark, number=each.number)
+def _ask_disk(host: Examined, out: str, mark: str) -> None:
+    found = host.ask("disk", DISK_SECONDS, folder=out, mark=mark, number=host.number)
     if found is not None:
-        each.known["disk"] = found
+        host.known["disk"] = found
 
 
-def _ask_marks(each: Examined, out: str, mark: str) -> None:
+def _ask_marks(host: Examined, out: str, mark: str) -> None:
     """Note which hosts have the same folder; a host by itself where the folder is not there yet."""
-    found = each.ask("marks", CLOCK_SECONDS, folder=out, mark=mark)
+    found = host.ask("marks", CLOCK_SECONDS, folder=out, mark=mark)
     if found is not None:
-        each.known["disk"]["shared_with"] = [number for number in found["marks"] if number != each.number]
+        host.known["disk"]["shared_with"] = [number for number in found["marks"] if number != host.number]
 
 
-def _listen(each: Examined, address: str, port: int, token: str) -> None:
-    if not each.answers:
+def _listen(host: Examined, address: str, port: int, token: str) -> None:
+    if not host.answers:
         return
-    each.known["address"] = address or each.known.get("address", "")
+    host.known["address"] = address or host.known.get("address", "")
     ports = list(range(port, port + PORTS_FOR_ONE_JOB))
-    found = each.ask("listen", NET_SECONDS, address=each.known["address"], ports=ports, token=token)
+    found = host.ask("listen", NET_SECONDS, address=host.known["address"], ports=ports, token=token)
     if found is not None:
-        each.known.update(ports=found["ports"], port_errors=found["errors"])
+        host.known.update(ports=found["ports"], port_errors=found["errors"])
 
 
 def _examine_pairs(

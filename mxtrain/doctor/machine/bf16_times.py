@@ -114,8 +114,8 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
     return {"kernels": {kernels.onednn(): now}}
 
 
-def _say(say: Callable[[str], None], name: str, unit: str, found: Seconds) -> None:
-    say(f"{name:45} {found[FLOAT32]:8.2f} {unit} in float32 {found[BFLOAT16]:8.2f} in bfloat16")
+def _say(say: Callable[[str], None], name: str, unit: str, seconds: Seconds) -> None:
+    say(f"{name:45} {seconds[FLOAT32]:8.2f} {unit} in float32 {seconds[BFLOAT16]:8.2f} in bfloat16")
 
 
 def _name(specimen: Specimen) -> str:

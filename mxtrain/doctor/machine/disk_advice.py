@@ -22,7 +22,7 @@ class Near(NamedTuple):
 
 
 def advise(
-    found: Mapping[str, Any],
+    findings: Mapping[str, Any],
     needed: float,
     free_memory: int,
     decoded_bytes: int = 0,
@@ -33,10 +33,10 @@ def advise(
     The rate is samples a second times bytes of a record. `decoded_bytes` is the size of the whole set as --cache
     keeps it (0: it keeps no such data). Advice begins with the flag to paste, where there is one.
     """
-    where = f"{found['file_system']['type']} at {found['file_system']['mount']}"
-    num_threads, rate = best_of(found["records"])
-    single = found["records"][min(found["records"])]
-    if found["cold"] < MOST_COLD:
+    where = f"{findings['file_system']['type']} at {findings['file_system']['mount']}"
+    num_threads, rate = best_of(findings["records"])
+    single = findings["records"][min(findings["records"])]
+    if findings["cold"] < MOST_COLD:
         return [
             f"the files were in memory, so nothing is known of {where}: ask again when they no longer are"
         ]
@@ -48,26 +48,27 @@ def advise(
             f"{per_second(single)}; the run needs {per_second(needed)}"
         ]
     reason = f"{where} gives {per_second(rate)} ({num_threads} threads), the run needs {per_second(needed)}"
-    if found["bytes"] < SHARE_OF_MEMORY * free_memory:
-        reason += f"; the files, {size(found['bytes'])}, stay in memory after the first epoch, if nobody else needs it"
-    return [f"{_cure(found, needed, free_memory, decoded_bytes, near)}: {reason}"]
+    if findings["bytes"] < SHARE_OF_MEMORY * free_memory:
+        whole = size(findings["bytes"])
+        reason += f"; the files, {whole}, stay in memory after the first epoch, if nobody else needs it"
+    return [f"{_cure(findings, needed, free_memory, decoded_bytes, near)}: {reason}"]
 
 
 def _cure(
-    found: Mapping[str, Any], needed: float, free_memory: int, decoded_bytes: int, near: Near | None
+    findings: Mapping[str, Any], needed: float, free_memory: int, decoded_bytes: int, near: Near | None
 ) -> str:
     """Return what to do about files that are read too slowly."""
     if 0 < decoded_bytes < SHARE_OF_MEMORY * free_memory:
         return f"--cache ram, which takes {size(decoded_bytes)} of {size(free_memory)} free"
-    rate = best_of(found["records"])[1]
+    rate = best_of(findings["records"])[1]
     if near is not None and near.rate > rate:
-        needed_decoded = needed * decoded_bytes / found["bytes"]
+        needed_decoded = needed * decoded_bytes / findings["bytes"]
         if 0 < decoded_bytes < SHARE_OF_DISK * near.free_bytes and near.rate > needed_decoded:
             return f"--cache disk --cache-dir {near.folder}, which reads {per_second(near.rate)}"
-        if found["bytes"] < SHARE_OF_DISK * near.free_bytes:
+        if findings["bytes"] < SHARE_OF_DISK * near.free_bytes:
             return f"copy the files to {near.folder}, which reads {per_second(near.rate)}"
-    if best_of(found["sequential"])[1] > 2 * rate:
-        in_order = per_second(best_of(found["sequential"])[1])
+    if best_of(findings["sequential"])[1] > 2 * rate:
+        in_order = per_second(best_of(findings["sequential"])[1])
         return f"copy the files to a local disk (in large pieces they are read at {in_order})"
     return f"pack smaller pictures or use a faster disk (the run waits {1 - rate / needed:.0%} of its time)"
 
@@ -78,17 +79,19 @@ def best_of(rates: Mapping[int, float]) -> tuple[int, float]:
     return next((each, rate) for each, rate in sorted(rates.items()) if rate >= 0.9 * fastest)
 
 
-def in_words(found: Mapping[str, Any]) -> list[str]:
+def in_words(findings: Mapping[str, Any]) -> list[str]:
     """Return the lines that tell what was measured."""
-    system = found["file_system"]
+    system = findings["file_system"]
     described = f"{system['type']}{' (over a network)' if system['network'] else ''} at {system['mount']}"
-    lines = [f"{size(found['bytes'])} in {found['files']} file{'s' * (found['files'] > 1)} on {described}"]
-    names = {"records": f"pieces of {size(found['record_bytes'])} at random", "sequential": "in order"}
+    lines = [
+        f"{size(findings['bytes'])} in {findings['files']} file{'s' * (findings['files'] > 1)} on {described}"
+    ]
+    names = {"records": f"pieces of {size(findings['record_bytes'])} at random", "sequential": "in order"}
     for name, text in names.items():
-        rates = ", ".join(f"{per_second(rate)} with {each}" for each, rate in found[name].items())
+        rates = ", ".join(f"{per_second(rate)} with {each}" for each, rate in findings[name].items())
         lines.append(f"{text}: {rates} threads")
-    if found["cold"] < 0.95:
-        lines.append(f"{1 - found['cold']:.0%} of it came from memory: the disk itself is slower")
+    if findings["cold"] < 0.95:
+        lines.append(f"{1 - findings['cold']:.0%} of it came from memory: the disk itself is slower")
     return lines
 
 

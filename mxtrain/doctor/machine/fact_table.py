@@ -63,21 +63,21 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _kernels_line(found: dict[str, Any]) -> str:
-    used, own = found["openblas"], found["openblas_by_itself"]
+def _kernels_line(findings: dict[str, Any]) -> str:
+    used, own = findings["openblas"], findings["openblas_by_itself"]
     by_itself = "" if used == own else f" (it does not know this CPU and would take {own})"
-    problem = found["bf16_problem"]
+    problem = findings["bf16_problem"]
     no_bf16 = f"; --amp bf16 {problem}" if problem else ""
-    tiles = f"; {found['no_amx']}" if found["no_amx"] else ""
-    return f"OpenBLAS {used}{by_itself}, oneDNN {found['onednn']}{tiles}{no_bf16}"
+    tiles = f"; {findings['no_amx']}" if findings["no_amx"] else ""
+    return f"OpenBLAS {used}{by_itself}, oneDNN {findings['onednn']}{tiles}{no_bf16}"
 
 
-def _speed_lines(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
+def _speed_lines(findings: dict[str, Any] | None) -> list[str]:
+    if findings is None:
         return ["not measured"]
-    lines = [_speed_line(found["here"])]
-    if found["by_itself"] is not None:
-        lines.append(f"without mxtrain's choice of kernels: {_speed_line(found['by_itself'])}")
+    lines = [_speed_line(findings["here"])]
+    if findings["by_itself"] is not None:
+        lines.append(f"without mxtrain's choice of kernels: {_speed_line(findings['by_itself'])}")
     return lines
 
 

@@ -7,14 +7,14 @@ from typing import Any, Iterator, Mapping
 SLOWED = ("hardware slowdown", "heat", "heat (hardware)", "power brake")
 
 
-def lines(found: Mapping[str, Any]) -> list[str]:
+def lines(gpus: Mapping[str, Any]) -> list[str]:
     """Return a line for each GPU and for each two of them."""
-    if found["error"]:
-        return [found["error"]]
-    names = [_device(device) for device in found["devices"]]
+    if gpus["error"]:
+        return [gpus["error"]]
+    names = [_device(device) for device in gpus["devices"]]
     pairs = [
         f"{pair['one']} and {pair['other']}: " + _way(pair)
-        for pair in found["pairs"]
+        for pair in gpus["pairs"]
         if pair["over"] or pair["nvlinks"]
     ]
     return [*names, *pairs]

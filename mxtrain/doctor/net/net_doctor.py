@@ -65,33 +65,33 @@ def first_device(bench: Bench) -> str:
     return f"{device_type}:{index}"
 
 
-def gradient_rows(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def gradient_rows(findings: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of the table."""
-    along = f"along {found['directions']} direction{'s' * (found['directions'] > 1)} each"
-    wrong = [f"{name} is off by {100 * error:.0f}%" for name, error in found["wrong"].items()]
-    lines = [f"{len(wrong)} of {found['examined']} parameters have a wrong gradient, {along}"]
+    along = f"along {findings['directions']} direction{'s' * (findings['directions'] > 1)} each"
+    wrong = [f"{name} is off by {100 * error:.0f}%" for name, error in findings["wrong"].items()]
+    lines = [f"{len(wrong)} of {findings['examined']} parameters have a wrong gradient, {along}"]
     if wrong:
-        lines += [some(wrong), f"at fault: {'; '.join(found['culprits'])}"]
-    if found["unclear"]:
-        lines.append(f"{found['unclear']} could not be told: the loss is not smooth there")
-    if found["no_gradient"]:
-        lines.append(f"no gradient reaches {some(found['no_gradient'])}")
+        lines += [some(wrong), f"at fault: {'; '.join(findings['culprits'])}"]
+    if findings["unclear"]:
+        lines.append(f"{findings['unclear']} could not be told: the loss is not smooth there")
+    if findings["no_gradient"]:
+        lines.append(f"no gradient reaches {some(findings['no_gradient'])}")
     yield "gradients", lines
 
 
-def gradient_advice(found: dict[str, Any]) -> list[str]:
+def gradient_advice(findings: dict[str, Any]) -> list[str]:
     """Return what to mend."""
-    if not found["wrong"]:
+    if not findings["wrong"]:
         return []
     return [
-        f"mend the backward pass of {'; '.join(found['culprits'])}: its gradient is not that of what it computes"
+        f"mend the backward pass of {'; '.join(findings['culprits'])}: its gradient is not that of what it computes"
     ]
 
 
-def overfit_rows(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def overfit_rows(findings: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of the table."""
     lines = []
-    for each in found["tried"]:
+    for each in findings["tried"]:
         losses, at = each["losses"], f"at a constant rate of {each['rate']:g}"
         if not losses:
             lines.append(f"the first loss is not finite, {at}")
@@ -101,19 +101,19 @@ def overfit_rows(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
             f"one batch of {each['num_samples']} samples: the loss goes from {losses[0]:.3g} to {losses[-1]:.3g} in "
             f"{len(losses)} steps {at}{end}"
         )
-    lines.append("learnt by heart" if found["has_learnt"] else "not learnt by heart")
-    if found["no_gradient"]:
-        lines.append(f"no gradient reaches {some(found['no_gradient'])}")
+    lines.append("learnt by heart" if findings["has_learnt"] else "not learnt by heart")
+    if findings["no_gradient"]:
+        lines.append(f"no gradient reaches {some(findings['no_gradient'])}")
     yield "overfit", lines
 
 
-def overfit_advice(overfit: dict[str, Any], lr: float) -> list[str]:
+def overfit_advice(findings: dict[str, Any], lr: float) -> list[str]:
     """Return what to do where one batch is not learnt, or only at another rate."""
-    if not overfit["has_learnt"]:
+    if not findings["has_learnt"]:
         return [
             "the net cannot learn one batch: see --only gradients, and whether its inputs and labels belong together"
         ]
-    rate = overfit["tried"][-1]["rate"]
+    rate = findings["tried"][-1]["rate"]
     return [] if rate == lr else [f"--lr {rate:g}: one batch is learnt by heart with it, and not with {lr:g}"]
 
 

@@ -94,41 +94,41 @@ def search(attempt: Callable[[int], Fit], first: int, most: int) -> list[Fit]:
     return sorted(tried.values())
 
 
-def fastest(found: dict[str, Any]) -> Fit | None:
+def fastest(findings: dict[str, Any]) -> Fit | None:
     """Return the size that is faster than the run's own beyond chance; None where that is as good as any."""
-    fitting = [each for each in found["tried"] if each.rate]
-    own = next((each for each in fitting if each.size == found["given"]), None)
+    fitting = [each for each in findings["tried"] if each.rate]
+    own = next((each for each in fitting if each.size == findings["given"]), None)
     best = max(fitting, key=lambda each: each.rate.median)
     return best if own is None or is_faster(best.rate, own.rate) else None
 
 
-def rows(found: dict[str, Any], unit: str, units: float) -> Iterator[tuple[str, list[str]]]:
+def rows(findings: dict[str, Any], unit: str, units: float) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of the table."""
     lines = [
         f"{each.size}: {each.peak_bytes / 2**20:,.0f} MiB, {each.rate.times(units)} {unit}/s"
         if each.rate
         else f"{each.size}: too large, {each.reason}"
-        for each in found["tried"]
+        for each in findings["tried"]
     ]
-    largest, limit = found["largest"], f"{found['limit_bytes'] / 2**20:,.0f} MiB"
-    more = "; it is all that --batch-size gives a device" if largest == found["most"] else ""
+    largest, limit = findings["largest"], f"{findings['limit_bytes'] / 2**20:,.0f} MiB"
+    more = "; it is all that --batch-size gives a device" if largest == findings["most"] else ""
     yield "micro-batch", [*lines, f"the largest that fits into {limit} is {largest}{more}"]
 
 
-def advice(found: dict[str, Any], unit: str, units: float) -> list[str]:
+def advice(findings: dict[str, Any], unit: str, units: float) -> list[str]:
     """Return the flag of the fastest size, and what else it changes."""
-    best = fastest(found)
+    best = fastest(findings)
     if best is None or best.rate is None:
         return []
     effect = (
         "; it changes what BatchNorm normalises over, and so the curve"
-        if found["has_running_statistics"]
+        if findings["has_running_statistics"]
         else ""
     )
-    own = next((each for each in found["tried"] if each.size == found["given"] and each.rate), None)
+    own = next((each for each in findings["tried"] if each.size == findings["given"] and each.rate), None)
     instead = (
         f" instead of {own.rate.times(units)} with {own.size}"
         if own and own.rate
-        else f": {found['given']} does not fit"
+        else f": {findings['given']} does not fit"
     )
     return [f"--micro-batch {best.size}: {best.rate.times(units)} {unit}/s{instead}{effect}"]

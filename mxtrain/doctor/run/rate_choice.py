@@ -59,10 +59,11 @@ def choose(rates: Sequence[float], losses: Sequence[float]) -> RateChoice:
     return found._replace(rate=done if rise is None else min(done, rise / BELOW_RISE))
 
 
-def in_words(found: RateChoice) -> str:
+def in_words(choice: RateChoice) -> str:
     """Return what was seen, in a sentence."""
-    fall = f"the loss falls from {found.first_loss:.3g} to {found.lowest_loss:.3g}, at a rate of {found.lowest_at:.2g}"
-    rise = "" if found.rises_at is None else f", and rises from {found.rises_at:.2g} on"
+    losses = f"from {choice.first_loss:.3g} to {choice.lowest_loss:.3g}"
+    fall = f"the loss falls {losses}, at a rate of {choice.lowest_at:.2g}"
+    rise = "" if choice.rises_at is None else f", and rises from {choice.rises_at:.2g} on"
     return f"{fall}{rise}"
 
 

@@ -163,12 +163,12 @@ def busy(load: float) -> list[str]:
     ] * (load > BUSY * cores)
 
 
-def as_json(found: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return what JSON can hold: of rates their median and range by name."""
-    if isinstance(found, Rate):
-        return found._asdict()
-    if hasattr(found, "_asdict"):
-        return as_json(found._asdict())
-    if isinstance(found, dict):
-        return {key: as_json(value) for key, value in found.items() if key != "rows"}
-    return [as_json(value) for value in found] if isinstance(found, (list, tuple)) else found
+    if isinstance(value, Rate):
+        return value._asdict()
+    if hasattr(value, "_asdict"):
+        return as_json(value._asdict())
+    if isinstance(value, dict):
+        return {key: as_json(inner) for key, inner in value.items() if key != "rows"}
+    return [as_json(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -125,40 +125,43 @@ def in_flags(flags: dict[str, Any]) -> str:
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in flags.items())
 
 
-def parts_of(found: Mapping[str, Any], units: float) -> dict[str, Rate]:
+def parts_of(findings: Mapping[str, Any], units: float) -> dict[str, Rate]:
     """Return the rate of each part that was measured, in the task's units."""
     rates = {
-        "data": found["data"] and found["data"]["as_given"],
-        "compute": found["compute"] and found["compute"]["rate"],
-        "comm": found["comm"] and found["comm"]["rate"],
+        "data": findings["data"] and findings["data"]["as_given"],
+        "compute": findings["compute"] and findings["compute"]["rate"],
+        "comm": findings["comm"] and findings["comm"]["rate"],
     }
     return {part: rate.times(units) for part, rate in rates.items() if rate}
 
 
-def bound(found: Mapping[str, Any], unit: str, units: float) -> Bound | None:
+def bound(findings: Mapping[str, Any], unit: str, units: float) -> Bound | None:
     """Return what bounds the run, where more than one part of it was measured."""
-    parts = parts_of(found, units)
+    parts = parts_of(findings, units)
     return bottlenecks.find(parts, unit) if len(parts) > 1 else None
 
 
-def advice(found: Mapping[str, Any], unit: str, units: float) -> list[Advice]:
+def advice(findings: Mapping[str, Any], unit: str, units: float) -> list[Advice]:
     """Return what would make the run faster."""
     variants = [
         Variant(part, in_flags(entry["flags"]), entry["rate"].times(units), _remark(entry))
         for part in ("data", "compute", "comm")
-        if found[part]
-        for entry in found[part]["variants"]
+        if findings[part]
+        for entry in findings[part]["variants"]
         if "rate" in entry
     ]
-    return bottlenecks.advise(parts_of(found, units), variants, unit)
+    return bottlenecks.advise(parts_of(findings, units), variants, unit)
 
 
-def noise(found: Mapping[str, Any]) -> list[str]:
+def noise(findings: Mapping[str, Any]) -> list[str]:
     """Return a sentence where a rate that advice would follow from is noise."""
     entries = [
-        entry for part in ("data", "compute", "comm") if found[part] for entry in found[part]["variants"]
+        entry
+        for part in ("data", "compute", "comm")
+        if findings[part]
+        for entry in findings[part]["variants"]
     ]
-    rates = [*parts_of(found, 1).values(), *(entry["rate"] for entry in entries if "rate" in entry)]
+    rates = [*parts_of(findings, 1).values(), *(entry["rate"] for entry in entries if "rate" in entry)]
     return [f"nothing by rates marked as noise: {bottlenecks.AGAIN}"] * any(rate.is_noise for rate in rates)
 
 

@@ -66,9 +66,9 @@ def svg(
     `link` gives the address that a box leads to, or nothing.
     """
 
-    def closed(each: Any, path: str) -> tuple[float, float]:
-        first, second = _texts(net, net_words.layer(net, each, 0, path))
-        name = _name(each, path)
+    def closed(part: Any, path: str) -> tuple[float, float]:
+        first, second = _texts(net, net_words.layer(net, part, 0, path))
+        name = _name(part, path)
         widest = max(LETTER * len(first) + SMALL_LETTER * (len(name) + 1), SMALL_LETTER * len(second))
         return max(widest + 26, LEAST_WIDTH), HEIGHT
 

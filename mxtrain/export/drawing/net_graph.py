@@ -166,20 +166,20 @@ def _similar(name: str) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def table_of(found: DescribedNet) -> Net:
+def table_of(described_net: DescribedNet) -> Net:
     """Return the operators of a net, for one sample."""
-    shapes = inference_graph.inputs_of(found.task)
-    net = remat.unwrapped(found.net)
+    shapes = inference_graph.inputs_of(described_net.task)
+    net = remat.unwrapped(described_net.net)
     with block_calls.recorded(net) as calls:
-        symbol = inference_graph.traced(net, found.title, list(shapes))
+        symbol = inference_graph.traced(net, described_net.title, list(shapes))
     batch = {name: (1, *shape) for name, shape in shapes.items()}
-    parameters = found.net.collect_params().values()
+    parameters = described_net.net.collect_params().values()
     trained = {each.name for each in parameters if each.grad_req != "null"}
     try:
         return layer_table.of_symbol(symbol, calls, batch, trained)
     except (runtime.mx.base.MXNetError, ValueError) as error:
-        takes = found.task.contract().takes
-        raise UsageError(f"{found.title}: does not take {takes}: {zoo.reason_of(error)}") from None
+        takes = described_net.task.contract().takes
+        raise UsageError(f"{described_net.title}: does not take {takes}: {zoo.reason_of(error)}") from None
 
 
 def training_memory(run: Run, net: Net) -> dict[str, Any]:
@@ -209,13 +209,13 @@ def picture(net: Net, title: str, training: dict[str, Any], suffix: str, depth: 
     return net_drawing.svg(net, net.root, opened_to, title, is_alone=True)
 
 
-def usual_picture(found: DescribedNet) -> Path:
+def usual_picture(described_net: DescribedNet) -> Path:
     """Return where a run's picture goes; UsageError for what is no run's."""
-    if found.run_folder is None:
+    if described_net.run_folder is None:
         raise UsageError(
             "--picture: of what lies in no run's folder, say which file, such as --picture net.html"
         )
-    path = found.run_folder / "export" / PICTURE
+    path = described_net.run_folder / "export" / PICTURE
     try:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
@@ -223,11 +223,11 @@ def usual_picture(found: DescribedNet) -> Path:
     return path
 
 
-def onnx_of(found: DescribedNet) -> bytes:
+def onnx_of(described_net: DescribedNet) -> bytes:
     """Return the net as ONNX for one sample at a time, with the run's weights or with random ones."""
     from mxtrain.export.onnx import onnx_export
 
-    graph = found.graph or _with_random_weights(found.task)
+    graph = described_net.graph or _with_random_weights(described_net.task)
     with tempfile.TemporaryDirectory() as folder:
         files = onnx_export.write(graph, Path(folder), 1, {"made_by": "mxtrain evaluate --graph"})
         if files != [onnx_export.MODEL]:

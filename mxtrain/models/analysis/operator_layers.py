@@ -62,7 +62,7 @@ def _in_order(operators: Sequence[str], graph: Graph, is_first_ready_first: bool
     )
     for event, name in enumerate(operators):
         any(each.take(name, event) for each in passes)
-    found = {event: place for each in passes for event, place in each.found.items()}
+    found = {event: place for each in passes for event, place in each.node_of_event.items()}
     return [found.get(event) for event in range(len(operators))]
 
 
@@ -106,7 +106,7 @@ def _after(before: Mapping[int, set[int]], kept: set[int]) -> dict[int, set[int]
 
 
 class _Pass:
-    """A forward or backward pass over a graph, again and again, as its operators run; `found` has the node of each."""
+    """A forward or backward pass over a graph, again and again, as its operators run; `node_of_event` has the node of each."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Pass:
         direction: int,
         is_first_ready_first: bool,
     ):
-        self.found: dict[int, int] = {}  # by the number of the event
+        self.node_of_event: dict[int, int] = {}  # by the number of the event
         self._names, self._before, self._direction = names, before, direction
         self._is_first_ready_first = is_first_ready_first
         self._first_names = {names[place] for place, sources in before.items() if not sources}
@@ -179,7 +179,7 @@ class _Pass:
     def _note(self, place: int, event: int) -> None:
         """Give an event to the node at `place`: those that waited for nothing else are ready then."""
         del self._ready[place]
-        self._events[place], self.found[event] = event, place
+        self._events[place], self.node_of_event[event] = event, place
         for other, sources in list(self._waiting.items()):
             sources.discard(place)
             if not sources:

@@ -49,9 +49,9 @@ class Classifier(mx.gluon.HybridBlock):  # type: ignore[misc]
         return self.scores(self.dropout(found))
 
 
-def _pooled(F: Any, found: Any, mask: Any) -> Any:
-    mean = F.broadcast_div(F.broadcast_mul(found, mask).sum(axis=1), F.maximum(mask.sum(axis=1), 1))
-    most = F.broadcast_sub(found, (1 - mask) * HIDDEN).max(axis=1)
+def _pooled(F: Any, features: Any, mask: Any) -> Any:
+    mean = F.broadcast_div(F.broadcast_mul(features, mask).sum(axis=1), F.maximum(mask.sum(axis=1), 1))
+    most = F.broadcast_sub(features, (1 - mask) * HIDDEN).max(axis=1)
     return F.concat(mean, most, dim=1)
 
 

@@ -142,11 +142,11 @@ def _precision_on_average(scores: Floats, is_positive: Any) -> float:
 
 def _over_classes(
     table: Floats,
-    each: Callable[[Floats], Iterator[tuple[Floats, Any]]],
+    of_classes: Callable[[Floats], Iterator[tuple[Floats, Any]]],
     number: Callable[[Floats, Any], float],
 ) -> float:
     """Return the mean of the numbers of all classes that have one."""
-    found = [number(*scores_and_truth) for scores_and_truth in each(table)]
+    found = [number(*scores_and_truth) for scores_and_truth in of_classes(table)]
     known = [value for value in found if not math.isnan(value)]
     return float(np.mean(known)) if known else math.nan
 
@@ -196,8 +196,8 @@ def _perplexity(sums: Floats) -> float:
     return math.inf if mean > LARGEST_POWER else math.exp(mean)
 
 
-_of_classes = functools.partial(_over_classes, each=_each_class)
-_of_labels = functools.partial(_over_classes, each=_each_label)
+_of_classes = functools.partial(_over_classes, of_classes=_each_class)
+_of_labels = functools.partial(_over_classes, of_classes=_each_label)
 # By what a task judges, and by name. `topk` takes its k.
 FORMULAS: dict[str, dict[str, Formula]] = {
     "classes": {

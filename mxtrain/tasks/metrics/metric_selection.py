@@ -284,10 +284,10 @@ def _arrays(state: State) -> list[Array]:
     return found
 
 
-def _numbers(flag: str, name: str, found: Any) -> dict[str, float]:
+def _numbers(flag: str, name: str, value: Any) -> dict[str, float]:
     """Return numbers by their names; UsageError where the user's code gave something else."""
-    named = found if isinstance(found, Mapping) else {name: found}
+    named = value if isinstance(value, Mapping) else {name: value}
     try:
-        return {str(each): float(value) for each, value in named.items()}
+        return {str(key): float(number) for key, number in named.items()}
     except (TypeError, ValueError):
-        raise UsageError(f"{flag}: gave {type(found).__name__}; give a number, or a dict of them") from None
+        raise UsageError(f"{flag}: gave {type(value).__name__}; give a number, or a dict of them") from None

@@ -63,8 +63,8 @@ class Entities:
             "entity_f1": 2 * right / (found + wanted) if found + wanted else 0.0,
         }
 
-    def _spans(self, numbers: Array) -> Iterator[tuple[int, int, str]]:
-        return spans([self._names[number] for number in numbers.astype(np.int64).tolist()])
+    def _spans(self, classes: Array) -> Iterator[tuple[int, int, str]]:
+        return spans([self._names[number] for number in classes.astype(np.int64).tolist()])
 
 
 def is_bio(class_names: Sequence[str]) -> bool:

@@ -81,14 +81,14 @@ def _load_pretrained(net: Any, model: config.Model, untrained: list[str], cut: C
 
 
 def load_trained(
-    found: Checkpoint, devices: Sequence[Any], like: Run | None = None, run: Run | None = None
+    checkpoint: Checkpoint, devices: Sequence[Any], like: Run | None = None, run: Run | None = None
 ) -> Any:
     """Return the net of a checkpoint, with its averaged weights where it has some; of several with their mean.
 
     The run `like` sets another image size and precision than the checkpoint's own `run`, which is given where the
     checkpoint does not know it all: it has no objects.
     """
-    state = found.state
+    state = checkpoint.state
     run = run or config.from_flat(state["config"])
     like = like or run
     amp = precision.usable_amp(like.model.amp, devices[0].device_type)
@@ -96,13 +96,15 @@ def load_trained(
     model = config.Model(task=run.model.task, model=run.model.model, amp=amp, amp_table=table)
     like = dataclasses.replace(like, model=model)
     task = tasks.of_description(like, description_of(state))
-    net = build_to_train(like, task, devices, found.state.get("widths", {}))
+    net = build_to_train(like, task, devices, checkpoint.state.get("widths", {}))
     try:
-        weights.load(net, *(str(initial_weights.weights_of(path)) for path in (found.path, *found.others)))
+        weights.load(
+            net, *(str(initial_weights.weights_of(path)) for path in (checkpoint.path, *checkpoint.others))
+        )
     except DataError as error:
         hint = (
             "; the mean of weights is of nets of the same shape, --ensemble takes others"
-            if found.others
+            if checkpoint.others
             else ""
         )
         raise DataError(f"{error}{hint}") from None

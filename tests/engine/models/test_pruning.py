@@ -79,12 +79,12 @@ def assert_computes_the_same(name: str, size: int, path: Path) -> None:
     plain = Classification.numbered(config.parse(["--train", "none", "--model", name]), CLASSES).build_net()
     groups = pruning.groups_of(plain, name, shape)
     cut = Cut(groups, thin.widths)
-    places = {place: long for long, place in groups.places.items()}
+    places = {place: long for long, place in groups.paths.items()}
     cut.choose({places[place]: array for place, array in weights.copy_of(whole).items()}, "")
     num_left = 0
-    made_by_itself = {groups.places[each] for each in groups.found.depthwise}
+    made_by_itself = {groups.paths[each] for each in groups.channels.depthwise}
     for place, parameter in weights.named_parameters(whole).items():
-        line = groups.found.axes.get(places[place], {}).get(1)
+        line = groups.channels.axes.get(places[place], {}).get(1)
         if line and place not in made_by_itself:
             values = parameter.data().asnumpy()
             taken = pruning.kept_positions(line, groups, cut._kept)
@@ -123,8 +123,8 @@ def test_channels_of_a_sum_are_one_group() -> None:
         config.parse(["--train", "none", "--model", QUICK_RESNET]), CLASSES
     ).build_net()
     groups = pruning.groups_of(net, QUICK_RESNET, (1, 3, 16, 16))
-    assert sorted(len(group.layers) for group in groups.found.groups.values()) == [1, 1, 1, 1, 2, 3]
-    answer = [group for group in groups.found.groups.values() if group.reason]
+    assert sorted(len(group.layers) for group in groups.channels.groups.values()) == [1, 1, 1, 1, 2, 3]
+    answer = [group for group in groups.channels.groups.values() if group.reason]
     assert [group.reason for group in answer] == [channels.ANSWER]
 
 

@@ -109,9 +109,9 @@ def _label(path: Path, sample: str, members: list[_Member]) -> RawLabels:
     raise DataError(f"{path}: sample {sample!r} has no label: it takes .cls, or .json with {_JSON_KEYS[0]!r}")
 
 
-def _of_json(found: Any) -> Any:
+def _of_json(value: Any) -> Any:
     label = (
-        next((found[key] for key in _JSON_KEYS if key in found), None) if isinstance(found, dict) else None
+        next((value[key] for key in _JSON_KEYS if key in value), None) if isinstance(value, dict) else None
     )
     for one in label if isinstance(label, list) else [label]:
         if not isinstance(one, (int, float, str, type(None))):
