@@ -80,11 +80,13 @@ def evaluate(
     with process_isolation.isolated_run():
         exported = exported_net.named(trained, checkpoint, devices, ensemble)
         trained, checkpoint = (exported.run, str(exported.step)) if exported else (trained, checkpoint)
-        found = trained_run.find_checkpoint(trained, checkpoint, devices)
+        trained_checkpoint = trained_run.find_checkpoint(trained, checkpoint, devices)
         objects = {"val": val, "model": net, "loss": loss, "task": task, "metric": metric}
         instead = {**objects, "target": target, "val_resize": val_resize}
-        run = trained_run.run_of(found, trained, instead)
-        scores, others = _evaluated(found, run, devices, tta, ensemble, exported, is_own=val is None)
+        run = trained_run.run_of(trained_checkpoint, trained, instead)
+        scores, others = _evaluated(
+            trained_checkpoint, run, devices, tta, ensemble, exported, is_own=val is None
+        )
         return {**scores, **others} if report else scores
 
 
@@ -108,12 +110,14 @@ def command(argv: Sequence[str] | None = None) -> None:
     _refuse_flags_of_graph(options)
     exported = exported_net.named(trained, options.checkpoint, options.devices, options.ensemble)
     which = options.checkpoint if exported is None else str(exported.step)
-    found = trained_run.find_checkpoint(trained if exported is None else exported.run, which, options.devices)
+    trained_checkpoint = trained_run.find_checkpoint(
+        trained if exported is None else exported.run, which, options.devices
+    )
     names = ("val", "val_resize", "target", "metric")
     instead = {name: getattr(options, name) for name in names}
-    run = trained_run.run_of(found, trained, instead)
+    run = trained_run.run_of(trained_checkpoint, trained, instead)
     scores, others = _evaluated(
-        *(found, run, options.devices, options.tta, options.ensemble, exported),
+        *(trained_checkpoint, run, options.devices, options.tta, options.ensemble, exported),
         is_own=options.val is None,
         shows=not options.quiet,
     )

@@ -196,24 +196,24 @@ def _differences_of_inputs(
     before: InputIdentity, now: InputIdentity, train_before: str, train_now: str
 ) -> list[str]:
     """Return in words how the training set and the initial weights differ, as far as both are known."""
-    found = []
+    differences = []
     if before.num_samples != now.num_samples:
-        found.append(f"a training set of {before.num_samples} -> {now.num_samples} samples")
+        differences.append(f"a training set of {before.num_samples} -> {now.num_samples} samples")
     for key in sorted({*before.description, *now.description}):
         if before.description.get(key) != now.description.get(key):
-            found.append(f"other {key.replace('_', ' ')}, or in another order")
+            differences.append(f"other {key.replace('_', ' ')}, or in another order")
     parts = fingerprint.differences(before.training_set or {}, now.training_set or {})
     if parts:
-        found.append(
+        differences.append(
             f"--train {train_now} is not the set that --train {train_before} was: {', '.join(parts)}"
         )
     if before.pretrained != now.pretrained:
-        found.append("other weights for --pretrained")
+        differences.append("other weights for --pretrained")
     if before.scored_by and now.scored_by and before.scored_by != now.scored_by:
-        found.append(f"--score {before.scored_by} -> {now.scored_by}")
+        differences.append(f"--score {before.scored_by} -> {now.scored_by}")
     if before.teacher != now.teacher:
-        found.append("other weights for --teacher")
-    return found
+        differences.append("other weights for --teacher")
+    return differences
 
 
 def _warn_of_another_length(now: config.Optim, before: config.Optim, num_samples: int, step: int) -> None:

@@ -74,15 +74,15 @@ def _named(trained: Path, folder: Path, word: str) -> list[Checkpoint]:
         directory.ranked(folder) if selection == "best" else directory.intact(folder)
     )
     count = int(number or 1)
-    found = list(itertools.islice(known, count))
-    if not found:
+    chosen = list(itertools.islice(known, count))
+    if not chosen:
         raise _nothing_whole(folder)
-    if len(found) < count:
+    if len(chosen) < count:
         raise DataError(
-            f"--checkpoint {word}: {folder} holds {len(found)} such checkpoint{'s' * (len(found) > 1)}; give a lower "
+            f"--checkpoint {word}: {folder} holds {len(chosen)} such checkpoint{'s' * (len(chosen) > 1)}; give a lower "
             "number, or train with a higher --keep-last or --keep-best"
         )
-    return found
+    return chosen
 
 
 def _read(path: Path) -> Checkpoint:

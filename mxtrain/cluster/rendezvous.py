@@ -256,7 +256,7 @@ def assign_ranks(
     namespaces = {(info.host, info.boot_id, info.socket_namespace) for info in infos}
     uses_unix_sockets = len(namespaces) == 1 and infos[0].socket_namespace != ""
     several_disks = len({info.folder for info in workers}) > 1
-    assignments, found = [], remarks(infos)
+    assignments, problems = [], remarks(infos)
     for info in infos:
         first_on_disk = next((each for each in workers if each.folder == info.folder), None)
         assignments.append(
@@ -273,7 +273,7 @@ def assign_ranks(
                 several_disks=several_disks,
                 job=job,
                 hosts=tuple(each.host for each in workers),
-                remarks=found,
+                remarks=problems,
             )
         )
     return assignments

@@ -51,10 +51,10 @@ def doctor(argv: list[str] | None = None) -> None:
     if options.comm:
         communication(options.json)
         return
-    found = facts.examine()
-    print(json.dumps(found, indent=2) if options.json else fact_table.of_facts(found), flush=True)
-    if not found["trainable"]:
-        raise UsageError(f"cannot train here: {found['mxnet']['error']}")
+    findings = facts.examine()
+    print(json.dumps(findings, indent=2) if options.json else fact_table.of_facts(findings), flush=True)
+    if not findings["trainable"]:
+        raise UsageError(f"cannot train here: {findings['mxnet']['error']}")
 
 
 def split(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

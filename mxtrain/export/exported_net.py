@@ -41,10 +41,14 @@ def in_folder(folder: Path) -> Export | None:
     if not described.is_file():
         return None
     try:
-        found = json.loads(described.read_text(encoding="utf-8"))
-        formats.refuse_newer(described, found.get(formats.KEY, 1), formats.EXPORT)
-        inputs = [(str(each["name"]), each["shape"][0]) for each in found["inputs"]]
-        format_name, step, pictures = str(found["format"]), int(found["step"]), found.get("pictures") or {}
+        metadata = json.loads(described.read_text(encoding="utf-8"))
+        formats.refuse_newer(described, metadata.get(formats.KEY, 1), formats.EXPORT)
+        inputs = [(str(each["name"]), each["shape"][0]) for each in metadata["inputs"]]
+        format_name, step, pictures = (
+            str(metadata["format"]),
+            int(metadata["step"]),
+            metadata.get("pictures") or {},
+        )
         takes_pixels = bool(pictures.get("normalised_inside"))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(f"{described}: makes no sense ({error}); export the run again") from None
@@ -83,8 +87,8 @@ def opened(export: Export) -> Callable[..., Any]:
         except (OSError, ValueError, RuntimeError, mx.MXNetError) as error:
             raise DataError(f"{export.folder}: cannot be loaded ({error}); export the run again") from None
     block.hybridize()
-    found: Callable[..., Any] = block
-    return found
+    net: Callable[..., Any] = block
+    return net
 
 
 def _of_onnx(export: Export) -> Callable[..., Any]:

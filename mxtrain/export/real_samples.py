@@ -78,12 +78,12 @@ def read(
     without = _without_own_loss(task)
     forward = tasks.function_of(without, without.plain_forward)
     context = next(iter(net.collect_params().values())).list_ctx()[0]
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for arrays in loaded(task, records, spread(records, max(1, min(count, most))), batch):
         noting = _Noting(net)
         forward(noting, {name: to_context(each, context) for name, each in arrays.items()})
-        found.append(_named(noting.inputs, graph, task))
-    return found
+        batches.append(_named(noting.inputs, graph, task))
+    return batches
 
 
 def spread(records: Records, count: int) -> Ints:

@@ -74,17 +74,17 @@ def mistakes(options: argparse.Namespace, predictor: Predictor) -> None:
         _say(str(error))
 
     source = str(options.inputs[0]) if options.inputs else None
-    found = predictor.worst_mistakes(source, options.mistakes, note, options.out)
+    worst = predictor.worst_mistakes(source, options.mistakes, note, options.out)
     with output_files.opened(options.out, format, row) as write:
-        for each in found.worst:
+        for each in worst.worst:
             write(each.input.name, each.shown)
     if options.mistakes_out:
-        worst_mistakes.write_pictures(options.mistakes_out, found.worst)
+        worst_mistakes.write_pictures(options.mistakes_out, worst.worst)
     if not options.quiet:
-        _say(f"{found.num_mistakes} mistakes among {found.num_samples} samples")
+        _say(f"{worst.num_mistakes} mistakes among {worst.num_samples} samples")
     if bad:
         raise DataError(
-            f"{len(bad)} of {found.num_samples + len(bad)} inputs could not be read; they are named above"
+            f"{len(bad)} of {worst.num_samples + len(bad)} inputs could not be read; they are named above"
         )
 
 

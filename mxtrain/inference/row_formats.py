@@ -108,21 +108,23 @@ def _table(row_format: RowFormat) -> Row:
 
 def cells(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer as values by the names of columns: the likeliest classes side by side, and so features."""
-    found: dict[str, Any] = {}
+    row_cells: dict[str, Any] = {}
     for name, value in shown.items():
         if name == "classes":
             for number, each in enumerate(value, 1):
-                found[f"class_{number}"] = each["class"]
-                found[f"probability_{number}"] = each["probability"]
+                row_cells[f"class_{number}"] = each["class"]
+                row_cells[f"probability_{number}"] = each["probability"]
         elif name == "probabilities":
-            found.update({f"probability of {each}": share for each, share in value.items()})
+            row_cells.update({f"probability of {each}": share for each, share in value.items()})
         elif name == "features":
-            found.update({f"feature_{number}": each for number, each in enumerate(value.tolist())})
+            row_cells.update({f"feature_{number}": each for number, each in enumerate(value.tolist())})
         elif name == "present":
-            found[name] = plain_text.listed(value)
+            row_cells[name] = plain_text.listed(value)
         else:
-            found[name] = value if isinstance(value, (str, int, float)) else json_lines.text(value, _plain)
-    return found
+            row_cells[name] = (
+                value if isinstance(value, (str, int, float)) else json_lines.text(value, _plain)
+            )
+    return row_cells
 
 
 def _harmless(value: Any) -> Any:

@@ -87,17 +87,17 @@ class ServerClient:
         """
         self.group.sum(0)
         self._pull_all()
-        found = {}
+        arrays = {}
         for name, shape in self.state_shapes.items():
             index, key = self._index_and_key(name)
             if sparse_rows.is_table(self.trained[index]):
-                found[name] = self._pull_table(key, shape).asnumpy()
+                arrays[name] = self._pull_table(key, shape).asnumpy()
             else:
                 array = mx.nd.zeros(shape)
                 self.store.pull(key, array)
-                found[name] = array.asnumpy()
+                arrays[name] = array.asnumpy()
         self.group.sum(0)
-        return found, self.num_updates
+        return arrays, self.num_updates
 
     def load(self, state: Mapping[str, Any], num_updates: int) -> None:
         """Replace what the servers hold by the first worker's weights and by the arrays of `save`; all workers call it.

@@ -63,7 +63,7 @@ class HostsJob:
 
 def parse_host_file(text: str, path: str) -> list[Host]:
     """The hosts of a file with lines such as `user@host slots=2`; # begins a comment. `path` is for messages."""
-    found: list[Host] = []
+    hosts: list[Host] = []
     for number, line in enumerate(plain_text.split_lines(text), 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -72,12 +72,12 @@ def parse_host_file(text: str, path: str) -> list[Host]:
         if len(words) > 2 or (len(words) == 2 and not slots) or words[0].startswith("-"):
             raise UsageError(f"{path}, line {number}: expected a line such as 'host' or 'host slots=2'")
         host = Host(words[0], int(slots.group(1)) if slots else 1)
-        if host.name in {other.name for other in found}:
+        if host.name in {other.name for other in hosts}:
             raise UsageError(f"{path}, line {number}: names {host.name} again; give it one line with slots=N")
-        found.append(host)
-    if not found:
+        hosts.append(host)
+    if not hosts:
         raise UsageError(f"{path}: no hosts; give one to a line, the scheduler's first")
-    return found
+    return hosts
 
 
 def place_roles(hosts: Sequence[Host], num_workers: int, num_servers: int) -> dict[Host, list[str]]:

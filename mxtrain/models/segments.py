@@ -76,12 +76,12 @@ def passages_of(graph: Graph, data: int) -> list[int]:
         source for node in nodes for source, output, *_ in node["inputs"] if output
     }  # of several outputs
     (head, *_), *_ = graph["heads"]
-    found = []
+    passages = []
     for place in range(head):
         num_open += change[place]
         if num_open == 1 and place in of_data & spans.keys() - others - {data}:
-            found.append(place)
-    return found
+            passages.append(place)
+    return passages
 
 
 def _reached(graph: Graph, data: int) -> set[int]:

@@ -137,10 +137,10 @@ def rate_function(optim: Optim, steps_per_epoch: float, num_steps: int) -> Calla
 
     def rate(step: int) -> float:
         if step < num_warmup_steps:  # rise linearly to the schedule's first rate
-            found = highest * factor(point_at(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
+            rate_now = highest * factor(point_at(num_warmup_steps)) * (step + 1) / (num_warmup_steps + 1)
         else:
-            found = highest * factor(point_at(step))
-        return found if found >= SMALLEST else 0.0
+            rate_now = highest * factor(point_at(step))
+        return rate_now if rate_now >= SMALLEST else 0.0
 
     return rate
 

@@ -48,7 +48,7 @@ def operators_of(text: str) -> list[Span]:
     events: list[dict[str, Any]] = json.loads(f"[{body}]")
     devices = {each["pid"]: each["args"]["name"] for each in events if each["ph"] == "M"}
     begun: dict[tuple[Any, ...], list[float]] = {}
-    found = []
+    spans = []
     for each in events:
         if each.get("cat") != OPERATORS or each["ph"] not in "BE" or each["name"] in ENGINE_ONLY:
             continue
@@ -57,8 +57,8 @@ def operators_of(text: str) -> list[Span]:
             begun.setdefault(key, []).append(each["ts"])
         elif begun.get(key):
             device = devices.get(each["pid"], f"device {each['pid']}")
-            found.append(Span(each["name"], begun[key].pop(), each["ts"], device, each["tid"]))
-    return sorted(found, key=lambda span: span.begin)
+            spans.append(Span(each["name"], begun[key].pop(), each["ts"], device, each["tid"]))
+    return sorted(spans, key=lambda span: span.begin)
 
 
 def to_json(operators: Sequence[Span], stages: Sequence[Span], steps: Sequence[Span], title: str) -> str:

@@ -270,7 +270,7 @@ def _has_classes(run: Run, train: Dataset) -> bool:
         return False
     if loss in registry.LOSSES_OF_CLASSES:
         return True
-    found = np.unique(known)  # NaN is none of the whole numbers
-    if run.data.num_classes and len(found) and np.isin(found, np.arange(run.data.num_classes)).all():
+    values = np.unique(known)  # NaN is none of the whole numbers
+    if run.data.num_classes and len(values) and np.isin(values, np.arange(run.data.num_classes)).all():
         return True
-    return len(found) > 1 and np.array_equal(found, np.arange(len(found)))
+    return len(values) > 1 and np.array_equal(values, np.arange(len(values)))

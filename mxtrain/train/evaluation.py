@@ -122,25 +122,25 @@ class _EvaluationSums:
         loss, weight = in_order(losses).tolist()
         if not weight:
             raise DataError("none of the samples that are evaluated counts: their weight is 0")
-        found = {"val_loss": loss / weight}
+        all_scores = {"val_loss": loss / weight}
         for metric, of_metric, states in zip(self._metrics, columns, self._states):
             of_all = list(of_metric) if metric.width else gather_in_turn(group, states, num_micro_batches)
             scores = {f"val_{name}": value for name, value in metric.finish(of_all).items()}
-            for name in scores.keys() & found.keys():
+            for name in scores.keys() & all_scores.keys():
                 raise UsageError(metric_selection.duplicate_message(name[len("val_") :]))
-            found.update(scores)
+            all_scores.update(scores)
         records = []
         if self._report is not None:
             of_all = gather_in_turn(group, self._report_states, num_micro_batches)
             for name, value in self._report.finish(of_all).items():
-                found.setdefault(f"val_{name}", value)
+                all_scores.setdefault(f"val_{name}", value)
             record = self._report.record(of_all)
             records += [] if record is None else [{"kind": "classes", **record}]
         if any(map(metric_selection.is_users, self._metrics)):
-            found = _of_rank_0(found, group)
+            all_scores = _of_rank_0(all_scores, group)
         worst = self._worst.of_all(group)
         records += [{"kind": "worst", "samples": worst}] if worst else []
-        return Evaluation({**found, "num_samples": self._num_samples}, records)
+        return Evaluation({**all_scores, "num_samples": self._num_samples}, records)
 
 
 def _of_rank_0(scores: dict[str, float], group: WorkerGroup) -> dict[str, float]:

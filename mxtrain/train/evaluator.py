@@ -57,19 +57,19 @@ class Evaluator:
         assert self._val_set is not None
         run, parts = self._run, self._parts
         with with_averages(parts.ema):
-            found = evaluate(
+            evaluation = evaluate(
                 *(run, parts.task, parts.plain_forward, parts.net, self._val_set, parts.contexts),
                 stop_requests=self._stop_requests,
                 group=parts.group,
                 step=state.step,
                 on_samples=self._on_samples,
             )
-            if found is None:
+            if evaluation is None:
                 return state
-            scores, seconds = found.scores, parts.clock.lap_apart("evaluate")
+            scores, seconds = evaluation.scores, parts.clock.lap_apart("evaluate")
             place = {"step": state.step, "epoch": self._length.epoch_of(state.step)}
             self._write({"kind": "eval", **place, **scores, "seconds": seconds})
-            for record in found.records:
+            for record in evaluation.records:
                 self._write({"kind": record["kind"], **place, **record})
             if not math.isfinite(scores["val_loss"]):
                 out = Path(run.output.out)

@@ -58,12 +58,12 @@ def find_origin(parts: TrainContext, batch: Any, step: int, scale: float) -> Non
 def find_origin_in_evaluation(parts: TrainContext, batch: Any) -> NonFiniteOrigin | None:
     """Return where a micro-batch of an evaluation stops being finite; None where it is finite from end to end."""
     size, context, net = len(batch), parts.contexts[0], remat.unwrapped(parts.net)
-    found: list[NonFiniteOrigin] = []
+    origins: list[NonFiniteOrigin] = []
 
     def note(name: str, block: Any, value: Any) -> None:
-        bad = [array for array in _arrays(value) if not found and not is_finite(array)]
+        bad = [array for array in _arrays(value) if not origins and not is_finite(array)]
         if bad:
-            found.append(
+            origins.append(
                 NonFiniteOrigin(
                     layer_text(BlockOutput(name, block, [], []), context), "forward", _bad_rows(bad[0], size)
                 )
@@ -72,9 +72,9 @@ def find_origin_in_evaluation(parts: TrainContext, batch: Any) -> NonFiniteOrigi
     with _hooked(net, note, parts.task.contract().noun):
         arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
         losses = parts.plain_forward(net, arrays).losses
-    if not found and not is_finite(losses):
-        found.append(NonFiniteOrigin("the loss", "forward", _bad_rows(losses, size)))
-    return found[0] if found else None
+    if not origins and not is_finite(losses):
+        origins.append(NonFiniteOrigin("the loss", "forward", _bad_rows(losses, size)))
+    return origins[0] if origins else None
 
 
 def _find_origin_backward(

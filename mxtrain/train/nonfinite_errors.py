@@ -54,44 +54,44 @@ def bad_step(
     `batches` are this worker's of that step, each given to `release`; `name_of` names a sample's record. All that is
     found goes into `out`/logs. Of several workers the first that finds something returns; its error ends the others.
     """
-    found: NonFiniteOrigin | None = None
+    origin: NonFiniteOrigin | None = None
     of_step: list[int] = []
     samples: list[int] = []
     parts.net.hybridize(active=False)
     for batch in batches:
         of_step += batch.request.samples.tolist()
-        if found is None:
-            found = find_origin(parts, batch, state.step - 1, state.scale.scale)
-            samples = [] if found is None else batch.request.samples[found.rows].tolist()
+        if origin is None:
+            origin = find_origin(parts, batch, state.step - 1, state.scale.scale)
+            samples = [] if origin is None else batch.request.samples[origin.rows].tolist()
         mx.nd.waitall()  # it reads the batch where the loader has put it
         release(batch)
-    _wait_unless_first_finder(parts.step_group, found is not None)
+    _wait_unless_first_finder(parts.step_group, origin is not None)
     records = [name_of(sample) for sample in samples]
-    path = _write(out, state, found, result.loss, samples=samples, records=records, samples_of_step=of_step)
-    return Diverged(_line(state, result, found, samples, path))
+    path = _write(out, state, origin, result.loss, samples=samples, records=records, samples_of_step=of_step)
+    return Diverged(_line(state, result, origin, samples, path))
 
 
 def bad_evaluation(
     run: Run, parts: TrainContext, val: Records, state: TrainState, loss: float, out: Path
 ) -> Diverged:
     """Return the error for a run whose validation loss is no number; as `bad_step`, over the samples of `val`."""
-    found: NonFiniteOrigin | None = None
+    origin: NonFiniteOrigin | None = None
     samples: list[int] = []
     parts.net.hybridize(active=False)
     with evaluation.open_loader(run, parts.task, val, parts.group) as loader:
         for batch in loader:
-            found = find_origin_in_evaluation(parts, batch)
+            origin = find_origin_in_evaluation(parts, batch)
             mx.nd.waitall()  # it reads the batch where the loader has put it
-            if found is not None:
-                samples = batch.request.samples[found.rows].tolist()
+            if origin is not None:
+                samples = batch.request.samples[origin.rows].tolist()
                 break
             loader.release(batch)
             parts.group.report_progress()
-    _wait_unless_first_finder(parts.group, found is not None)
-    path = _write(out, state, found, loss, samples=samples, records=[val.where(each) for each in samples])
+    _wait_unless_first_finder(parts.group, origin is not None)
+    path = _write(out, state, origin, loss, samples=samples, records=[val.where(each) for each in samples])
     where = (
-        f"it begins in {found.layer}, for {_sample_list(samples)} of --val"
-        if found
+        f"it begins in {origin.layer}, for {_sample_list(samples)} of --val"
+        if origin
         else "computed again it is finite"
     )
     return Diverged(

@@ -136,7 +136,7 @@ class _Reader:
         """Return the parameters of a mapping from flags to values, those that others depend on first."""
         import yaml
 
-        found: Space = []
+        parameters: Space = []
         taken = {name for name, _ in beside}
         for key, node in root.value:
             flag, where = str(key.value).replace("-", "_"), self._where(key)
@@ -150,24 +150,24 @@ class _Reader:
             line = key.start_mark.line + 1
             if isinstance(node, yaml.SequenceNode):
                 choices = self._choices(where, flag, node.value)
-                found.append(Parameter(name, flag, line, choices, beside=beside))
+                parameters.append(Parameter(name, flag, line, choices, beside=beside))
             elif isinstance(node, yaml.MappingNode) and {str(each.value) for each, _ in node.value} & {
                 *BOUNDS
             }:
-                found.append(self._range(where, name, flag, node)._replace(line=line, beside=beside))
+                parameters.append(self._range(where, name, flag, node)._replace(line=line, beside=beside))
             elif isinstance(node, yaml.MappingNode):
                 choices = self._choices(where, flag, [each for each, _ in node.value])
-                found.append(Parameter(name, flag, line, choices, beside=beside))
+                parameters.append(Parameter(name, flag, line, choices, beside=beside))
                 for choice, (_, inner) in zip(choices, node.value):
-                    found += self._inner(inner, (*beside, (flag, choice)))
+                    parameters += self._inner(inner, (*beside, (flag, choice)))
             else:
                 raise UsageError(
                     f"{where}: {flag}: give a list of values, or {{low: ..., high: ...}}; one value for all trials "
                     "belongs into --config"
                 )
             taken.add(flag)
-        _refuse_twice(self._name, found, beside)
-        return found
+        _refuse_twice(self._name, parameters, beside)
+        return parameters
 
     def _inner(self, node: Any, beside: tuple[tuple[str, Any], ...]) -> Space:
         """Return the parameters that count beside one choice only; nothing stands there where it has none."""

@@ -43,13 +43,13 @@ def open_study(out: Path, identity: Identity, is_lower_better: bool) -> optuna.S
     with naming_file(path):
         study = _open(path, is_lower_better)
         formats.refuse_newer(path, study.user_attrs.get(formats.KEY, 1), formats.SEARCH)
-        found = study.user_attrs.get(IDENTITY, identity)
-        if found != identity and not finished(study):
+        saved = study.user_attrs.get(IDENTITY, identity)
+        if saved != identity and not finished(study):
             optuna.delete_study(study_name=NAME, storage=study._storage)
             study = _open(path, is_lower_better)
-        elif found != identity:
+        elif saved != identity:
             raise UsageError(
-                f"--out {out}: holds another search: {differences(found, identity)}; give what it began with, or "
+                f"--out {out}: holds another search: {differences(saved, identity)}; give what it began with, or "
                 "another --out"
             )
         study.set_user_attr(IDENTITY, identity)

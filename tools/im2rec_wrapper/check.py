@@ -65,25 +65,25 @@ def check(paths: Sequence[Path], decode: bool = True, accepted: Collection[Pair]
         except DataError as error:
             findings.append(Finding("unreadable", path, str(error)))
             continue
-        file_report, found = _check_file(file, copies, decode)
+        file_report, of_file = _check_file(file, copies, decode)
         files.append(file_report)
-        findings += found
-    found = copies.findings()
-    left = [finding for finding in found if finding.pair not in accepted]
-    return Report(files, findings + left, len(found) - len(left))
+        findings += of_file
+    pairs = copies.findings()
+    left = [finding for finding in pairs if finding.pair not in accepted]
+    return Report(files, findings + left, len(pairs) - len(left))
 
 
 def _check_file(file: RecordIOFile, copies: CopyFinder, decode: bool) -> tuple[FileReport, list[Finding]]:
     table, findings = structure.read_table(file)
     inspect: contents.Inspect = contents.decoded_picture if decode else contents.picture
     described: dict[str, Any] = {}
-    found: list[Finding] = []
+    of_content: list[Finding] = []
     if tokens_path(file.path).exists():
-        inspect, described, found = _documents(file.path)
+        inspect, described, of_content = _documents(file.path)
     elif sidecar_path(file.path).exists():
-        inspect, found = _samples(file.path, len(table))
+        inspect, of_content = _samples(file.path, len(table))
     class_counts, of_labels = _check_labels(table, described)
-    findings += [*found, *of_labels]
+    findings += [*of_content, *of_labels]
     statistics = _ContentStatistics()
     copies.start(table)
     for number, content in enumerate(with_progress(contents.read_all(file, table, inspect), len(table))):

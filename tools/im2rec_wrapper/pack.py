@@ -46,33 +46,33 @@ CHECKPOINT_EVERY_SECONDS = 1.0
 def pack(source: Path, out: Path, options: Options) -> None:
     """Pack `source` into `out`, and print a summary; DataError for bad items, unless they may be skipped."""
     started = time.monotonic()
-    found = open_source(
+    opened = open_source(
         source, options.source_type, options.root, options.multi_label, pack_options.selection(options)
     )
-    for warning in found.warnings:
+    for warning in opened.warnings:
         print(f"im2rec_wrapper: warning: {warning}", file=sys.stderr)
-    pack_options.check(options, found)
-    splits = plan_outputs(found.items, out, options)
+    pack_options.check(options, opened)
+    splits = plan_outputs(opened.items, out, options)
     tokenizer = None
-    if found.holds_text:
-        tokenizer = tokens.tokenizer(options.tokenizer, tokens.training_texts(splits[0].items, found))
+    if opened.holds_text:
+        tokenizer = tokens.tokenizer(options.tokenizer, tokens.training_texts(splits[0].items, opened))
     restarts = NONE
-    if not (tokenizer or found.layout):
+    if not (tokenizer or opened.layout):
         restarts = restart_intervals.choose_way(options.restart_intervals, is_needed=not options.quality)
-    prepare = _preparation(options, found, tokenizer, restarts)
-    overlap.refuse(source, found, all_outputs(splits, out))
+    prepare = _preparation(options, opened, tokenizer, restarts)
+    overlap.refuse(source, opened, all_outputs(splits, out))
     folder = splits[0].paths[0].parent
     with _folder(folder), _journal(
         beside(out, ".journal")
     ) as journal, contextlib.ExitStack() as whole_files, _resumable_when_full():
         way = tokenizer.name if tokenizer else restarts
-        description = resume.description(splits, found, options, way, journal.path.parent)
-        run = resume.start_or_resume(journal, description, splits, found, whole_files)
-        prepared = prepare_items(resume.remaining(splits, run), found, prepare, options.num_workers)
-        _write(run, journal, prepared, found.kind, shows=not options.quiet)
-        _report_bad(run, found.kind, beside(out, ".bad.tsv"), options.skip_bad)
-        _write_beside(run, found, tokenizer, whole_files)
-    summary = list(_summary(found, run, time.monotonic() - started))
+        description = resume.description(splits, opened, options, way, journal.path.parent)
+        run = resume.start_or_resume(journal, description, splits, opened, whole_files)
+        prepared = prepare_items(resume.remaining(splits, run), opened, prepare, options.num_workers)
+        _write(run, journal, prepared, opened.kind, shows=not options.quiet)
+        _report_bad(run, opened.kind, beside(out, ".bad.tsv"), options.skip_bad)
+        _write_beside(run, opened, tokenizer, whole_files)
+    summary = list(_summary(opened, run, time.monotonic() - started))
     print(*(summary[:1] if options.quiet else summary), sep="\n")
 
 

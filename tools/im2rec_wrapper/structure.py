@@ -100,8 +100,8 @@ def _walk(file: RecordIOFile) -> tuple[_Walked, list[Finding]]:
                 offset, end = seen.offsets.pop(), inside
                 del seen.ids[-1], seen.labels[-1]
             else:
-                found = _next_start(file, offset + 4)
-                end = file.num_bytes if found is None else found
+                next_start = _next_start(file, offset + 4)
+                end = file.num_bytes if next_start is None else next_start
             findings.append(of_file("structure", file.path, f"bytes {offset} to {end} are no record: {bad}"))
             offset = end
     return seen, findings

@@ -34,10 +34,10 @@ def check_name(flag: str, name: str, known: Iterable[str]) -> None:
         raise UsageError(f"{flag} {name}: unknown name{nearest(name, known)}{choices}")
     module = name.split(":")[0]
     try:
-        found = importlib.util.find_spec(module.split(".")[0])
+        module_spec = importlib.util.find_spec(module.split(".")[0])
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        module_spec = None
+    if module_spec is None:
         raise UsageError(
             f"{flag} {name}: no module '{module}' on the Python path ({Path.cwd()} and PYTHONPATH)"
         )
@@ -55,19 +55,19 @@ def load_callable(flag: str, path: str) -> Any:
     UsageError where there is no such callable.
     """
     if python_objects.is_object(path):
-        found = python_objects.require(flag, path)
-        if not callable(found):
+        target = python_objects.require(flag, path)
+        if not callable(target):
             raise UsageError(f"{flag} {path}: is not callable")
-        return found
+        return target
     module_name, _, attribute = path.partition(":")
     search_working_folder()
     try:
         with in_user_code(f"{flag} {path}"):
-            found = importlib.import_module(module_name)
+            target = importlib.import_module(module_name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"{flag} {path}: {error}") from None
-    if not callable(found):
+    if not callable(target):
         raise UsageError(f"{flag} {path}: {attribute} is not callable")
-    return found
+    return target

@@ -231,9 +231,9 @@ def optimizer(optim: Optim) -> Spec:
     name = text.partition(":")[0]
     if name in LEFT_OUT_OPTIMIZERS:
         raise UsageError(f"--optimizer {text}: left out, because {LEFT_OUT_OPTIMIZERS[name]}")
-    name, hyperparameters = found = spec.parse("--optimizer", text, OPTIMIZERS)
+    name, hyperparameters = parsed = spec.parse("--optimizer", text, OPTIMIZERS)
     if name not in OPTIMIZERS:
-        return found
+        return parsed
     explicit = spec.keys_of(text)
     key, differs = MOMENTUM.get(name), optim.momentum != Optim.momentum
     if name == "rmsprop" and not hyperparameters["centered"]:

@@ -34,21 +34,21 @@ def read(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
         root = loader.get_single_node()
         if root is not None and not isinstance(root, yaml.MappingNode):
             raise UsageError(f"--config {path}: expected lines such as 'batch_size: 64'")
-        found: dict[str, Any] = {}
+        flags: dict[str, Any] = {}
         for key_node, node in root.value if root else []:
             key = str(loader.construct_object(key_node, deep=True)).replace("-", "_")
             if key not in defaults:
                 raise UsageError(f"--config {path}: unknown key '{key}'{nearest(key, defaults)}")
-            if key in found:
+            if key in flags:
                 raise UsageError(f"--config {path}: {key} is given twice; give it once")
             if isinstance(node, yaml.SequenceNode) and key in JOINED:
-                found[key] = _joined(path, key, node.value)
+                flags[key] = _joined(path, key, node.value)
                 continue
             if not isinstance(node, yaml.ScalarNode):
                 raise UsageError(_refuse_collection(path, key, defaults[key]))
             value = loader.construct_object(node)
-            found[key] = as_flag(f"--config {path}", key, value, node.value, defaults[key])
-        return found
+            flags[key] = as_flag(f"--config {path}", key, value, node.value, defaults[key])
+        return flags
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}; give a YAML file of flags") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:

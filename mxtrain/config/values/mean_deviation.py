@@ -33,8 +33,8 @@ def parse_numbers(flag: str, text: str, channels: int) -> Numbers | None:
             raise UsageError(
                 f"{flag} {text}: pixels count from 0 to 1; give numbers from {least:g} to {LARGEST:g}"
             )
-    found = tuple(number for number in numbers if number is not None)
-    return found if len(found) == channels else found * channels
+    checked = tuple(number for number in numbers if number is not None)
+    return checked if len(checked) == channels else checked * channels
 
 
 def check(data: Data) -> None:

@@ -67,10 +67,10 @@ def read(path: Path) -> StateDict:
         if is_pickle:
             raise DataError(_pickle(path))
         is_npz = beginning.startswith(b"PK") or path.suffix == NPZ
-        found = _npz(path) if is_npz else _safetensors(path)
+        state = _npz(path) if is_npz else _safetensors(path)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
-    kept = {name: stored for name, stored in found.items() if name.rpartition(".")[2] != NUM_BATCHES}
+    kept = {name: stored for name, stored in state.items() if name.rpartition(".")[2] != NUM_BATCHES}
     return _without_wrappers(kept)
 
 

@@ -25,34 +25,34 @@ class Known(NamedTuple):
 
 
 def _known() -> Sequence[Known]:
-    found = []
+    known = []
     for depth in (18, 34, 50, 101, 152):
-        found.append(Known(f"resnet{depth}_v1b", f"resnet{depth}", f"resnet{depth}", "resnet"))
+        known.append(Known(f"resnet{depth}_v1b", f"resnet{depth}", f"resnet{depth}", "resnet"))
     for variant in "cds":  # v1e is v1d with another stem, which timm has not
         for depth in (50, 101, 152):
-            found.append(Known(f"resnet{depth}_v1{variant}", "", f"resnet{depth}{variant}", "resnet"))
-    found += [
+            known.append(Known(f"resnet{depth}_v1{variant}", "", f"resnet{depth}{variant}", "resnet"))
+    known += [
         Known(f"torchvision/{wide}", wide, wide, "resnet") for wide in ("wide_resnet50_2", "wide_resnet101_2")
     ]
-    found += [
+    known += [
         Known(f"resnet{depth}_v1", f"resnet{depth}", f"resnet{depth}", "resnet by place")
         for depth in (18, 34)
     ]
     for name in ("resnext50_32x4d", "resnext101_32x4d", "resnext101_64x4d"):
-        found.append(Known(name, "" if name == "resnext101_32x4d" else name, name, "resnet by place"))
+        known.append(Known(name, "" if name == "resnext101_32x4d" else name, name, "resnet by place"))
     for name in ("densenet121", "densenet161", "densenet169", "densenet201"):
-        found += [Known(prefix + name, name, name, "densenet") for prefix in ("torchvision/", "")]
+        known += [Known(prefix + name, name, name, "densenet") for prefix in ("torchvision/", "")]
     for name in (f"vgg{depth}{norm}" for depth in (11, 13, 16, 19) for norm in ("", "_bn")):
-        found += [Known(prefix + name, name, name, "vgg") for prefix in ("torchvision/", "")]
+        known += [Known(prefix + name, name, name, "vgg") for prefix in ("torchvision/", "")]
     for model in ("torchvision/mobilenet_v2", "mobilenetv2_1.0"):
-        found.append(Known(model, "mobilenet_v2", "mobilenetv2_100", "mobilenetv2"))
+        known.append(Known(model, "mobilenet_v2", "mobilenetv2_100", "mobilenetv2"))
     for size in ("large", "small"):
         there = f"mobilenet_v3_{size}", f"mobilenetv3_{size}_100"
         for model in (f"torchvision/mobilenet_v3_{size}", f"timm/mobilenetv3_{size}_100"):
-            found.append(Known(model, *there, "mobilenetv3"))
+            known.append(Known(model, *there, "mobilenetv3"))
     # GluonCV's small one has 1280 channels before its head, torch's 1024.
-    found.append(Known("mobilenetv3_large", "mobilenet_v3_large", "mobilenetv3_large_100", "mobilenetv3"))
-    return found
+    known.append(Known("mobilenetv3_large", "mobilenet_v3_large", "mobilenetv3_large_100", "mobilenetv3"))
+    return known
 
 
 KNOWN = {known.model: known for known in _known()}

@@ -66,23 +66,23 @@ def conflicts(wheels: dict[str, str] | None = None) -> list[str]:
 
 
 def _mxnet_conflicts(wheels: dict[str, str]) -> list[str]:
-    found = []
+    problems = []
     if "mxnet" in wheels and "mxnet-cu112" in wheels:
-        found.append(
+        problems.append(
             "mxnet and mxnet-cu112 overwrite each other in one folder: "
             f"{install_command('cpu')} (or cu112) removes both and installs the one you name"
         )
     if "mxnet" not in wheels and "mxnet-cu112" not in wheels:
-        found.append(f"no mxnet is installed: {install_command('cpu')} (or cu112 for NVIDIA GPUs)")
+        problems.append(f"no mxnet is installed: {install_command('cpu')} (or cu112 for NVIDIA GPUs)")
     cudnn = wheels.get("nvidia-cudnn-cu11", "8")
     if "mxnet-cu112" in wheels and version(cudnn) >= (9,):
-        found.append(
+        problems.append(
             f"nvidia-cudnn-cu11 {cudnn} is too new, mxnet-cu112 is linked to cuDNN 8: "
             "pip install nvidia-cudnn-cu11==8.9.6.50"
         )
     if "gluoncv" not in wheels:
-        found.append(f"gluoncv is not installed: {install_command()}")
-    return found
+        problems.append(f"gluoncv is not installed: {install_command()}")
+    return problems
 
 
 def _numpy_conflicts(wheels: dict[str, str]) -> list[str]:

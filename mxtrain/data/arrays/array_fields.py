@@ -134,12 +134,12 @@ def parse_sidecar(content: bytes, path: Path = Path(".arrays.json")) -> tuple[La
     UsageError where a newer mxtrain has written it.
     """
     try:
-        found = json.loads(content)
-        formats.refuse_newer(path, found.get(formats.KEY, 1), formats.ARRAYS)
-        inputs = tuple(map(input_of_json, found["inputs"]))
-        targets = tuple(map(str, found["targets"]))
-        weight = str(found.get("weight", ""))
-        number = int(found["num_records"])
+        sidecar = json.loads(content)
+        formats.refuse_newer(path, sidecar.get(formats.KEY, 1), formats.ARRAYS)
+        inputs = tuple(map(input_of_json, sidecar["inputs"]))
+        targets = tuple(map(str, sidecar["targets"]))
+        weight = str(sidecar.get("weight", ""))
+        number = int(sidecar["num_records"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"it makes no sense ({error})") from None
     names = [each.name for each in inputs]
@@ -194,18 +194,18 @@ def decode(inputs: Sequence[Input], payload: Any) -> Arrays:
     if len(payload) < at:
         raise BadSample(f"it holds {len(payload)} bytes, too few for the lengths of its arrays")
     lengths = iter(np.frombuffer(payload, _LENGTH, num_varying).tolist())
-    found: Arrays = {}
+    arrays: Arrays = {}
     for each in inputs:
         shape = (next(lengths), *each.shape[1:]) if each.varies else each.shape
         dtype = np.dtype(each.dtype).newbyteorder("<")
         end = at + math.prod(shape) * dtype.itemsize
         if end > len(payload):
             raise BadSample(f"it holds {len(payload)} bytes, but its {each.name} {shape} ends at byte {end}")
-        found[each.name] = np.frombuffer(payload, dtype, math.prod(shape), at).reshape(shape)
+        arrays[each.name] = np.frombuffer(payload, dtype, math.prod(shape), at).reshape(shape)
         at = end
     if at != len(payload):
         raise BadSample(f"it holds {len(payload)} bytes, but its arrays end at byte {at}")
-    return found
+    return arrays
 
 
 def refused(inputs: Sequence[Input], values: Mapping[str, Any]) -> str | None:

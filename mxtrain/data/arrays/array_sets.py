@@ -105,8 +105,8 @@ def _layout_of(dataset: Dataset) -> Layout:
 def check(dataset: Dataset, inputs: Sequence[Input]) -> None:
     """Refuse a data set whose arrays are not those that a net was trained on, with a DataError."""
     known = {each.name: each for each in inputs}
-    found = _inputs_known(dataset)
-    for each in found:
+    known_inputs = _inputs_known(dataset)
+    for each in known_inputs:
         other = known.get(each.name)
         if other is None:
             raise DataError(f"{dataset.path}: has an array {each.name}; the net takes {', '.join(known)}")
@@ -119,7 +119,7 @@ def check(dataset: Dataset, inputs: Sequence[Input]) -> None:
             raise DataError(
                 f"{dataset.path}: its columns are others, or in another order: {odd} is not at its place"
             )
-    missing = set(known) - {each.name for each in found}
+    missing = set(known) - {each.name for each in known_inputs}
     if missing:
         raise DataError(f"{dataset.path}: has no array {min(missing)}, which the net takes")
 

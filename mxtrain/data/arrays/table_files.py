@@ -48,13 +48,13 @@ def read(path: Path) -> Columns:
 
 def _with_lengths(path: Path, columns: Columns) -> Columns:
     """Return columns with each NAME that has a NAME_lengths beside it cut by that."""
-    found: Columns = {}
+    cut: Columns = {}
     for name, column in columns.items():
         if name.endswith(LENGTHS) and name[: -len(LENGTHS)] in columns:
             continue
         lengths = columns.get(name + LENGTHS)
         if lengths is None:
-            found[name] = column
+            cut[name] = column
             continue
         numbers = np.asarray(lengths)
         if (
@@ -67,8 +67,8 @@ def _with_lengths(path: Path, columns: Columns) -> Columns:
                 f"{path}: {name}{LENGTHS} has to be a whole number for each sample, which add up to the {len(column)} "
                 f"rows of {name}"
             )
-        found[name] = Ragged(column, numbers.tolist())
-    return found
+        cut[name] = Ragged(column, numbers.tolist())
+    return cut
 
 
 def _table(path: Path) -> Columns:
@@ -185,14 +185,14 @@ def _hdf5(path: Path) -> Columns:
         file = h5py.File(path, "r")
     except OSError as error:
         raise DataError(f"{path} is no HDF5 file, or a damaged one ({error})") from None
-    found: Columns = {}
+    columns: Columns = {}
 
     def add(name: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset):
-            found[name] = _of_dataset(path, name, node)
+            columns[name] = _of_dataset(path, name, node)
 
     file.visititems(add)
-    return found
+    return columns
 
 
 def _of_dataset(path: Path, name: str, dataset: Any) -> Column:

@@ -66,21 +66,21 @@ def _shorter_side(train: Dataset) -> int | None:
 
 def _side(records: Any, position: int) -> int:
     """Return the shorter side of a picture; 0 where it cannot be read."""
-    found = 0
+    side = 0
 
     def choose(height: int, width: int) -> Box:
-        nonlocal found
-        found = min(height, width)
+        nonlocal side
+        side = min(height, width)
         return Box(0, 0, 1, 1)
 
     try:
         payload = records.read(position).payload
-        found = _side_of_png(payload)
-        if not found:
+        side = _side_of_png(payload)
+        if not side:
             decoding.decode_crop(payload, choose, 1)
     except (DataError, BadPicture):
         return 0  # training will say so, or pass it over
-    return found
+    return side
 
 
 def _side_of_png(payload: Any) -> int:

@@ -105,11 +105,11 @@ def several_names(
             f"{train.path}: has no rows of labels that are known beforehand; give --num-classes, or as many a sample"
         )
     own = names or train.class_names or []
-    found = list(own) if len(own) == count else [str(number) for number in range(count)]
-    check_several(train, found)
+    label_names = list(own) if len(own) == count else [str(number) for number in range(count)]
+    check_several(train, label_names)
     if val is not None:
-        check_several(val, found)
-    return found
+        check_several(val, label_names)
+    return label_names
 
 
 def check_several(dataset: Dataset, class_names: list[str]) -> None:

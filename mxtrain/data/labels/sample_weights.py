@@ -89,9 +89,9 @@ def column_of(text: str, train: Dataset, names: Sequence[str], packed: str = "")
             f"{FLAG} {name}: {train.path} has {width} numbers a label, none of that name{nearest(name, names)} "
             f"({known})"
         )
-    found = WeightColumn(names[place] if names else name, place)
-    _check(found, train)
-    return found
+    column = WeightColumn(names[place] if names else name, place)
+    _check(column, train)
+    return column
 
 
 def column_of_json(described: Sequence[Any] | None) -> WeightColumn | None:

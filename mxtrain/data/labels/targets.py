@@ -64,11 +64,11 @@ def check_targets(train: Dataset, val: Dataset | None = None, names: tuple[str, 
         names = tuple(train.class_names)
     labels = labels_of(train, len(names))
     names = names or tuple(f"target{place}" for place in range(labels.shape[1]))
-    found = Numbers(names, statistics.of_chunks(lambda: [labels], len(names)), _dtype_of(train, val))
+    described = Numbers(names, statistics.of_chunks(lambda: [labels], len(names)), _dtype_of(train, val))
     _warn_of_constants(train, labels, names, "there is nothing to learn of it")
     if val is not None:
-        check(val, found)
-    return found
+        check(val, described)
+    return described
 
 
 def _dtype_of(*datasets: Dataset | None) -> str:

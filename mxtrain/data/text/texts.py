@@ -104,18 +104,18 @@ def input_of(source: Any, tokenizer: Tokenizer, window: int, of_tokens: bool) ->
     if problem:
         raise DataError(f"{where}: {problem}")
     try:
-        found = words.tokens_of_words(text.split(), tokenizer.encode) if of_tokens else None
+        tokens = words.tokens_of_words(text.split(), tokenizer.encode) if of_tokens else None
     except ValueError as error:
         raise DataError(f"{where}: {error}") from None
-    ids = np.asarray(tokenizer.encode(text), np.int64) if found is None else found.ids
+    ids = np.asarray(tokenizer.encode(text), np.int64) if tokens is None else tokens.ids
     if not len(ids):
         raise DataError(f"{where}: is empty")
     end = [] if tokenizer.end_token is None else [tokenizer.end_token]
     ids = np.append(ids, np.array(end, np.int64))[:window]
     arrays = {"tokens": ids.astype(np.int32), "mask": np.ones(len(ids), np.float32)}
-    if found is None:
+    if tokens is None:
         return arrays
-    starts = found.starts[found.starts < window]
+    starts = tokens.starts[tokens.starts < window]
     return {**arrays, "label": words.token_labels(starts, [0] * len(starts), len(ids)).astype(np.float32)}
 
 

@@ -100,7 +100,7 @@ def read_format(rec: Path) -> TokenFormat:
 def read_description(path: Path) -> dict[str, Any]:
     """Return the content of a .tokens.json; DataError where it is missing or makes no sense."""
     try:
-        found = json.loads(regular_files.read(path))
+        metadata = json.loads(regular_files.read(path))
     except FileNotFoundError:
         raise DataError(
             f"{path}: is missing, so nothing tells what the records' bytes mean; {_remedy()}"
@@ -108,12 +108,12 @@ def read_description(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        found = None
-    if isinstance(found, dict):
-        formats.refuse_newer(path, found.get(formats.KEY, 1), formats.TOKENS)
-    if not _makes_sense(found):
+        metadata = None
+    if isinstance(metadata, dict):
+        formats.refuse_newer(path, metadata.get(formats.KEY, 1), formats.TOKENS)
+    if not _makes_sense(metadata):
         raise DataError(f"{path}: is damaged; copy it again, or pack again")
-    described: dict[str, Any] = found
+    described: dict[str, Any] = metadata
     return described
 
 

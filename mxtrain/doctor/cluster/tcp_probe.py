@@ -93,10 +93,10 @@ def measure(address: str, port: int, token: str, seconds: float) -> dict[str, An
             connection.sendall(token.encode())
             if _read(connection, len(ACCEPTED)) != ACCEPTED:
                 return {"problem": "another program answers there"}
-            found: dict[str, Any] = {"milliseconds": 1e3 * statistics.median(_pings(connection))}
+            measured: dict[str, Any] = {"milliseconds": 1e3 * statistics.median(_pings(connection))}
             if seconds:
-                found["bytes_per_second"] = _rate(connection, seconds)
-            return found
+                measured["bytes_per_second"] = _rate(connection, seconds)
+            return measured
     except OSError as error:
         return {"problem": _in_words(error)}
 

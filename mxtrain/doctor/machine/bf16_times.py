@@ -93,16 +93,16 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
     """Return the table of this machine, as a file of `--amp-table` holds it; `say` gets a line for each class."""
     elements = {}
     for specimen in ELEMENTS:
-        name, found = _name(specimen), _per_element(specimen)
-        elements[name] = found
-        _say(say, name, "ns an element", found)
+        name, seconds = _name(specimen), _per_element(specimen)
+        elements[name] = seconds
+        _say(say, name, "ns an element", seconds)
     cast = _of_cast()
     say(f"{'a cast and its gradient':45} {cast:8.3f} ns an element")
     products = {}
     for specimen in PRODUCTS:
-        name, found = _name(specimen), _gflops(specimen)
-        products[name] = found
-        _say(say, name, "GFLOP/s", found)
+        name, seconds = _name(specimen), _gflops(specimen)
+        products[name] = seconds
+        _say(say, name, "GFLOP/s", seconds)
     wide = _per_element(between_convolutions(lambda x: x * 0.5), types=(FLOAT32,))
     now = {
         "source": f"measured on {machine.cpu()['name']}, {machine.usable_cores()} cores, {datetime.date.today()}",

@@ -65,17 +65,17 @@ def of_files(
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         cold = 1 - _share_in_memory(files, sizes)
         chosen = random.Random(0)
-        found: dict[str, dict[int, float]] = {}
+        rates: dict[str, dict[int, float]] = {}
         for name, num_bytes in (("records", record_bytes), ("sequential", PIECE)):
-            found[name] = {}
+            rates[name] = {}
             for num_threads in THREADS:
                 ranges = _pieces(sizes, num_bytes, chosen, in_order=name == "sequential")
-                found[name][num_threads] = _rate(files, ranges, num_threads, seconds)
+                rates[name][num_threads] = _rate(files, ranges, num_threads, seconds)
                 for file in files:
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     return {
         **{"files": len(sizes), "bytes": sum(sizes), "record_bytes": record_bytes, "cold": round(cold, 2)},
-        **{"file_system": file_system(paths[0]), **found},
+        **{"file_system": file_system(paths[0]), **rates},
     }
 
 
@@ -83,7 +83,7 @@ def file_system(path: str | Path, mounts: str | None = None) -> dict[str, Any]:
     """Return the `type` of the file system of `path`, its `mount` and `source`, and if it is over a `network`."""
     if mounts is None:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    real, found = os.path.realpath(path), {"type": "unknown", "mount": "", "source": "", "network": False}
+    real, system = os.path.realpath(path), {"type": "unknown", "mount": "", "source": "", "network": False}
     longest = 0
     for line in filter(None, mounts.splitlines()):
         before, _, after = line.partition(" - ")
@@ -91,14 +91,14 @@ def file_system(path: str | Path, mounts: str | None = None) -> dict[str, Any]:
         is_above = real == mount or real.startswith(mount.rstrip("/") + "/")
         if is_above and len(mount) >= longest:  # the last of several on one folder is what is seen
             system_type, source = after.split()[:2]
-            found = {
+            system = {
                 "type": system_type,
                 "mount": mount,
                 "source": source,
                 "network": is_over_a_network(system_type),
             }
             longest = len(mount)
-    return found
+    return system
 
 
 def is_over_a_network(system_type: str) -> bool:

@@ -31,18 +31,18 @@ def of_folder(folder: str | Path, seconds: float = SECONDS) -> dict[str, Any]:
     while not near.is_dir():
         near = near.parent
     space = os.statvfs(near)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         **{"folder": str(folder), "free_bytes": space.f_bavail * space.f_frsize, "error": None},
         "file_system": disk_rates.file_system(near),
     }
-    if found["free_bytes"] < SPARE * len(PIECE) * MOST_PIECES:
-        return found
+    if measured["free_bytes"] < SPARE * len(PIECE) * MOST_PIECES:
+        return measured
     try:
         with tempfile.NamedTemporaryFile(dir=near, prefix=".mxtrain-probe-") as file:
-            found.update(_measured(file.fileno(), file.name, seconds))
+            measured.update(_measured(file.fileno(), file.name, seconds))
     except OSError as error:
-        found["error"] = error.strerror or str(error)
-    return found
+        measured["error"] = error.strerror or str(error)
+    return measured
 
 
 def _measured(file: int, path: str, seconds: float) -> dict[str, Any]:

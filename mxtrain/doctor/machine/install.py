@@ -38,9 +38,9 @@ def install(engine: str, say: Say) -> str:
         wheel = libraries.WHEELS_WITH_A_COPY[lacking]
         say(f"{lacking} is missing on this machine: installing {wheel}, which brings a copy")
         _pip("install", wheel)
-    found = mxnet_check.check()
-    if found["error"]:
-        raise UsageError(f"installed, but a step of training fails: {found['error']}")
+    checked = mxnet_check.check()
+    if checked["error"]:
+        raise UsageError(f"installed, but a step of training fails: {checked['error']}")
     versions = wheels.installed()
     return (
         f"a step of training works: {engines[engine]} {versions[engines[engine]]}, NumPy {versions['numpy']}, "

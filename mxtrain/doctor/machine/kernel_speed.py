@@ -50,13 +50,13 @@ def measure() -> dict[str, Any]:
         "num_filter": CHANNELS,
         "no_bias": True,
     }
-    found = {DOT: of_product / _seconds(mx.nd.dot, matrix, matrix)}
+    gflops = {DOT: of_product / _seconds(mx.nd.dot, matrix, matrix)}
     for of_type in ("float32", *([] if kernels.bf16_problem() else ["bfloat16"])):
         run = _operator(of_type, "FullyConnected", dense)
-        found[f"dense {of_type}"] = of_product / _seconds(run, matrix, matrix)
+        gflops[f"dense {of_type}"] = of_product / _seconds(run, matrix, matrix)
         run = _operator(of_type, "Convolution", convolution)
-        found[f"convolution {of_type}"] = of_convolution / _seconds(run, picture, weight)
-    return {"error": None, "gflops": {name: round(value, 1) for name, value in found.items()}}
+        gflops[f"convolution {of_type}"] = of_convolution / _seconds(run, picture, weight)
+    return {"error": None, "gflops": {name: round(value, 1) for name, value in gflops.items()}}
 
 
 def _operator(of_type: str, name: str, settings: dict[str, Any]) -> Callable[..., Any]:

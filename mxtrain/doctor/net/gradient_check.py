@@ -97,7 +97,7 @@ def _examined(losses: Losses, seconds: float) -> dict[str, Any]:
         array = parameter.data(losses.context)
         checks[name] = _check(losses, _mover(array), array.asnumpy(), gradients[name], directions, number)
     wrong = {name: check.error for name, check in checks.items() if check.is_wrong}
-    found: dict[str, Any] = {
+    findings: dict[str, Any] = {
         **{"directions": directions, "loss": value, "examined": len(checks)},
         "unclear": sum(not check.clear for check in checks.values()),
         "wrong": wrong,
@@ -105,8 +105,8 @@ def _examined(losses: Losses, seconds: float) -> dict[str, Any]:
         "culprits": [],
     }
     if wrong:
-        found["culprits"] = _culprits(losses, list(wrong), directions)
-    return found
+        findings["culprits"] = _culprits(losses, list(wrong), directions)
+    return findings
 
 
 def _culprits(losses: Losses, wrong: list[str], directions: int) -> list[str]:
@@ -161,16 +161,16 @@ def _error(
     typical: float,
 ) -> float | None:
     """Return the relative error along a direction; None where steps of two lengths disagree: a kink, or rounding."""
-    found: list[float] = []
+    errors: list[float] = []
     for step in (relative * scale for relative in STEPS):
         above, below = (_moved(losses, move, sign * step * direction) for sign in (1, -1))
         noise = ROUNDING * max(abs(above), abs(below), 1e-30) / step
-        found.append((above - below) / (2 * step))
-        largest = max(abs(found[0]), abs(expected), typical, noise / TOLERANCE)
-        if abs(found[-1] - expected) <= TOLERANCE * largest:
-            return abs(found[-1] - expected) / largest
-    is_smooth = abs(found[0] - found[1]) <= TOLERANCE * largest
-    return abs(found[0] - expected) / largest if is_smooth else None
+        errors.append((above - below) / (2 * step))
+        largest = max(abs(errors[0]), abs(expected), typical, noise / TOLERANCE)
+        if abs(errors[-1] - expected) <= TOLERANCE * largest:
+            return abs(errors[-1] - expected) / largest
+    is_smooth = abs(errors[0] - errors[1]) <= TOLERANCE * largest
+    return abs(errors[0] - expected) / largest if is_smooth else None
 
 
 def _moved(losses: Callable[[], float], move: Callable[[Any], None], by: Any) -> float:

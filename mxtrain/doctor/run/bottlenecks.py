@@ -71,7 +71,7 @@ def together(parts: Mapping[str, Rate], step: Rate, waiting: float) -> str:
 def advise(parts: Mapping[str, Rate], variants: Sequence[Variant], unit: str) -> list[Advice]:
     """Return the best variant of each part that bounds the run; the one that helps most comes first."""
     bound = find(parts, unit).part if parts else None
-    found = []
+    advised = []
     for part, rate in parts.items():
         others = [other for name, other in parts.items() if name != part]
         better = [each for each in variants if each.part == part and is_faster(each.rate, rate)]
@@ -83,5 +83,5 @@ def advise(parts: Mapping[str, Rate], variants: Sequence[Variant], unit: str) ->
         limit = "" if after == best.rate.median else f", of which {rounded(after)} are of use"
         remark = f"; {best.remark}" if best.remark else ""
         sentence = f"{best.flags}: {part} {best.rate} {unit}/s instead of {rate}{limit}{remark}"
-        found.append(Advice(best.flags, after / before, sentence))
-    return sorted(found, key=lambda advice: -advice.factor)
+        advised.append(Advice(best.flags, after / before, sentence))
+    return sorted(advised, key=lambda advice: -advice.factor)

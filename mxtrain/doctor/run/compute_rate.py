@@ -43,19 +43,19 @@ def measure(subject: Subject, seconds: float, with_loader: bool) -> dict[str, An
     with open_pipeline(run, subject.train, task, 0, MANY_STEPS) as pipeline:
         first = list(pipeline.batches(0))  # not released, so they stay valid
     one_step = Stepper(subject, parts)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "rate": timed(lambda: one_step(copies(first), lambda batch: None), share),
         "gradients": [
             int(np.prod(each.shape)) for each in parts.trainer.parameters if each.grad_req != "null"
         ],
     }
     if not with_loader:
-        return found
+        return measured
     with open_pipeline(run, subject.train, task, 1, MANY_STEPS) as pipeline:
-        found.update(_real_steps(one_step, pipeline, share))
-    found.update(_checkpoint(parts))
-    found["evaluation"] = _evaluation(parts, first)
-    return found
+        measured.update(_real_steps(one_step, pipeline, share))
+    measured.update(_checkpoint(parts))
+    measured["evaluation"] = _evaluation(parts, first)
+    return measured
 
 
 class Stepper:

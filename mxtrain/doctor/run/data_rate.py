@@ -39,7 +39,7 @@ def measure(subject: Subject, seconds: float, variants: list[dict[str, Any]]) ->
     A variant that this machine or the data refuses has a `refusal` in its place.
     """
     share = seconds / (len(variants) + 1)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "as_given": rate_of(subject.run, subject.train, subject.task, share),
         "variants": [],
     }
@@ -50,8 +50,8 @@ def measure(subject: Subject, seconds: float, variants: list[dict[str, Any]]) ->
             entry.update(_cached(subject, run, share))
         else:
             entry["rate"] = rate_of(run, subject.train, subject.task, share)
-        found["variants"].append(entry)
-    return found
+        measured["variants"].append(entry)
+    return measured
 
 
 def variants(run: Run, dataset: Dataset, has_cache: bool) -> list[dict[str, Any]]:

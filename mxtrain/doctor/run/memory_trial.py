@@ -37,12 +37,12 @@ def measure(subject: Subject, seconds: float) -> dict[str, Any]:
         for batch, context in zip(pipeline.batches(one_step.step), parts.contexts):
             arrays = {name: to_context(array, context) for name, array in batch.arrays.items()}
             parts.plain_forward(parts.net, arrays).losses.asnumpy()
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "rate": rate,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         "has_running_statistics": bool(running_statistics.parameters(parts.net)),
     }
     if parts.contexts[0].device_type == "gpu":
         left = [mx.context.gpu_memory_info(place.device_id) for place in parts.contexts]
-        found["gpu_bytes"] = [total - free for free, total in left]
-    return found
+        measured["gpu_bytes"] = [total - free for free, total in left]
+    return measured

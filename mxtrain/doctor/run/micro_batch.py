@@ -42,13 +42,13 @@ def examine(bench: Bench, memory: int, seconds: float) -> dict[str, Any]:
     def attempt(size: int) -> Fit:
         flags = trial_flags(bench.run, size)
         try:
-            found = trials.measure(
+            measured = trials.measure(
                 bench.with_flags(**flags), "memory", int((1 - SPARE) * limit), seconds=seconds
             )
         except TooLarge as reason:
             return Fit(size, reason=str(reason))
-        has_statistics.add(found["has_running_statistics"])
-        return Fit(size, Rate(*found["rate"]), found["peak_rss_bytes"])
+        has_statistics.add(measured["has_running_statistics"])
+        return Fit(size, Rate(*measured["rate"]), measured["peak_rss_bytes"])
 
     tried = search(attempt, min(plan.micro_batch, most), most)
     fitting = [each for each in tried if each.rate]

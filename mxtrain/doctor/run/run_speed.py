@@ -42,7 +42,7 @@ def data(bench: Bench, train: Dataset, has_cache: bool, seconds: float) -> dict[
 def compute(bench: Bench, seconds: float) -> dict[str, Any]:
     """Return the rates of steps alone, of real ones, and of steps with other --threads and --amp."""
     choices = compute_choices(bench)
-    found = trials.measure(
+    measured = trials.measure(
         bench, "compute", seconds=max(seconds * STEP_SHARE, 2 * LEAST_SECONDS), with_loader=True
     )
     share = max(seconds * CHOICES_SHARE / (1 + len(choices)), LEAST_SECONDS)
@@ -52,12 +52,12 @@ def compute(bench: Bench, seconds: float) -> dict[str, Any]:
             *trials.measure(bench.with_flags(**flags), "compute", seconds=share, with_loader=False)["rate"]
         )
 
-    found["rate"] = Rate(*found["rate"])
-    found["variants"] = [{"flags": flags, "rate": rate_with(flags)} for flags in choices]
-    _in_turns(found, rate_with)
+    measured["rate"] = Rate(*measured["rate"])
+    measured["variants"] = [{"flags": flags, "rate": rate_with(flags)} for flags in choices]
+    _in_turns(measured, rate_with)
     for key in ("step", "evaluation"):
-        found[key] = Rate(*found[key])
-    return found
+        measured[key] = Rate(*measured[key])
+    return measured
 
 
 def _in_turns(findings: dict[str, Any], rate_with: Callable[[dict[str, Any]], Rate]) -> None:

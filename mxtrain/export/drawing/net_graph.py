@@ -34,7 +34,7 @@ NUM_CLASSES = 1000  # of a net by name, as nets are published
 
 
 class GraphOptions(NamedTuple):
-    """What is shown of a net, and how."""
+    """The options of --graph: what is shown of a net, and how."""
 
     depth: int | None = None  # of the table, and of a picture
     as_json: bool = False
@@ -107,17 +107,21 @@ def opened(named: Path, checkpoint: str | None, options: GraphOptions) -> Iterat
     if options.image_size or options.num_classes:
         flag = "--image-size" if options.image_size else "--num-classes"
         raise UsageError(f"{flag}: goes with the name of a model; {named} is a run, which has its own")
-    found = trained_run.find_checkpoint(named, checkpoint, "cpu")
+    trained = trained_run.find_checkpoint(named, checkpoint, "cpu")
     for flag, path in (("--picture", options.picture), ("--onnx", options.onnx)):
-        trained_run.refuse_output(flag, path, found)
-    run = trained_run.run_of(found, named, {})
-    task = trained_run.task_of(found, run)
-    is_in_run = found.path.parent.name == "checkpoints"
-    folder = found.path.parent.parent if is_in_run else None
+        trained_run.refuse_output(flag, path, trained)
+    run = trained_run.run_of(trained, named, {})
+    task = trained_run.task_of(trained, run)
+    is_in_run = trained.path.parent.name == "checkpoints"
+    folder = trained.path.parent.parent if is_in_run else None
     runtime.load()
-    with inference_graph.of_checkpoint(found, run, task) as (net, graph):
+    with inference_graph.of_checkpoint(trained, run, task) as (net, graph):
         yield DescribedNet(
-            f"{graph.name}, step {found.state['step']} of {folder or found.path}", task, net, graph, folder
+            f"{graph.name}, step {trained.state['step']} of {folder or trained.path}",
+            task,
+            net,
+            graph,
+            folder,
         )
 
 

@@ -63,19 +63,19 @@ def connections(net: Net, part: Part) -> list[tuple[int, int]]:
     owner = {
         number: place for place, each in enumerate(part.content) for number in layer_table.operators_of(each)
     }
-    found: dict[tuple[int, int], None] = {}
+    pairs: dict[tuple[int, int], None] = {}
     end = len(part.content)
     for number, operator in enumerate(net.operators):
         for source in operator.inputs:
             pair = owner.get(source, -1), owner.get(number, end)
             if pair[0] != pair[1] and pair != (-1, end):
-                found[pair] = None
+                pairs[pair] = None
         if operator.takes_input and number in owner:
-            found[-1, owner[number]] = None
+            pairs[-1, owner[number]] = None
     for number in net.outputs:
         if number in owner:
-            found[owner[number], end] = None
-    return list(found)
+            pairs[owner[number], end] = None
+    return list(pairs)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _edges(
         tallest = max((_height(node, boxes) for node in drawn), default=0.0)
         middle = tops[layer[0]] + _height(layer[0], boxes) / 2 if layer else 0.0
         spans.append((middle - tallest / 2, middle + tallest / 2))
-    found = []
+    edges = []
     for source, target in links:
         if isinstance(source, tuple):
             continue
@@ -219,8 +219,8 @@ def _edges(
             points += [(centres[target], y) for y in spans[target[1]]]
             target = after[target]
         points.append((centres[target], tops[target]))
-        found.append(tuple(points))
-    return found
+        edges.append(tuple(points))
+    return edges
 
 
 def _left(node: Any, boxes: Sequence[Box]) -> float:

@@ -95,11 +95,11 @@ def computed(
     weights = {**graph.arguments, **graph.auxiliaries}
     for batch in batches:
         arrays = {name: mx.nd.array(each) for name, each in batch.items()}
-        found = compute(
+        computed_arrays = compute(
             *(arrays[name] if name in arrays else weights[name] for name in outputs.list_inputs())
         )
-        found = found if isinstance(found, list) else [found]
+        computed_arrays = computed_arrays if isinstance(computed_arrays, list) else [computed_arrays]
         yield {
             **{name: batch[name] for name in names if name in batch},
-            **{name: each.asnumpy() for name, each in zip(inner, found)},
+            **{name: each.asnumpy() for name, each in zip(inner, computed_arrays)},
         }

@@ -127,8 +127,8 @@ def _calibration_records(task: Task, options: Int8Options) -> Records:
     task.check(records)
     if len(records) < options.samples:
         logger.info("%s %s: has %d samples, all of which calibrate", flag, source, len(records))
-    found: Records = records
-    return found
+    known_records: Records = records
+    return known_records
 
 
 def _score(task: Task, net: Any, val: Records) -> float:

@@ -62,8 +62,8 @@ def quantised(
     symbol, names = _converted(fused, graph, excluded)
     if not any(map(_is_int8_layer, nodes(symbol))):
         raise _no_layer(graph, exclude)
-    found = calibrate(fused, graph, names, batches)
-    candidates = {name: _with_ranges(graph, symbol, ranges) for name, ranges in found._asdict().items()}
+    measured = calibrate(fused, graph, names, batches)
+    candidates = {name: _with_ranges(graph, symbol, ranges) for name, ranges in measured._asdict().items()}
     try:
         ways = {name: _apart(each, answers, batches) for name, each in candidates.items()}
     except mx.base.MXNetError as error:
@@ -150,7 +150,7 @@ def _no_layer(graph: InferenceGraph, exclude: Sequence[str]) -> UsageError:
 
 def excluded_names(graph: InferenceGraph, patterns: Sequence[str]) -> list[str]:
     """Return the names of the operators that fit one of `patterns`; UsageError for a pattern that none fits."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     operators = [node for node in nodes(graph.symbol) if node["op"] != "null"]
     for pattern in patterns:
         fitting = [
@@ -163,8 +163,8 @@ def excluded_names(graph: InferenceGraph, patterns: Sequence[str]) -> list[str]:
             raise UsageError(
                 f"--exclude {pattern}: fits no operator of {graph.name}, by name or by kind; the first are {examples}"
             )
-        found.update(dict.fromkeys(fitting))
-    return list(found)
+        names.update(dict.fromkeys(fitting))
+    return list(names)
 
 
 def _left_out(graph: InferenceGraph, fused: Any, exclude: Sequence[str]) -> list[str]:

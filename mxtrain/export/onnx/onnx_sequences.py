@@ -65,9 +65,9 @@ def _weights(node: Node, mode: str, size: int, count: int, directions: int, widt
     def take(columns: int) -> Array:
         nonlocal at
         rows = len(order) * size
-        found = flat[at : at + rows * columns].reshape(len(order), size, columns)
+        weights = flat[at : at + rows * columns].reshape(len(order), size, columns)
         at += rows * columns
-        return np.asarray(found[order].reshape(rows, columns))
+        return np.asarray(weights[order].reshape(rows, columns))
 
     widths = [width, *[directions * size] * (count - 1)]
     matrices = [[[take(each), take(size)] for _ in range(directions)] for each in widths]

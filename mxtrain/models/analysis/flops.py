@@ -63,7 +63,7 @@ def of_net(net: Any, inputs: Sequence[Shape]) -> list[NodeFlops] | None:
 
 def of_graph(graph: Graph, shapes: Shapes, trained: Collection[str]) -> list[NodeFlops] | None:
     """Return the operations of a graph's operators; `trained` are the names of the parameters that have gradients."""
-    found = []
+    counted = []
     needs_gradient: list[bool] = []
     for node in graph["nodes"]:
         sources = [source for source, *_ in node["inputs"]]
@@ -83,8 +83,8 @@ def of_graph(graph: Graph, shapes: Shapes, trained: Collection[str]) -> list[Nod
         for flops, factors in products:
             needed = [is_needed if each == ITSELF else needs_gradient[sources[each]] for each in factors]
             backward += flops * sum(needed)
-        found.append(NodeFlops(node["name"], operator, sum(each.flops for each in products), backward))
-    return found
+        counted.append(NodeFlops(node["name"], operator, sum(each.flops for each in products), backward))
+    return counted
 
 
 # ------------------------------------------------------------------------------------------------------------

@@ -62,8 +62,8 @@ def _in_order(operators: Sequence[str], graph: Graph, is_first_ready_first: bool
     )
     for event, name in enumerate(operators):
         any(each.take(name, event) for each in passes)
-    found = {event: place for each in passes for event, place in each.node_of_event.items()}
-    return [found.get(event) for event in range(len(operators))]
+    node_of_event = {event: place for each in passes for event, place in each.node_of_event.items()}
+    return [node_of_event.get(event) for event in range(len(operators))]
 
 
 def layer_names(graph: Graph, parameters: Mapping[str, str]) -> dict[int, str]:
@@ -106,7 +106,7 @@ def _after(before: Mapping[int, set[int]], kept: set[int]) -> dict[int, set[int]
 
 
 class _Pass:
-    """A forward or backward pass over a graph, again and again, as its operators run; `node_of_event` has the node of each."""
+    """A forward or backward pass over a graph, again and again, as its operators run: a node for each event."""
 
     def __init__(
         self,

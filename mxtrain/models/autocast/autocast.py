@@ -134,8 +134,8 @@ def cheapest(
         edges.append((("narrow", number), source, cast.cost))
         edges += [(user, ("narrow", number), min_cut.UNLIMITED) for user in users]
     edges += [(name(first), name(second), min_cut.UNLIMITED) for first, second in together]
-    found = min_cut.side_of_source(edges, _NARROW, _WIDE)
-    return {place for place in found if isinstance(place, int)}
+    narrow = min_cut.side_of_source(edges, _NARROW, _WIDE)
+    return {place for place in narrow if isinstance(place, int)}
 
 
 def _forecast(costs: Sequence[Cost], casts: Sequence[Cast], chosen: Collection[int]) -> Forecast:

@@ -184,8 +184,8 @@ def compile(
     """
     sample = [mx.nd.zeros((1, *shape), ctx=contexts[0]) for shape in contract.inputs]
     answer = None if contract.answer is None else (1, *contract.answer)
-    found = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
-    is_computed = found is None or answer not in (None, found)
+    shapes_known = shapes.fill_parameters(net, sample[0].shape) if len(sample) == 1 else None
+    is_computed = shapes_known is None or answer not in (None, shapes_known)
     if is_computed:
         _check_output(f"{flag} {name}", _computed(net, f"{flag} {name}", sample, contract), contract)
     _refuse_unused(f"{flag} {name}", net)

@@ -54,12 +54,12 @@ def load(net: Any, path: Path, cut: Cut | None = None) -> Collection[str]:
     """
     arrays, named = read(path, f"--pretrained {path}"), weights.named_parameters(net)
     ours = {name: cut.shape(each.name) if cut else each.shape for name, each in named.items()}
-    found = match_names(
+    match = match_names(
         {name: array.shape for name, array in arrays.items()},
         ours,
         {name: parameter.name for name, parameter in named.items()},
     )
-    if not found.loaded:
+    if not match.loaded:
         there, here = (
             ", ".join(f"{name} {shape}" for name, shape in list(of.items())[:3])
             for of in ({name: array.shape for name, array in arrays.items()}, ours)
@@ -67,9 +67,9 @@ def load(net: Any, path: Path, cut: Cut | None = None) -> Collection[str]:
         raise DataError(f"--pretrained {path}: fits nothing of this net: it has {there}, the net {here}")
     if cut is not None:
         cut.choose(
-            {named[name].name: arrays[theirs].asnumpy() for name, theirs in found.loaded.items()}, str(path)
+            {named[name].name: arrays[theirs].asnumpy() for name, theirs in match.loaded.items()}, str(path)
         )
-    for name, theirs in found.loaded.items():
+    for name, theirs in match.loaded.items():
         array = arrays[theirs].astype(named[name].dtype)
         if not mx.nd.contrib.isfinite(array).min().asscalar():
             raise DataError(
@@ -81,9 +81,9 @@ def load(net: Any, path: Path, cut: Cut | None = None) -> Collection[str]:
         weights.put(
             named[name], array if cut is None else mx.nd.array(cut(named[name].name, array.asnumpy()))
         )
-    for line in found.report():
+    for line in match.report():
         logger.info("--pretrained %s: %s", path, line)
-    return found.loaded
+    return match.loaded
 
 
 def warn_of_untrained(patterns: str, untrained: Sequence[str], source: str) -> None:

@@ -37,7 +37,7 @@ class _Share(NamedTuple):
 
     share: float
     seconds: float  # in all of these steps
-    each: float  # of them, in the mean
+    seconds_per_step: float  # in the mean
     steps: tuple[int, int] | None
 
 
@@ -47,7 +47,7 @@ def data_bound(history: History) -> Finding | None:
     if load is None:
         return None
     evidence = (
-        f"{percent(load.share)} of the time waits for the loader: {duration(load.each)} of a step of "
+        f"{percent(load.share)} of the time waits for the loader: {duration(load.seconds_per_step)} of a step of "
         f"{duration(_step_seconds(history))}, {duration(load.seconds)} in {_num_newest(history)} steps.",
         *_loader_workers(history),
     )
@@ -83,8 +83,8 @@ def comm_bound(history: History) -> Finding | None:
     if wait is None or not num_workers > 1:
         return None
     evidence = (
-        f"{percent(wait.share)} of the time waits for the sums over {num_workers:.0f} workers: {duration(wait.each)} "
-        f"of a step of {duration(_step_seconds(history))}.",
+        f"{percent(wait.share)} of the time waits for the sums over {num_workers:.0f} workers: "
+        f"{duration(wait.seconds_per_step)} of a step of {duration(_step_seconds(history))}.",
     )
     advice = (
         f"--batch-size {_times(history, 'batch_size', 2)}: with --lr to match, it has fewer sums for as many samples; "

@@ -115,8 +115,8 @@ def _evaluations(history: History, name: str) -> tuple[Any, Any]:
 def _line(name: str, steps: Any, values: Any, most: int) -> dict[str, Any]:
     points = thinned(steps, values, most)
     line: dict[str, Any] = {"name": name, "step": points.x.astype(int).tolist(), "y": numbers(points.mean)}
-    if points.each > 1:
-        line.update(low=numbers(points.low), high=numbers(points.high), each=points.each)
+    if points.piece > 1:
+        line.update(low=numbers(points.low), high=numbers(points.high), each=points.piece)
     if len(points.x):
         at = [_newest(np.argmin, points.low), _newest(np.argmax, points.high)]
         line["summary"] = {

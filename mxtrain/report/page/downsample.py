@@ -19,21 +19,21 @@ class Thinned(NamedTuple):
     mean: Any
     low: Any
     high: Any
-    each: int  # how many records are behind a point
+    piece: int  # how many records are behind a point
 
 
 def thinned(x: Any, y: Any, most: int = MOST_POINTS) -> Thinned:
     """Return at most `most` points of the curve; those of `y` that are not finite are left out."""
     is_number = np.isfinite(y) & np.isfinite(x)
     x, y = np.asarray(x, np.float64)[is_number], np.asarray(y, np.float64)[is_number]
-    each = piece_length(len(y), most)
-    if each == 1:
+    piece = piece_length(len(y), most)
+    if piece == 1:
         return Thinned(x, y, y, y, 1)
-    starts = np.arange(0, len(y), each)
+    starts = np.arange(0, len(y), piece)
     sizes = np.diff([*starts, len(y)])
     low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
-    means = np.clip(np.add.reduceat(y / each, starts) * (each / sizes), low, high)
-    return Thinned(x[starts + sizes // 2], means, low, high, each)
+    means = np.clip(np.add.reduceat(y / piece, starts) * (piece / sizes), low, high)
+    return Thinned(x[starts + sizes // 2], means, low, high, piece)
 
 
 def piece_length(number: int, most: int) -> int:

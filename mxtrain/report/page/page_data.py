@@ -113,34 +113,34 @@ def is_locked(path: Path) -> bool:
 
 def facts(history: History, axis: curves.Axis, checkpoint: dict[str, Any]) -> list[list[str]]:
     """Return the numbers at the top of the page: what it is, the value, and a word beside it."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     best = best_score(history, checkpoint)
     if best:
-        found.append([f"best {best[0].replace('_', ' ')}", f"{best[1]:.4g}", f"validation, step {best[2]:,}"])
+        rows.append([f"best {best[0].replace('_', ' ')}", f"{best[1]:.4g}", f"validation, step {best[2]:,}"])
     steps, losses = history.column("step"), history.column("loss")
     if len(steps):
         epoch = history.column("epoch")[-1]
-        found.append(["steps", f"{int(steps[-1]):,}", f"epoch {epoch:g}" if np.isfinite(epoch) else ""])
+        rows.append(["steps", f"{int(steps[-1]):,}", f"epoch {epoch:g}" if np.isfinite(epoch) else ""])
         if math.isfinite(losses[-1]):
-            found.append(["last loss", f"{losses[-1]:.4g}", "training"])
+            rows.append(["last loss", f"{losses[-1]:.4g}", "training"])
     if len(axis.hours) and axis.hours[-1] > 0:
-        found.append(["time", duration(axis.hours[-1] * 3600), _begin(history)])
+        rows.append(["time", duration(axis.hours[-1] * 3600), _begin(history)])
     for name in history.train:
         if name.endswith("_per_second"):
             speed = np.nanmedian(history.column(name)) if np.isfinite(history.column(name)).any() else 0
-            found.append(
+            rows.append(
                 [f"{name[: -len('_per_second')].replace('_', ' ')} a second", f"{speed:.4g}", "median"]
             )
     epochs = [each for each in history.of_kind("epoch") if is_number(each.get("flops_per_second"))]
     if epochs and is_number(epochs[-1].get("peak_flops_per_second")) and epochs[-1]["peak_flops_per_second"]:
         rate, peak = epochs[-1]["flops_per_second"], epochs[-1]["peak_flops_per_second"]
-        found.append(["GFLOP a second", f"{rate / 1e9:.3g}", f"{100 * rate / peak:.0f}% of the machine's"])
+        rows.append(["GFLOP a second", f"{rate / 1e9:.3g}", f"{100 * rate / peak:.0f}% of the machine's"])
     memory = [
         each["peak_rss_bytes"] for each in history.of_kind("epoch") if is_number(each.get("peak_rss_bytes"))
     ]
     if memory:
-        found.append(["memory", f"{max(memory) / 2**30:.2f} GiB", "at most"])
-    return found
+        rows.append(["memory", f"{max(memory) / 2**30:.2f} GiB", "at most"])
+    return rows
 
 
 def best_score(history: History, checkpoint: dict[str, Any]) -> tuple[str, float, int] | None:
@@ -160,10 +160,10 @@ def best_score(history: History, checkpoint: dict[str, Any]) -> tuple[str, float
 
 def events(history: History, axis: curves.Axis) -> list[dict[str, Any]]:
     """Return what happened, in its order; of very many events some, but every start, restart, stop and end."""
-    found = [each for each in history.of_kind("event") if isinstance(each.get("event"), str)]
-    rare = [each for each in found if each["event"] in ("start", "restart", "stop", "end")][-MOST_EVENTS:]
+    records = [each for each in history.of_kind("event") if isinstance(each.get("event"), str)]
+    rare = [each for each in records if each["event"] in ("start", "restart", "stop", "end")][-MOST_EVENTS:]
     common = evenly(
-        [each for each in found if each["event"] not in ("start", "restart", "stop", "end")], MOST_EVENTS
+        [each for each in records if each["event"] not in ("start", "restart", "stop", "end")], MOST_EVENTS
     )
     chosen = {id(each) for each in (*rare, *common)}
     first = _first_time(history)
@@ -174,7 +174,7 @@ def events(history: History, axis: curves.Axis) -> list[dict[str, Any]]:
             if first is not None and is_number(each.get("time"))
             else "",
         }
-        for each in found
+        for each in records
         if id(each) in chosen
     ]
 

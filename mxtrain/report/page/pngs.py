@@ -14,17 +14,17 @@ from mxtrain.report.page import curves, page_data, page_inputs, plots
 def write(histories: Sequence[History], folder: Path) -> Iterator[Path]:
     """Write a picture of each curve that the runs have into the folder, and yield its path."""
     named = page_data.named(histories)
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    parts: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for name, history in named:
         for curve in curves.curves_of(history):
-            found.setdefault(curve["name"], []).append((name, curve))
-    if not found:
+            parts.setdefault(curve["name"], []).append((name, curve))
+    if not parts:
         raise UsageError(f"{histories[0].path}: has no step yet, so there is no curve; wait for the first")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise durable.cannot_write(folder, error) from None
-    for name, of_runs in found.items():
+    for name, of_runs in parts.items():
         path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)[:100]}.png"
         page_inputs.refuse(path, histories)
         lines = [

@@ -134,16 +134,16 @@ def _texts(
         raise ValueError("their tokenizer makes no text of tokens")
     if task == "lm":
         records = Windows(records, known, window)
-    found = {}
+    texts = {}
     for position in positions:
         if 0 <= position < len(records):
             payload = records.read(position).payload
             ids = payload if task == "lm" else known.ids(payload)
             words = decode([int(each) for each in ids[: 4 * MOST_CHARACTERS] if each != known.end_token])
-            found[position] = {
+            texts[position] = {
                 "text": words if len(words) <= MOST_CHARACTERS else words[:MOST_CHARACTERS] + "…"
             }
-    return found
+    return texts
 
 
 def _class_name(value: Any, names: list[str]) -> str | None:

@@ -149,17 +149,17 @@ def workers_of(history: History) -> dict[str, Any] | None:
     if len(ranks) < 2:
         return None
     rows: list[Record] = []
-    for rank, found in sorted(ranks.items()):
-        means = {name: _mean(worker.get(f"{name}_seconds") for worker in found) for name in STAGES[:-1]}
+    for rank, of_rank in sorted(ranks.items()):
+        means = {name: _mean(worker.get(f"{name}_seconds") for worker in of_rank) for name in STAGES[:-1]}
         working = [means[name] or 0.0 for name in ("split", "load", "compute", "update")]
         rows.append(
             {
-                **{"rank": rank, "host": str(found[-1].get("host", "")), "seconds": means},
+                **{"rank": rank, "host": str(of_rank[-1].get("host", "")), "seconds": means},
                 **{
                     "working": _rounded(sum(working)),
-                    "cpu_percent": _mean(w.get("cpu_percent") for w in found),
+                    "cpu_percent": _mean(w.get("cpu_percent") for w in of_rank),
                 },
-                "rss_bytes": _mean(worker.get("rss_bytes") for worker in found),
+                "rss_bytes": _mean(worker.get("rss_bytes") for worker in of_rank),
             }
         )
     slowest = max(rows, key=lambda row: row["working"])

@@ -82,14 +82,14 @@ class Errors:
         spread = in_order(within) / count + in_order(shares * (around - in_order(shares * around)) ** 2)
         # Without a spread there is nothing to explain: right is 1, wrong 0, as scikit-learn has it.
         explained = np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), squares == 0)
-        found = {
+        errors = {
             "mae": float(absolute.mean()),
             "rmse": float(np.sqrt(squares.mean())),
             "r2": float(explained.mean()),
         }
         if len(self._names) > 1:
             for name, *numbers in zip(self._names, absolute, np.sqrt(squares), explained):
-                found.update(
-                    {f"{metric}_{name}": float(each) for metric, each in zip(list(found)[:3], numbers)}
+                errors.update(
+                    {f"{metric}_{name}": float(each) for metric, each in zip(list(errors)[:3], numbers)}
                 )
-        return found
+        return errors

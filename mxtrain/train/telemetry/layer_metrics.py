@@ -25,11 +25,11 @@ def measured(parts: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
 
     Nothing on a step that is not sampled. `factor` times the gradients is the mean gradient.
     """
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     clock, is_remote = parts.clock, parts.trainer.is_remote
     is_writing = parts.group.is_writer or parts.group.rank == 0
     if not (clock.is_sampling and is_writing) or (is_remote and not parts.is_async):
-        yield found
+        yield metrics
         clock.lap("synchronize" if is_remote else "update")
         return
     clock.lap("update")
@@ -44,13 +44,13 @@ def measured(parts: TrainContext, factor: float) -> Iterator[dict[str, Any]]:
     )
     before = _spread(trained)
     clock.lap("other")
-    yield found
+    yield metrics
     clock.lap("synchronize" if is_remote else "update")
-    found["gradients"] = lengths
-    found["weights"] = _lengths({name: each.list_data()[0] for name, each in trained.items()})
+    metrics["gradients"] = lengths
+    metrics["weights"] = _lengths({name: each.list_data()[0] for name, each in trained.items()})
     if not is_remote:  # or others have moved the weights too
-        found["updates"] = _distances(trained, before)
-    found["zero_rows"] = of_zero_rows
+        metrics["updates"] = _distances(trained, before)
+    metrics["zero_rows"] = of_zero_rows
     clock.lap("other")
 
 

@@ -176,15 +176,15 @@ def _with_layers(
     in_checkpoints = {parameter.name: name for name, parameter in weights.named_parameters(net).items()}
     layers = operator_layers.layer_names(graph, in_checkpoints)
     work = {node.name: float(node.forward) for node in flops.of_net(net, inputs) or ()}
-    found = list(operators)
+    spans = list(operators)
     for device in {each.device for each in operators}:
-        own = [place for place, each in enumerate(found) if each.device == device]
-        names, micros = [found[place].name for place in own], [found[place].micros for place in own]
+        own = [place for place, each in enumerate(spans) if each.device == device]
+        names, micros = [spans[place].name for place in own], [spans[place].micros for place in own]
         nodes = operator_layers.nodes_that_ran(names, micros, graph, work)
         for place, node in zip(own, nodes):
             if node is not None:
-                found[place] = found[place]._replace(layer=layers[node])
-    return found, True
+                spans[place] = spans[place]._replace(layer=layers[node])
+    return spans, True
 
 
 def _graph_of(net: Any) -> Graph | None:

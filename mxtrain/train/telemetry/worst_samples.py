@@ -50,7 +50,7 @@ class WorstSamples:
         chosen = chosen[np.argsort(-badness[chosen], kind="stable")][:COUNT]
         has_rows = getattr(output, "shape", ())[:1] == (count,)
         outputs = output.asnumpy() if has_rows else [None] * count
-        found = [
+        candidates = [
             _Sample(
                 (-float(badness[row]), int(samples[row])),
                 float(of_samples[row]),
@@ -58,7 +58,7 @@ class WorstSamples:
             )
             for row in chosen.tolist()
         ]
-        self._worst = list(heapq.merge(self._worst, found, key=lambda each: each.order))[:COUNT]
+        self._worst = list(heapq.merge(self._worst, candidates, key=lambda each: each.order))[:COUNT]
 
     def of_all(self, group: WorkerGroup) -> list[dict[str, Any]]:
         """Return the worst samples of all workers, the worst first; a collective."""

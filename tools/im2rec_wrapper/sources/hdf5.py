@@ -25,10 +25,10 @@ LABELS = ("labels", "label", "targets", "y", "Y")
 def read_hdf5(path: Path, multi_label: bool) -> Source:
     """Read the labels of a file; DataError where its datasets do not fit each other."""
     file = _open(path)
-    images, found = _dataset(file, path, IMAGES), _dataset(file, path, LABELS)
-    if len(images) != len(found):
-        raise DataError(f"{path} has {len(images)} images and {len(found)} labels: make them as many")
-    values = found.asstr()[()] if found.dtype.kind in "OS" else found[()]
+    images, label_set = _dataset(file, path, IMAGES), _dataset(file, path, LABELS)
+    if len(images) != len(label_set):
+        raise DataError(f"{path} has {len(images)} images and {len(label_set)} labels: make them as many")
+    values = label_set.asstr()[()] if label_set.dtype.kind in "OS" else label_set[()]
     raw_labels = [tuple(row) if isinstance(row, list) else (row,) for row in values.tolist()]
     labels, class_names = resolve_labels(raw_labels, path, multi_label)
     items = [Item(f"{path.name}:{position}", label, position) for position, label in enumerate(labels)]

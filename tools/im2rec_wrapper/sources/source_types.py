@@ -89,14 +89,14 @@ def open_source(
     try:
         if not path.is_dir():
             regular_files.require(path)
-        found = source_type or ("arrays" if columns != NO_SELECTION else recognise(path))
-        if found == "arrays":
-            _refuse("--root", root is not None, path, found)
-            _refuse("--multi-label", multi_label, path, found)
+        known_type = source_type or ("arrays" if columns != NO_SELECTION else recognise(path))
+        if known_type == "arrays":
+            _refuse("--root", root is not None, path, known_type)
+            _refuse("--multi-label", multi_label, path, known_type)
             return read_arrays(path, columns)
         for name, text in columns._asdict().items():
-            _refuse(f"--{name.replace('_', '-')}", text != getattr(NO_SELECTION, name), path, found)
-        return _opened(path, found, root, multi_label)
+            _refuse(f"--{name.replace('_', '-')}", text != getattr(NO_SELECTION, name), path, known_type)
+        return _opened(path, known_type, root, multi_label)
     except OSError as error:
         raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
 

@@ -23,13 +23,13 @@ def test_points_are_bounded_and_no_extreme_is_lost(values: list[float], most: in
     if finite:
         assert points.low.min() == min(finite) and points.high.max() == max(finite)
     if len(finite) <= most:
-        assert points.mean.tolist() == finite and points.each == 1
+        assert points.mean.tolist() == finite and points.piece == 1
 
 
 def test_points_of_a_run_that_goes_on_stay_what_they_are() -> None:
     values = np.random.default_rng(1).normal(size=200)
     before, after = (thinned(np.arange(n), values[:n], 50) for n in (150, 190))
-    assert before.each == after.each == 4
+    assert before.piece == after.piece == 4
     whole = 150 // 4
     for name in ("x", "mean", "low", "high"):
         np.testing.assert_array_equal(getattr(before, name)[:whole], getattr(after, name)[:whole])
