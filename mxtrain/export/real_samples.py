@@ -141,8 +141,8 @@ class _Noting:
 def _named(inputs: Sequence[Any], graph: InferenceGraph, task: Task) -> Batch:
     fills = {field.name: field.fill for field in task.fields}
     named: Batch = {}
-    for (name, shape), each in zip(graph.inputs.items(), inputs):
-        values = each.asnumpy().astype(np.float32, copy=False)
+    for (name, shape), array in zip(graph.inputs.items(), inputs):
+        values = array.asnumpy().astype(np.float32, copy=False)
         whole = np.full((len(values), *shape), fills.get(name, 0), np.float32)
         whole[tuple(slice(length) for length in values.shape)] = values
         named[name] = whole

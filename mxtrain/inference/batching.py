@@ -102,11 +102,11 @@ def _groups(read: Iterable[Read | None], size: int) -> Iterator[list[Read]]:
     """Yield inputs in groups of so many good ones."""
     group: list[Read] = []
     num_good = 0
-    for each in read:
-        if each is not None:
-            group.append(each)
-            num_good += not isinstance(each[1], DataError)
-        if group and (each is None or num_good == size or len(group) == _MOST_BAD * size):
+    for entry in read:
+        if entry is not None:
+            group.append(entry)
+            num_good += not isinstance(entry[1], DataError)
+        if group and (entry is None or num_good == size or len(group) == _MOST_BAD * size):
             yield group
             group, num_good = [], 0
     if group:
@@ -116,19 +116,19 @@ def _groups(read: Iterable[Read | None], size: int) -> Iterator[list[Read]]:
 def _read(task: Task, inputs: Iterable[Input | None], num_ahead: int) -> Generator[Read | None, None, None]:
     """Yield inputs with their arrays, read up to so many ahead; a user's task, which may compute, reads them here."""
     if not tasks.is_built_in(task):
-        for each in inputs:
-            yield None if each is None else (each, _values(each))
+        for sample in inputs:
+            yield None if sample is None else (sample, _values(sample))
         return
     waiting: collections.deque[tuple[Input, Future[Any]]] = collections.deque()
     pool = ThreadPoolExecutor(min(machine.usable_cores(), MAX_THREADS), "reader")
     try:
-        for each in inputs:
-            if each is not None:
-                waiting.append((each, pool.submit(_values, each)))
-            while waiting and (each is None or len(waiting) > num_ahead):
+        for sample in inputs:
+            if sample is not None:
+                waiting.append((sample, pool.submit(_values, sample)))
+            while waiting and (sample is None or len(waiting) > num_ahead):
                 done, future = waiting.popleft()
                 yield done, future.result()
-            if each is None:
+            if sample is None:
                 yield None
         while waiting:
             done, future = waiting.popleft()

@@ -48,22 +48,22 @@ class Inputs:
         self._task, self._inputs, self._out = task, inputs, out
 
     def __iter__(self) -> Iterator[Input | None]:
-        for each in self._inputs:
-            if isinstance(each, Path) and str(each) == LISTED:
+        for value in self._inputs:
+            if isinstance(value, Path) and str(value) == LISTED:
                 yield from self._listed()
             else:
-                yield from self._of(each)
+                yield from self._of(value)
 
     def _listed(self) -> Iterator[Input | None]:
         is_empty = True
-        for each in input_files.listed(input_files.stdin()):
-            is_empty = is_empty and each is None
-            if each is None:
+        for line in input_files.listed(input_files.stdin()):
+            is_empty = is_empty and line is None
+            if line is None:
                 yield None
-            elif isinstance(each, bytes):
-                yield Input("standard input", functools.partial(inputs_of, self._task, each))
+            elif isinstance(line, bytes):
+                yield Input("standard input", functools.partial(inputs_of, self._task, line))
             else:
-                yield from (found._replace(is_part=True) for found in self._of(each))
+                yield from (found._replace(is_part=True) for found in self._of(line))
         if is_empty:
             nothing = DataError(
                 "standard input: is empty; give paths, a line each, or the bytes of a picture"
@@ -76,11 +76,11 @@ class Inputs:
             if path is None:
                 yield from _plain(self._task, value)
                 return
-            for each in input_files.matching(path):
-                if each == path:
+            for file in input_files.matching(path):
+                if file == path:
                     yield from self._in(path, value)
                 else:
-                    yield from (found._replace(is_part=True) for found in self._in(each, each))
+                    yield from (found._replace(is_part=True) for found in self._in(file, file))
         except DataError as error:
             yield Input(str(value), functools.partial(_raise, error))
 

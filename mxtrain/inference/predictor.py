@@ -73,11 +73,11 @@ class Predictor(NamedTuple):
 
         def with_losses() -> Iterator[tuple[Input, Any]]:
             samples = input_samples.labelled(self.task, source, out)
-            for each, prediction in batching.predict_batches(self.task, compute, samples):
+            for sample, prediction in batching.predict_batches(self.task, compute, samples):
                 if isinstance(prediction, DataError):
                     on_bad(prediction)
                 else:
-                    yield each, prediction
+                    yield sample, prediction
 
         return worst_mistakes.worst(self.task, with_losses(), count)
 

@@ -31,12 +31,12 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
     row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, row_format)
     inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0
     with output_files.opened(options.out, format, row) as write:
-        for each, shown in predictor.predict(inputs, options.top, options.threshold, options.embed):
+        for sample, shown in predictor.predict(inputs, options.top, options.threshold, options.embed):
             num += 1
             if not isinstance(shown, DataError):
-                write(each.name, shown)
+                write(sample.name, shown)
                 continue
-            if len(options.inputs) == 1 and not each.is_part:
+            if len(options.inputs) == 1 and not sample.is_part:
                 raise shown
             num_bad += 1
             _say(str(shown))

@@ -46,18 +46,18 @@ def operators_of(text: str) -> list[Span]:
     end = body.rfind("]")
     body = (body[:end] if "displayTimeUnit" in body[end:] else body).strip().strip(",")
     events: list[dict[str, Any]] = json.loads(f"[{body}]")
-    devices = {each["pid"]: each["args"]["name"] for each in events if each["ph"] == "M"}
+    devices = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     begun: dict[tuple[Any, ...], list[float]] = {}
     spans = []
-    for each in events:
-        if each.get("cat") != OPERATORS or each["ph"] not in "BE" or each["name"] in ENGINE_ONLY:
+    for event in events:
+        if event.get("cat") != OPERATORS or event["ph"] not in "BE" or event["name"] in ENGINE_ONLY:
             continue
-        key = (each["pid"], each["tid"], each["name"])
-        if each["ph"] == "B":
-            begun.setdefault(key, []).append(each["ts"])
+        key = (event["pid"], event["tid"], event["name"])
+        if event["ph"] == "B":
+            begun.setdefault(key, []).append(event["ts"])
         elif begun.get(key):
-            device = devices.get(each["pid"], f"device {each['pid']}")
-            spans.append(Span(each["name"], begun[key].pop(), each["ts"], device, each["tid"]))
+            device = devices.get(event["pid"], f"device {event['pid']}")
+            spans.append(Span(event["name"], begun[key].pop(), event["ts"], device, event["tid"]))
     return sorted(spans, key=lambda span: span.begin)
 
 

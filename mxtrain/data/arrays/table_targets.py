@@ -62,10 +62,10 @@ def with_weights(path: Path, name: str, column: Any, labels: Any) -> Any:
 
 def _classes(path: Path, name: str, words: Sequence[str]) -> tuple[Any, list[str]]:
     names = sorted(set(words) - {""})
-    for each in names:
-        if any(character in each for character in "\t\r\n"):
+    for class_name in names:
+        if any(character in class_name for character in "\t\r\n"):
             raise DataError(
-                f"{path}: {name} has a class {each!r} with a tab or a line break in it: rename it"
+                f"{path}: {name} has a class {class_name!r} with a tab or a line break in it: rename it"
             )
-    of_name = {each: float(number) for number, each in enumerate(names)}
+    of_name = {class_name: float(number) for number, class_name in enumerate(names)}
     return np.array([of_name.get(word, np.nan) for word in words], np.float32), names

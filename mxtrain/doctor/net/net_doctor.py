@@ -91,14 +91,14 @@ def gradient_advice(findings: dict[str, Any]) -> list[str]:
 def overfit_rows(findings: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the lines of the table."""
     lines = []
-    for each in findings["tried"]:
-        losses, at = each["losses"], f"at a constant rate of {each['rate']:g}"
+    for attempt in findings["tried"]:
+        losses, at = attempt["losses"], f"at a constant rate of {attempt['rate']:g}"
         if not losses:
             lines.append(f"the first loss is not finite, {at}")
             continue
-        end = "" if each["has_learnt"] or len(losses) > 1 else ", and then is not finite"
+        end = "" if attempt["has_learnt"] or len(losses) > 1 else ", and then is not finite"
         lines.append(
-            f"one batch of {each['num_samples']} samples: the loss goes from {losses[0]:.3g} to {losses[-1]:.3g} in "
+            f"one batch of {attempt['num_samples']} samples: the loss goes from {losses[0]:.3g} to {losses[-1]:.3g} in "
             f"{len(losses)} steps {at}{end}"
         )
     lines.append("learnt by heart" if findings["has_learnt"] else "not learnt by heart")

@@ -125,11 +125,11 @@ def for_as_much(workers: Sequence[Record], rank: int) -> list[Record]:
     """
     share = _share(_of(workers, rank))
     found = []
-    for each in workers:
-        factor = max(1.0, share / _share(each)) if each["rank"] != rank and _share(each) else 1.0
-        times = {name: factor * as_number(each[name]) for name in each if name.endswith("_seconds")}
-        if each["rank"] == rank or _share(each):
-            found.append({**each, **times})
+    for worker in workers:
+        factor = max(1.0, share / _share(worker)) if worker["rank"] != rank and _share(worker) else 1.0
+        times = {name: factor * as_number(worker[name]) for name in worker if name.endswith("_seconds")}
+        if worker["rank"] == rank or _share(worker):
+            found.append({**worker, **times})
     return found
 
 

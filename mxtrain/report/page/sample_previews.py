@@ -157,14 +157,14 @@ def _in_words(value: Any, names: list[str]) -> str:
     if not isinstance(value, list):
         return _short(value)
     words = []
-    for each in value:
-        part_types = [type(part) for part in each] if isinstance(each, list) else []
+    for entry in value:
+        part_types = [type(part) for part in entry] if isinstance(entry, list) else []
         if part_types == [int, float]:
-            words.append(f"{_class_name(each[0], names)} {each[1]:.0%}")
+            words.append(f"{_class_name(entry[0], names)} {entry[1]:.0%}")
         elif part_types == [int, str, str]:
-            words.append(f"word {each[0] + 1}: {each[1]}, taken for {each[2]}")
+            words.append(f"word {entry[0] + 1}: {entry[1]}, taken for {entry[2]}")
         else:
-            words.append(str(_class_name(each, names)) if isinstance(each, int) else _short(each))
+            words.append(str(_class_name(entry, names)) if isinstance(entry, int) else _short(entry))
     return _short("; ".join(words) or "none")
 
 
