@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 from mxtrain.config.flags.arguments import Parser
 from mxtrain.core import interrupts
 from mxtrain.core.errors import one_line
-from mxtrain.export.options import KINDS, ExportOptions, int8_options
+from mxtrain.export.options import FORMATS, ExportOptions, int8_options
 from mxtrain.inference import trained_run
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def parser() -> Parser:
         "export", "Write a trained net for other programs, and compare it with the net."
     )
     flags.add_argument(
-        "--to", choices=KINDS, required=True, help="what for: ONNX's runtimes, or MXNet itself"
+        "--to", choices=FORMATS, required=True, help="what for: ONNX's runtimes, or MXNet itself"
     )
     flags.add_argument(
         "--out", type=Path, help="the export's own folder; RUN/export/onnx or the like when left out"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Sequence
 
 from mxtrain.core.errors import UsageError
 
-KINDS = ("onnx", "symbol", "int8")
+FORMATS = ("onnx", "symbol", "int8")
 
 
 class Int8Options(NamedTuple):
@@ -24,7 +24,7 @@ class Int8Options(NamedTuple):
 class ExportOptions(NamedTuple):
     """The kind of export that is wanted."""
 
-    to: str  # one of KINDS
+    to: str  # one of FORMATS
     out: Path | None = None  # its folder, if not in that of the run
     dynamic_batch: bool = False
     batch: int | None = None  # samples at a time of an ONNX that takes no other number
@@ -39,8 +39,8 @@ class ExportOptions(NamedTuple):
 
     def check(self) -> None:
         """Refuse, with a UsageError, what cannot be or does not go together."""
-        if self.to not in KINDS:
-            raise UsageError(f"--to {self.to}: give one of {', '.join(KINDS)}")
+        if self.to not in FORMATS:
+            raise UsageError(f"--to {self.to}: give one of {', '.join(FORMATS)}")
         if self.batch is not None and (self.dynamic_batch or self.to != "onnx"):
             other = "--dynamic-batch" if self.dynamic_batch else f"--to {self.to}, which takes any number"
             raise UsageError(f"--batch {self.batch}: does not go with {other}; leave one of them out")
@@ -67,7 +67,7 @@ def int8_options(to: str, **options: Any) -> Int8Options:
     UsageError where there is one and the export is to something else.
     """
     chosen = {name: value for name, value in options.items() if value not in (None, ())}
-    if chosen and to in KINDS and to != "int8":
+    if chosen and to in FORMATS and to != "int8":
         name = next(iter(chosen))
         flag = "calibration-samples" if name == "samples" else name
         raise UsageError(f"--{flag}: goes with --to int8 alone; leave it out")

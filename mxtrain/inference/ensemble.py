@@ -19,7 +19,7 @@ from mxtrain.data import image_fields
 from mxtrain.tasks.task import Task
 
 View = Callable[[Any], Any]  # from the pictures of a micro-batch to as many others
-KINDS = ("classes", "labels", "numbers")  # of Task.metric_kind
+METRIC_KINDS = ("classes", "labels", "numbers")  # of Task.metric_kind
 
 
 def kinds_of(text: str) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def check(text: str, task: Task) -> None:
         raise UsageError(
             f"--tta {text}: the run's task, {name}, has no pictures to turn or crop; leave it out"
         )
-    if task.metric_kind not in KINDS:
+    if task.metric_kind not in METRIC_KINDS:
         raise UsageError(
             f"--tta {text}: --task {name} does not say what its answers are; give it `metric_kind`"
         )
@@ -53,7 +53,7 @@ def check_ensemble(members: Sequence[Checkpoint], task: Task) -> None:
     name = task.run.model.task
     if len(members) < 2:
         raise UsageError(f"--ensemble: {members[0].path} is one checkpoint; name several, or leave it out")
-    if task.metric_kind not in KINDS:
+    if task.metric_kind not in METRIC_KINDS:
         raise UsageError(
             f"--ensemble: answers of --task {name} have no mean; leave it out for the mean of the weights"
         )

@@ -18,7 +18,7 @@ from tests.support.commands import ROOT
 ONE_KIND = """
 from mxtrain import doctor
 from mxtrain.doctor.cluster import sum_jobs as jobs
-jobs.KINDS = jobs.KINDS[:1]
+jobs.CLUSTERS = jobs.CLUSTERS[:1]
 raise SystemExit(doctor.main(["--comm"]))
 """
 

@@ -21,10 +21,7 @@ UNCLEAR = {
 UNCLEAR_VARIABLES = {*UNCLEAR, "each", "kinds"} - {"changes", "judgement", "narrow", "parts", "written"}
 NOUN_OF_ITEMS = ("tools/im2rec_wrapper/sources/item.py", "kind")  # pictures, samples or documents
 ALLOWED_VARIABLES = {  # by the folder
-    (
-        "mxtrain/runtime",
-        "given",
-    ): "whatever MXNet hands to the function in whose place this one stands",
+    ("mxtrain/runtime", "given"): "whatever MXNet hands to a function that this one replaces",
 }
 MOST_IN_A_FOLDER = 16
 

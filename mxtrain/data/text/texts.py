@@ -25,7 +25,7 @@ from mxtrain.data.text.tokens import OF_DOCUMENTS, OF_TOKENS, TokenFormat, read_
 from mxtrain.data.text.words import NO_LABEL
 
 STEP = 16  # a micro-batch is as long as a multiple of it
-KINDS = {
+TASKS_OF_LABELS = {
     OF_DOCUMENTS: ("sequence_classification", "labelled_text"),
     OF_TOKENS: ("token_classification", "tagged_text"),
 }
@@ -134,14 +134,17 @@ def _text_of(source: Any) -> tuple[str, str]:
 
 
 def refuse_other_labels(dataset: Dataset, wanted: str) -> None:
-    """Raise DataError where the records of a data set have no labels, or others than `wanted`, a key of KINDS."""
+    """Raise DataError where the records of a data set have no labels, or others than `wanted`, a key of "
+    "TASKS_OF_LABELS."""
     for path in dataset.files:
         found = read_description(tokens_path(path)).get("labels")
         if found == wanted:
             continue
-        if found in KINDS:
-            raise DataError(f"{path}: has labels of {found}; --task {KINDS[found][0]} learns those")
-        raise DataError(f"{path}: holds text without labels; pack it with --from {KINDS[wanted][1]}")
+        if found in TASKS_OF_LABELS:
+            raise DataError(f"{path}: has labels of {found}; --task {TASKS_OF_LABELS[found][0]} learns those")
+        raise DataError(
+            f"{path}: holds text without labels; pack it with --from {TASKS_OF_LABELS[wanted][1]}"
+        )
 
 
 def token_class_names(train: Dataset) -> list[str]:

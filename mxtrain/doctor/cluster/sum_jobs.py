@@ -26,7 +26,7 @@ from mxtrain.launch import local, plan
 
 SECONDS = 55.0
 MIN_SECONDS = 3.0
-KINDS = ((1, True), (1, False), (2, True))  # number of servers, True for unix sockets
+CLUSTERS = ((1, True), (1, False), (2, True))  # number of servers, True for unix sockets
 WORKERS, BYTES_OF_FLOAT = 2, 4
 MEGABYTES, BUCKET_MB = 50.0, (1.0, 4.0, 16.0)
 ARRAYS = 64
@@ -45,7 +45,7 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
         "workers": WORKERS,
         "megabytes": MEGABYTES,
         "sockets": {"tcp": socket_rate(socket.AF_INET), "unix": socket_rate(socket.AF_UNIX)},
-        "jobs": [job(num_servers, unix, deadline) for num_servers, unix in KINDS],
+        "jobs": [job(num_servers, unix, deadline) for num_servers, unix in CLUSTERS],
     }
 
 

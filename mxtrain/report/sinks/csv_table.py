@@ -15,7 +15,7 @@ from typing import Any, Iterable
 from mxtrain.report.sinks import json_lines
 from mxtrain.report.sinks.record import PLACE, Record
 
-KINDS = ("train", "eval")
+RECORD_KINDS = ("train", "eval")
 
 
 class Table:
@@ -23,12 +23,12 @@ class Table:
 
     def __init__(self, path: Path, metrics: Path):
         self._path = path
-        rows = [_row(record) for record in json_lines.records(metrics) if record.get("kind") in KINDS]
+        rows = [_row(record) for record in json_lines.records(metrics) if record.get("kind") in RECORD_KINDS]
         self._columns = list(dict.fromkeys([*PLACE, *(name for row in rows for name in row)]))
         self._replace(_line(self._columns), (self._line_of(row) for row in rows))
 
     def write(self, record: Record) -> None:
-        if record["kind"] not in KINDS:
+        if record["kind"] not in RECORD_KINDS:
             return
         row = _row(record)
         new = [name for name in row if name not in self._columns]
