@@ -69,6 +69,33 @@ def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
     assert result.net is not None and len(result.history) == 4
 
 
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [("README.md", "1.0 [{'classes': [{'class': '1'"), ("docs/library.md", "epoch 2  accuracy")],
+)
+def test_python_of_the_pages_runs(
+    page: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """README's, and the library page's callback, each as it stands."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.S | re.M)
+    (code,) = (block for block in blocks if "default_rng" in block and "fit(" in block)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page, "exec"), {"__name__": "page"})
+    assert says in capsys.readouterr().out
+
+
+def test_the_loop_of_the_library_page_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "library.md").read_text(), re.S | re.M)
+    (code,) = (block for block in blocks if "gluon.Trainer" in block)
+    exec(compile(code, "docs/library.md", "exec"), {"__name__": "page"})
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert float(last.split()[1]) < 0.5
+
+
 def test_the_task_to_copy_is_learnt_and_predicts(tmp_path: Path, command: Command) -> None:
     """By its own command, but for one epoch; tests/tasks hold of it what all tasks are promised."""
     flags = [*flags_of("own_task"), "--epochs", "1", "--batch-size", "32", "--threads", "1"]
