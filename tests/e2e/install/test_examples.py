@@ -71,7 +71,7 @@ def test_the_same_from_python(shapes: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "says"),
-    [("README.md", "1.0 [{'classes': [{'class': '1'"), ("docs/library.md", "epoch 2  accuracy")],
+    [("README.md", " [{'classes': [{'class': '1'"), ("docs/library.md", "epoch 1  accuracy")],
 )
 def test_python_of_the_pages_runs(
     page: str,
