@@ -17,11 +17,11 @@ import pytest
 from hypothesis import settings
 
 from examples.digits import write_digits
-from tests.support import warm_start
 from tests.support.commands import ROOT, Command
 from tests.support.made_once import made_once
+from tests.support.processes import warm_start
 
-pytest_plugins = ["tests.support.crashes"]
+pytest_plugins = ["tests.support.processes.crashes"]
 
 # One thread an operator, as several tests run at once; and sums come in the same order whatever the machine.
 # A command that a test starts inherits it, and its own --threads stands above it.

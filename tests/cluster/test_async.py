@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.cluster_jobs import ended, job
+from tests.support.jobs.cluster_jobs import ended, job
 
 NUM_STEPS = 12
 

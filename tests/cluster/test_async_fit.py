@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mxtrain.runtime import mx
-from tests.support.cluster_run import FLAGS, records
 from tests.support.commands import Command
-from tests.support.processes import roles
+from tests.support.jobs.cluster_run import FLAGS, records
+from tests.support.process_tree import roles
 from tests.support.runs import has_step, wait_until, warm_started
 
 ASYNC = ["--kvstore", "dist_async", "--num-servers", "2", "--max-steps", "0", "--epochs", "3"]

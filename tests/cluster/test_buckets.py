@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.kvstore.buckets import SPLIT_FACTOR, Segment, lay_out
-from tests.support.cluster_jobs import ended, job
+from tests.support.jobs.cluster_jobs import ended, job
 
 pytestmark = pytest.mark.timeout(300)
 CLUSTERS = list(itertools.product((1, 2, 3, 4), (1, 2)))  # workers, servers
@@ -31,7 +31,7 @@ def test_sums_are_exact_and_sent_early(
 
 
 def sum_arrays(folder: Path, num_workers: int, num_servers: int, steps: int) -> None:
-    from tests.support import summing_worker
+    from tests.support.jobs import summing_worker
 
     work = functools.partial(summing_worker.sum_arrays, steps)
     with job(folder, work, num_workers, num_servers) as processes:

@@ -13,9 +13,9 @@ from typing import Any, Iterator
 import pytest
 
 from tests.support.commands import ROOT
-from tests.support.lan import drop_arriving, lan, slow_down
-from tests.support.processes import command_line
-from tests.support.two_hosts import NamespaceHost, do, need, reached_by_ssh
+from tests.support.hosts.lan import drop_arriving, lan, slow_down
+from tests.support.hosts.two_hosts import NamespaceHost, do, need, reached_by_ssh
+from tests.support.process_tree import command_line
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(200)]
 

@@ -13,9 +13,9 @@ from typing import Iterator
 import pytest
 
 from mxtrain.launch.local import free_port
-from tests.support.cluster_run import flags
 from tests.support.commands import ROOT, Command
-from tests.support.processes import children
+from tests.support.jobs.cluster_run import flags
+from tests.support.process_tree import children
 from tests.support.runs import assert_same_end, has_step, newest, wait_until
 
 START_SECONDS = 8  # and as long as it takes for a node to be given up

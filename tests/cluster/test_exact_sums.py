@@ -13,7 +13,7 @@ import pytest
 
 from mxtrain import native
 from mxtrain.models.parameters import running_statistics
-from tests.support.cluster_jobs import ended, job
+from tests.support.jobs.cluster_jobs import ended, job
 
 SHAPES = [(3000,), (7,), (1,), (90, 100), (2, 300)]
 NUM = 7  # micro-batches of a step

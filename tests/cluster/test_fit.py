@@ -14,10 +14,11 @@ import pytest
 from mxtrain import config
 from mxtrain.data.loading import sample_requests
 from mxtrain.data.records import record_sets
-from tests.support import damaged_data, overflowing_loss, slow_loss
-from tests.support.cluster_run import CLUSTER, flags, losses, records, weights
 from tests.support.commands import Command
-from tests.support.processes import roles
+from tests.support.data import damaged_data
+from tests.support.jobs.cluster_run import CLUSTER, flags, losses, records, weights
+from tests.support.losses import overflowing_loss, slow_loss
+from tests.support.process_tree import roles
 from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
 
 THREE = ["--kvstore", "dist_sync", "--num-workers", "3", "--start-timeout", "60"]
@@ -32,7 +33,7 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory, command: Comma
     return out
 
 
-@pytest.mark.slow  # tests/e2e/test_loading.py counts them in one process
+@pytest.mark.slow  # tests/e2e/fit/test_loading.py counts them in one process
 @pytest.mark.timeout(300)
 def test_bad_records_count_alike_whichever_worker_reads_them(
     digits: Path, tmp_path: Path, command: Command
@@ -77,7 +78,14 @@ def test_a_step_of_many_micro_batches_may_take_longer_than_the_stall_timeout(
 ) -> None:
     seconds, num_each = 8, 9
     assert num_each * slow_loss.MICRO_BATCH_SECONDS > seconds
-    more = ["--loss", "tests.support.slow_loss:loss", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    more = [
+        "--loss",
+        "tests.support.losses.slow_loss:loss",
+        "--stall-timeout",
+        str(seconds),
+        "--max-restarts",
+        "0",
+    ]
     more += ["--batch-size", str(2 * num_each), "--micro-batch", "1", "--max-steps", "1"]
     done = command("mxtrain.fit", *flags(digits, tmp_path / "run", *CLUSTER, *more))
     assert done.returncode == 0, done.stderr
@@ -91,7 +99,14 @@ def test_an_evaluation_may_take_longer_than_the_stall_timeout(
 ) -> None:
     seconds, num_each = 8, 8
     assert num_each * slow_loss.SAMPLE_SECONDS > seconds
-    more = ["--model", "tests.support.slow_loss:Net", "--stall-timeout", str(seconds), "--max-restarts", "0"]
+    more = [
+        "--model",
+        "tests.support.losses.slow_loss:Net",
+        "--stall-timeout",
+        str(seconds),
+        "--max-restarts",
+        "0",
+    ]
     more += ["--batch-size", "2", "--micro-batch", "1", "--max-steps", "1"]
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "run", *CLUSTER, *more))
     assert done.returncode == 0, done.stderr
@@ -104,7 +119,14 @@ def test_an_evaluation_may_keep_more_than_a_message_holds(
     shapes: Path, tmp_path: Path, command: Command
 ) -> None:
     """82 MB of 64 samples, over three workers."""
-    more = ["--max-steps", "1", "--metric", "tests.support.user_metrics:KeepsMuch", "--num-workers", "3"]
+    more = [
+        "--max-steps",
+        "1",
+        "--metric",
+        "tests.support.user_code.user_metrics:KeepsMuch",
+        "--num-workers",
+        "3",
+    ]
     data = ["--val", shapes / "train.rec"]
     done = command("mxtrain.fit", *flags(shapes, tmp_path / "run", *CLUSTER, *more), *data)
     assert done.returncode == 0, done.stderr
@@ -174,7 +196,14 @@ def test_ctrl_c_ends_all_workers_after_the_same_step(digits: Path, tmp_path: Pat
 @pytest.mark.timeout(200)
 def test_an_overflow_on_one_worker_is_skipped_by_all(digits: Path, tmp_path: Path, command: Command) -> None:
     more = ["--batch-size", "16", "--micro-batch", "4", "--max-steps", "16", "--clip-norm", "1"]
-    more += ["--loss", "tests.support.overflowing_loss:loss", "--loss-scale", "dynamic", "--lr", "0.01"]
+    more += [
+        "--loss",
+        "tests.support.losses.overflowing_loss:loss",
+        "--loss-scale",
+        "dynamic",
+        "--lr",
+        "0.01",
+    ]
     for name, cluster in (("one", []), ("two", CLUSTER)):
         done = command("mxtrain.fit", *flags(digits, tmp_path / name, *more, *cluster))
         assert done.returncode == 0, done.stderr

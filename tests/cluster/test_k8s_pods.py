@@ -20,9 +20,9 @@ import yaml
 
 from mxtrain.launch import k8s
 from tests.support.commands import ROOT
+from tests.support.hosts.two_hosts import NamespaceHost, need, two_hosts
+from tests.support.jobs.short_run import FLAGS, assert_same_weights, is_under_way
 from tests.support.runs import wait_until
-from tests.support.short_run import FLAGS, assert_same_weights, is_under_way
-from tests.support.two_hosts import NamespaceHost, need, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

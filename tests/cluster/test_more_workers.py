@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import noting_loss
-from tests.support.cluster_run import FLAGS, flags
 from tests.support.commands import Command
-from tests.support.processes import roles
+from tests.support.jobs.cluster_run import FLAGS, flags
+from tests.support.losses import noting_loss
+from tests.support.process_tree import roles
+from tests.support.processes.warm_start import WarmProcess
 from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
-from tests.support.warm_start import WarmProcess
 
 SHORTEST_HOLD_SECONDS, PAUSE_SECONDS = 0.05, 0.5
 
@@ -51,7 +51,12 @@ def test_every_sample_of_an_epoch_is_trained_on_by_one_worker(
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv(noting_loss.FOLDER, str(notes))
-    own = ["--train", "tests.support.noting_loss:data", "--loss", "tests.support.noting_loss:loss"]
+    own = [
+        "--train",
+        "tests.support.losses.noting_loss:data",
+        "--loss",
+        "tests.support.losses.noting_loss:loss",
+    ]
     one_epoch = ["--max-steps", "3", "--epochs", "1", "--augment", "none"]
     done = command("mxtrain.fit", *FLAGS, *own, "--out", tmp_path / "run", *one_epoch, *cluster(num_workers))
     assert done.returncode == 0, done.stderr

@@ -13,8 +13,8 @@ import pytest
 
 from mxtrain.launch.local import free_port
 from tests.support.commands import ROOT
-from tests.support.processes import children
-from tests.support.ps_sh import ROLES, all_started
+from tests.support.jobs.ps_sh import ROLES, all_started
+from tests.support.process_tree import children
 from tests.support.runs import curve, newest, wait_until
 
 FLAGS = [

@@ -1,6 +1,6 @@
 """`--profile` of whole commands: with other nets, devices and workers, and through kills.
 
-In small, in one process: tests/engine/train/test_profile.py.
+In small, in one process: tests/engine/train/telemetry/test_profile.py.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_run import flags, losses, weights
-from tests.support.processes import children
-from tests.support.ps_sh import ROLES, all_started, role_commands
+from tests.support.jobs.cluster_run import flags, losses, weights
+from tests.support.jobs.ps_sh import ROLES, all_started, role_commands
+from tests.support.process_tree import children
 from tests.support.runs import has_step, wait_until
 
 

@@ -15,14 +15,14 @@ import pytest
 from mxtrain import config
 from mxtrain.data.loading import sample_requests
 from mxtrain.data.records import record_sets
-from tests.support import rare_steps
-from tests.support.cluster_run import flags, records
 from tests.support.commands import Command
+from tests.support.jobs.cluster_run import flags, records
+from tests.support.losses import rare_steps
 from tests.support.runs import assert_same_end, curve, newest
 
 NUM_STEPS = 30
 RARE = [
-    *("--model", "tests.support.rare_steps:net", "--loss", "tests.support.rare_steps:loss"),
+    *("--model", "tests.support.losses.rare_steps:net", "--loss", "tests.support.losses.rare_steps:loss"),
     *("--batch-size", "10", "--micro-batch", "2", "--max-steps", str(NUM_STEPS), "--max-bad-steps", "20"),
     *("--optimizer", "sgd:momentum=0", "--weight-decay", "0", "--schedule", "constant"),
     *("--lr", str(rare_steps.RATE), "--clip-value", str(rare_steps.CLIP), "--loss-scale", "dynamic"),

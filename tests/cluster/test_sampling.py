@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mxtrain.train.telemetry.stage_clock import COMPUTE_STAGES, STEP_STAGES
-from tests.support import slow_worker
-from tests.support.cluster_run import CLUSTER, flags
 from tests.support.commands import Command
+from tests.support.jobs.cluster_run import CLUSTER, flags
+from tests.support.losses import slow_worker
 from tests.support.runs import assert_same_checkpoint, curve, records, seconds_of
 
 SHORT = ["--max-steps", "12", "--checkpoint-steps", "5"]
@@ -84,7 +84,7 @@ def test_each_worker_tells_its_times(sampled: Path) -> None:
 
 @pytest.mark.slow  # tests/unit/train/telemetry/test_worker_times.py: who is a straggler, and why
 def test_the_log_names_a_straggler_once(digits: Path, tmp_path: Path, command: Command) -> None:
-    slow = ["--loss", "tests.support.slow_worker:loss", "--sample-steps", "2", "--max-steps", "20"]
+    slow = ["--loss", "tests.support.losses.slow_worker:loss", "--sample-steps", "2", "--max-steps", "20"]
     done = command("mxtrain.fit", *flags(digits, tmp_path, *CLUSTER, *slow))
     assert done.returncode == 0, done.stderr
     said = [line for line in (tmp_path / "logs" / "fit.log").read_text().splitlines() if "waiting" in line]

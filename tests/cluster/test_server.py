@@ -13,9 +13,9 @@ from typing import Any, Iterator
 
 import pytest
 
-from tests.support import ps_lite_messages
-from tests.support.cluster_jobs import Processes, ended, job, wait_for
-from tests.support.sockets import listeners, unix_paths
+from tests.support.hosts import ps_lite_messages
+from tests.support.jobs.cluster_jobs import Processes, ended, job, wait_for
+from tests.support.processes.sockets import listeners, unix_paths
 
 LOOPBACK = "127.0.0.1"
 NOBODY = 65534

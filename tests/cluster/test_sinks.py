@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_run import CLUSTER, flags, losses, records
-from tests.support.processes import roles
+from tests.support.jobs.cluster_run import CLUSTER, flags, losses, records
+from tests.support.jobs.sinks import tensorboard, wandb_files, wandb_rows
+from tests.support.process_tree import roles
 from tests.support.runs import has_step, started, wait_until
-from tests.support.sinks import tensorboard, wandb_files, wandb_rows
 
 
 # tests/unit/report asks for the same of each sink, without training.

@@ -15,9 +15,9 @@ from typing import Any, Callable, Iterator
 import pytest
 
 from tests.support.commands import ROOT
-from tests.support.processes import command_line
-from tests.support.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights, is_under_way
-from tests.support.slurm_cluster import Slurm, slurm
+from tests.support.hosts.slurm_cluster import Slurm, slurm
+from tests.support.jobs.short_run import ENDLESS, FLAGS, STEPS, assert_same_weights, is_under_way
+from tests.support.process_tree import command_line
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import table_nets
-from tests.support.cluster_jobs import ended, job
-from tests.support.cluster_run import records
 from tests.support.commands import Command
-from tests.support.processes import roles
+from tests.support.jobs.cluster_jobs import ended, job
+from tests.support.jobs.cluster_run import records
+from tests.support.nets import table_nets
+from tests.support.process_tree import roles
 from tests.support.runs import assert_same_end, has_step, wait_until, warm_started
 
 NUM_STEPS = 20
@@ -34,7 +34,7 @@ BAR = 1e-5
 
 def line(digits: Path, out: Path, net: str, *more: str) -> list[str]:
     data = ["--train", str(digits / "train.rec"), "--val", str(digits / "val.rec")]
-    return [*data, "--out", str(out), "--model", f"tests.support.table_nets:{net}", *FLAGS, *more]
+    return [*data, "--out", str(out), "--model", f"tests.support.nets.table_nets:{net}", *FLAGS, *more]
 
 
 def losses(out: Path) -> np.ndarray[Any, Any]:

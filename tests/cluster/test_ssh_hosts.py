@@ -14,10 +14,10 @@ from typing import Callable, Iterator, Sequence
 import pytest
 
 from tests.support.commands import ROOT
-from tests.support.processes import command_line
+from tests.support.hosts.two_hosts import NamespaceHost, reached_by_ssh, two_hosts
+from tests.support.jobs.short_run import ENDLESS, FLAGS, MIDDLE, STEPS, assert_same_weights, is_under_way
+from tests.support.process_tree import command_line
 from tests.support.runs import newest, records, wait_until
-from tests.support.short_run import ENDLESS, FLAGS, MIDDLE, STEPS, assert_same_weights, is_under_way
-from tests.support.two_hosts import NamespaceHost, reached_by_ssh, two_hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.cluster_jobs import ended, job
+from tests.support.jobs.cluster_jobs import ended, job
 
 WIDTH = 2100  # a square of them is cut into buckets of its own
 ROWS = np.random.default_rng(0).normal(size=(7, 10)).astype(np.float32)

@@ -12,11 +12,11 @@ import pytest
 
 from mxtrain.core.errors import USAGE
 from mxtrain.launch.local import free_port
-from tests.support import paused_loss
-from tests.support.cluster_run import flags, losses, weights
 from tests.support.commands import Command
-from tests.support.processes import children
-from tests.support.ps_sh import Run, all_started, role_commands
+from tests.support.jobs.cluster_run import flags, losses, weights
+from tests.support.jobs.ps_sh import Run, all_started, role_commands
+from tests.support.losses import paused_loss
+from tests.support.process_tree import children
 from tests.support.runs import has_step, wait_until
 
 STRAY_SECONDS = 60
@@ -41,7 +41,7 @@ def assert_refused(run: Run[str], *words: str) -> None:
 def test_strays_that_come_first_or_while_a_dead_worker_is_missed_change_nothing(
     digits: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = ["--checkpoint-steps", "5", "--loss", "tests.support.paused_loss:loss"]
+    more = ["--checkpoint-steps", "5", "--loss", "tests.support.losses.paused_loss:loss"]
     pause = tmp_path / "pause"
     monkeypatch.setenv(paused_loss.PAUSE, str(pause))
     alone = command("mxtrain.fit", *flags(digits, tmp_path / "alone", *more), timeout=100)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mxtrain.core.system import kernels, machine
-from tests.support.fresh_python import ROOT, answer, run
+from tests.support.processes.fresh_python import ROOT, answer, run
 
 CORES = machine.usable_cores()
 

@@ -15,8 +15,8 @@ from typing import Callable, List, Tuple, Union
 
 from mxtrain.launch.attempt import is_stopped
 from tests.faults.job import NUM_STEPS, STEPS_PER_EPOCH, SUPERVISOR, FaultJob, cluster
-from tests.support import ps_lite_messages
-from tests.support.ps_lite_messages import Address
+from tests.support.hosts import ps_lite_messages
+from tests.support.hosts.ps_lite_messages import Address
 from tests.support.runs import has_step, is_writing
 
 REFUSED_SECONDS = 30  # from the fault until the job has ended with an error

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 
 from tests.faults.samples import ROOT
 from tests.faults.traces import MARK, Traces
-from tests.support.processes import roles
+from tests.support.process_tree import roles
 from tests.support.runs import curve, is_now, newest, text
 
 STEPS_PER_EPOCH, NUM_STEPS = 8, 24
@@ -32,7 +32,7 @@ LENGTH = [
     ),
 ]
 FLAGS = [
-    *("--model", "benchmarks.same_curve.nets:with_both", "--loss", "tests.support.swinging_loss:loss"),
+    *("--model", "benchmarks.same_curve.nets:with_both", "--loss", "tests.support.losses.swinging_loss:loss"),
     *("--image-size", "16", "--val-resize", "16", "--augment", "pad_crop:pad=2", "--lr", "0.01"),
     *("--clip-norm", "1", *LENGTH),
 ]

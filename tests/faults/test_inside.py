@@ -1,4 +1,4 @@
-"""Kills in the very middle of what no signal from outside would hit: see tests/support/struck_inside.py."""
+"""Kills in the very middle of what no signal from outside would hit: see tests/support/losses/struck_inside.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.runs import warm_started
 def test_a_worker_that_is_killed_while_a_grid_is_in_use_leaves_no_trace(
     place: str, said: str, data: list[str], undisturbed: tuple[object, ...], tmp_path: Path
 ) -> None:
-    loss = ["--loss", f"tests.support.struck_inside:{place}"]
+    loss = ["--loss", f"tests.support.losses.struck_inside:{place}"]
     with warm_started("--out", tmp_path, *FLAGS, *loss, *data, *cluster(3)) as run:
         _, output = run.communicate(timeout=DONE_SECONDS)
     assert run.returncode == 0, output

@@ -17,8 +17,8 @@ from tests.faults.case import DONE_SECONDS, REFUSED_SECONDS
 from tests.faults.job import CLUSTER, FLAGS, STEPS_PER_EPOCH, result, started, wait_for
 from tests.faults.samples import ROOT
 from tests.faults.traces import Traces
+from tests.support.hosts.two_hosts import NamespaceHost, two_hosts
 from tests.support.runs import has_step
-from tests.support.two_hosts import NamespaceHost, two_hosts
 
 CUT_SECONDS = 5.0  # more than --silence-timeout
 

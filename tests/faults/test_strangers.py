@@ -11,8 +11,9 @@ import pytest
 
 from tests.faults.case import DONE_SECONDS
 from tests.faults.job import CLUSTER, FLAGS, FaultJob, result, started, wait_for
-from tests.support import late_net, ps_lite_messages
-from tests.support.ps_lite_messages import Address
+from tests.support.hosts import ps_lite_messages
+from tests.support.hosts.ps_lite_messages import Address
+from tests.support.nets import late_net
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,7 +68,7 @@ def test_who_sends_messages_again_and_again_ends_the_job_after_its_restarts(
 def test_who_takes_the_place_of_a_process_delays_the_start_and_nobody_is_blamed(
     data: list[str], undisturbed: tuple[object, ...], tmp_path: Path
 ) -> None:
-    flags = [*FLAGS, "--model", "tests.support.late_net:with_both", *CLUSTER, *data]
+    flags = [*FLAGS, "--model", "tests.support.nets.late_net:with_both", *CLUSTER, *data]
     go = tmp_path / "go"
     with started(tmp_path, *flags, DMLC_LOCAL="0", **{late_net.GO: str(go)}) as job:
         ps_lite_messages.send_add_node(place_of(job, "scheduler"))  # before worker-1, which waits

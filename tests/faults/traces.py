@@ -11,7 +11,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.support.sockets import listeners
+from tests.support.processes.sockets import listeners
 
 MARK = "MXTRAIN_FAULTS"
 LEAVE_SECONDS = 3.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
+from tests.support.data.encoded_jpegs import SAMPLINGS, assembled, encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "mxtrain" / "native"

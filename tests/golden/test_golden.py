@@ -30,7 +30,8 @@ from tests.golden.cases import (
     Version,
     cases_of,
 )
-from tests.support import amp, runs, warm_start
+from tests.support import amp, runs
+from tests.support.processes import warm_start
 
 HERE = Path(__file__).resolve().parent
 MOST_BYTES = 2_100_000
@@ -222,7 +223,7 @@ def trials_of(search: Path) -> list[dict[str, str]]:
         return [{name: row[name] for name in row if name != "seconds"} for row in csv.DictReader(file)]
 
 
-@pytest.mark.slow  # in small: the other tests of searches (tests/e2e/test_tune.py)
+@pytest.mark.slow  # in small: the other tests of searches (tests/e2e/results/test_tune.py)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("state", ["finished", "killed"])

@@ -23,8 +23,8 @@ from mxtrain.export import exported_net
 from mxtrain.report import history
 from mxtrain.report.page import page_data
 from tests.golden.cases import FOLDER, SEARCHES, VERSIONS
-from tests.support import warm_start
 from tests.support.commands import ROOT
+from tests.support.processes import warm_start
 
 NEWEST = FOLDER / VERSIONS[-1].name
 STATE = Path("checkpoints", "step-00000005", "state.json")

@@ -38,7 +38,7 @@ class Result(NamedTuple):
     """What became of a selection: `verdict` is passed, failed, late or invalid."""
 
     verdict: str
-    told: str  # the test that failed, or why it is invalid
+    evidence: str  # the test that failed, or why it is invalid
     seconds: float
 
 
@@ -48,11 +48,11 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[mutant.name for mutant in MUTANTS])
     parser.add_argument("--check", action="store_true", help="only see that each edit still has its place")
-    asked = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if not asked.only or mutant.name in asked.only]
+    arguments = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if not arguments.only or mutant.name in arguments.only]
     lost = [problem for problem in map(misplaced, chosen) if problem]
     print("\n".join(lost), end="\n" if lost else "")
-    if asked.check or lost:
+    if arguments.check or lost:
         return bool(lost)
     with copied() as copy:
         return run(chosen, copy)
@@ -65,16 +65,16 @@ def run(mutants: Sequence[Mutant], copy: Path) -> int:
     for mutant in mutants:
         if mutant.tests not in unmutated:
             unmutated[mutant.tests] = selected(mutant.tests, copy, seconds=600.0)
-        told, is_right = judged(mutant, unmutated[mutant.tests], copy)
+        outcome, is_right = outcome_of(mutant, unmutated[mutant.tests], copy)
         is_wrong |= not is_right
-        print(f"{mutant.name}: {told}", flush=True)
+        print(f"{mutant.name}: {outcome}", flush=True)
     return int(is_wrong)
 
 
-def judged(mutant: Mutant, before: Result, copy: Path) -> tuple[str, bool]:
+def outcome_of(mutant: Mutant, before: Result, copy: Path) -> tuple[str, bool]:
     """In words what became of a mutant whose tests came to `before` without it, and whether it is as it should be."""
     if before.verdict != "passed":
-        return f"invalid, its tests fail without it ({before.verdict}: {before.told})", False
+        return f"invalid, its tests fail without it ({before.verdict}: {before.evidence})", False
     with mutated(mutant, copy):
         problem = import_problem(mutant.file, copy)
         if problem:
@@ -83,9 +83,9 @@ def judged(mutant: Mutant, before: Result, copy: Path) -> tuple[str, bool]:
     if after.verdict == "passed":
         return "survived", False
     if after.verdict == "invalid":
-        return f"invalid, {after.told}", False
+        return f"invalid, {after.evidence}", False
     how = "killed" if after.verdict == "failed" else "killed by a deadline"
-    return f"{how} in {after.seconds:.0f} s by {after.told}", True
+    return f"{how} in {after.seconds:.0f} s by {after.evidence}", True
 
 
 def misplaced(mutant: Mutant) -> str:

@@ -228,7 +228,7 @@ MUTANTS = (
         "mxtrain/train/loop.py",
         "if bad_steps >= most:",
         "if bad_steps > most + 1:",
-        ("tests/e2e/test_diverging.py", "tests/e2e/test_fit.py::test_a_diverging_run_says_so"),
+        ("tests/e2e/ends/test_diverging.py", "tests/e2e/fit/test_fit.py::test_a_diverging_run_says_so"),
     ),
     # What is kept.
     Mutant(
@@ -393,7 +393,7 @@ MUTANTS = (
         "tools/im2rec_wrapper/resume.py",
         "run.num_done, None)",
         "max(run.num_done - 1, 0), None)",
-        ("tests/e2e/test_pack_command.py::test_a_killed_pack_resumes_to_the_same_bytes",),
+        ("tests/e2e/pack/test_pack_command.py::test_a_killed_pack_resumes_to_the_same_bytes",),
     ),
     Mutant(
         "pack-journal",
@@ -613,8 +613,8 @@ MUTANTS = (
         "docs/training.md",
         "convolutions that are wrong in bfloat16 are known, and others right to the bit",
         "mxtrain/models/autocast/wrong_kernels.py",
-        "if any(taps > 1 and size < step for taps",
-        "if any(taps > 1 and size < step - 1 for taps",
+        "if any(taps > 1 and size < step for taps,",
+        "if any(taps > 1 and size < step - 1 for taps,",
         ("tests/engine/models/autocast/test_autocast_kernels.py",),
     ),
     Mutant(
@@ -624,7 +624,7 @@ MUTANTS = (
         "mxtrain/train/library/hooks.py",
         "hook(copy.deepcopy(record))",
         "hook(record)",
-        ("tests/engine/train/test_library.py::test_hooks_look_and_move_no_bit",),
+        ("tests/engine/train/library/test_library.py::test_hooks_look_and_move_no_bit",),
     ),
     Mutant(
         "random-numbers-of-the-caller",
@@ -633,7 +633,9 @@ MUTANTS = (
         "mxtrain/train/library/process_isolation.py",
         "                mx.random.seed(seed)",
         "                pass",
-        ("tests/engine/train/test_library.py::test_the_callers_log_signals_and_generators_are_as_before",),
+        (
+            "tests/engine/train/library/test_library.py::test_the_callers_log_signals_and_generators_are_as_before",
+        ),
     ),
     Mutant(
         "nets-are-released",
@@ -642,7 +644,7 @@ MUTANTS = (
         "mxtrain/train/library/process_isolation.py",
         "        gc.collect()  #",
         "        #",
-        ("tests/engine/train/test_library.py::test_memory_does_not_grow_run_by_run",),
+        ("tests/engine/train/library/test_library.py::test_memory_does_not_grow_run_by_run",),
     ),
     Mutant(
         "lent-net",
@@ -651,7 +653,7 @@ MUTANTS = (
         "mxtrain/models/parameters/weights.py",
         "            parameter._init_impl(values, contexts)",
         "            del values, contexts",
-        ("tests/engine/train/test_library.py::test_a_result_and_its_folder_are_evaluated",),
+        ("tests/engine/train/library/test_library.py::test_a_result_and_its_folder_are_evaluated",),
     ),
     Mutant(
         "help-without-mxnet",
@@ -660,7 +662,7 @@ MUTANTS = (
         "mxtrain/fit.py",
         "from mxtrain.core.system import machine\n",
         "from mxtrain.core.system import machine\nfrom mxtrain.runtime import mx  # noqa: F401\n",
-        ("tests/e2e/test_help.py::test_help_does_not_load_mxnet",),
+        ("tests/e2e/install/test_help.py::test_help_does_not_load_mxnet",),
     ),
     Mutant(
         "refusal",
@@ -715,7 +717,7 @@ MUTANTS = (
         "mxtrain/train/telemetry/seen_samples.py",
         "array[:COUNT].copy()",
         "array[:COUNT]",
-        ("tests/engine/train/test_seen_samples.py",),
+        ("tests/engine/train/telemetry/test_seen_samples.py",),
     ),
     Mutant(
         "draws-by-number",
@@ -733,7 +735,7 @@ MUTANTS = (
         "mxtrain/tune/search.py",
         "self._left_over = studies.unfinished(study)",
         "self._left_over = []",
-        ("tests/e2e/test_tune.py",),
+        ("tests/e2e/results/test_tune.py",),
     ),
     Mutant(
         "another-search",
@@ -742,7 +744,7 @@ MUTANTS = (
         "mxtrain/tune/run_search.py",
         '"--sampler": options.sampler,',
         "",
-        ("tests/e2e/test_tune.py",),
+        ("tests/e2e/results/test_tune.py",),
     ),
     Mutant(
         "trial-killed",

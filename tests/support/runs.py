@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from mxtrain.report.sinks.json_lines import JsonLines
-from tests.support import warm_start
 from tests.support.commands import ROOT
-from tests.support.warm_start import WarmFunction, WarmProcess
+from tests.support.processes import warm_start
+from tests.support.processes.warm_start import WarmFunction, WarmProcess
 
 DEADLINE_SECONDS = 60
 

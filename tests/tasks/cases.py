@@ -14,7 +14,8 @@ import pytest
 
 from examples import own_task_data
 from mxtrain.data.records.recordio import Label
-from tests.support import majority_data, several_shapes
+from tests.support.data import several_shapes
+from tests.support.user_code import majority_data
 from tests.tasks import dials, readings, steps, stripes, texts
 from tests.tasks.linear import (
     dials_r2,
@@ -90,7 +91,7 @@ def labelled(label: Any) -> Change:
 CLASSIFICATION = Case(
     name="classification",
     write=stripes.write,
-    flags="--model tests.support.training_steps:quick_net --image-size 16 --val-resize 16 --augment none "
+    flags="--model tests.support.nets.training_steps:quick_net --image-size 16 --val-resize 16 --augment none "
     "--optimizer adam --lr 0.01",
     learn="--batch-size 32 --epochs 4",
     bar=Bar("val_accuracy", 0.95),
@@ -109,7 +110,7 @@ CLASSIFICATION = Case(
 MAJORITY = Case(
     name="majority",
     write=majority_data.write_sets,
-    flags="--task tests.support.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0",
+    flags="--task tests.support.user_code.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0",
     learn="--batch-size 16 --micro-batch 4 --epochs 4",
     bar=Bar("val_auc", 0.98),
     linear=majority_auc,

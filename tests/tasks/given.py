@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 from tests.support.commands import Command
+from tests.support.processes.warm_start import WarmProcess
 from tests.support.runs import kill_at, warm_started
-from tests.support.warm_start import WarmProcess
 from tests.tasks.cases import Case
 
 # 6 steps an epoch, each of 4 micro-batches; an evaluation of 7, and the last of them is short.

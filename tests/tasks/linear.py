@@ -11,7 +11,7 @@ import pytest
 
 from mxtrain.data.arrays import array_fields
 from mxtrain.data.records.record_file import open_records
-from tests.support.majority import LONGEST
+from tests.support.user_code.majority import LONGEST
 
 
 def stripes_accuracy(folder: Path) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.pack_command import in_this_process
+from tests.support.data.pack_command import in_this_process
 
 
 def write_spirals(folder: Path, num_train: int, num_val: int) -> None:

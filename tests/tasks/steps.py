@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mxtrain.data.records.record_file import open_records
-from tests.support.token_data import END, write_tokens
+from tests.support.data.token_data import END, write_tokens
 
 LETTERS, LARGEST_STEP, WINDOW = 13, 7, 16
 

@@ -10,13 +10,13 @@ import pytest
 
 from mxtrain.checkpoint import directory
 from mxtrain.core.errors import USAGE
-from tests.support import user_streams
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, curve, newest
+from tests.support.user_code import user_streams
 from tests.tasks.cases import VECTORS
 from tests.tasks.given import Given
 
-STREAMS = "tests.support.user_streams"
+STREAMS = "tests.support.user_code.user_streams"
 CLUSTER = "--kvstore dist_sync --start-timeout 60 --num-workers 2"
 IN_SMALL = pytest.mark.slow  # tests/unit/tasks/test_array_streams.py holds it without a run
 

@@ -14,7 +14,7 @@ from tests.support.runs import assert_same_end, curve, newest, records, scores_o
 from tests.tasks.cases import CLASSIFICATION
 from tests.tasks.given import NUM_TRAIN, NUM_VAL, Given
 
-METRICS = "auc,macro_f1,tests.support.user_metrics:several"
+METRICS = "auc,macro_f1,tests.support.user_code.user_metrics:several"
 FLAGS = f"--evaluate-steps 4 --metric {METRICS} --score worst"
 
 
@@ -61,7 +61,7 @@ def test_the_score_decides_which_checkpoint_is_best(judged: Path, pictures: Give
 
 
 def test_a_trained_net_is_judged_by_other_metrics(judged: Path, pictures: Given) -> None:
-    asked = ["--json", "--metric", "recall,tests.support.user_metrics:regret"]
+    asked = ["--json", "--metric", "recall,tests.support.user_code.user_metrics:regret"]
     told = pictures.command("mxtrain.evaluate", "--run", judged, *asked)
     assert told.returncode == 0, told.stderr
     assert {"val_recall", "val_regret", "val_accuracy"} < set(json.loads(told.stdout))
@@ -102,7 +102,7 @@ def test_the_tasks_own_score_may_be_named(pictures: Given, tmp_path: Path) -> No
         ("--score auc", "--score auc: no number of this run's evaluations"),
         ("--metric mae", "--metric mae: does not fit --task classification"),
         (
-            "--metric tests.support.user_metrics:several --score nothing",
+            "--metric tests.support.user_code.user_metrics:several --score nothing",
             "--score nothing: the evaluation gave loss,",
         ),
     ],

@@ -16,7 +16,7 @@ from mxtrain.data.loading.assembly import BatchSlice, SampleAssembly
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.train import session
-from tests.support import fresh_python
+from tests.support.processes import fresh_python
 from tests.support.runs import records
 from tests.tasks.cases import Change
 from tests.tasks.given import NUM_TRAIN, Given

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import USAGE
-from tests.support import majority_data
 from tests.support.amp import BF16, needs_bf16
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, newest, records
+from tests.support.user_code import majority_data
 from tests.tasks.cases import MAJORITY
 from tests.tasks.given import NUM_TRAIN, NUM_VAL, Given
 
-WIDE = "tests.support.majority_wide"
+WIDE = "tests.support.user_code.majority_wide"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_activations_computed_again_are_the_same_on_every_device(
     assert_same_end(tmp_path / "two", tmp_path / "one")
 
 
-@pytest.mark.slow  # tests/e2e/test_remat.py has pictures'
+@pytest.mark.slow  # tests/e2e/fit/test_remat.py has pictures'
 def test_activations_computed_again_are_those_that_were(words: Given, tmp_path: Path) -> None:
     """Without dropout, whose numbers are drawn in another order."""
     for name, flags in (("plain", ""), ("again", "--remat")):
@@ -57,8 +57,8 @@ def test_activations_computed_again_are_those_that_were(words: Given, tmp_path: 
 def test_a_net_of_several_inputs_is_not_computed_again(words: Given, tmp_path: Path) -> None:
     said = words.fit(tmp_path, f"{MAJORITY.flags} --remat", code=USAGE)
     assert (
-        "--remat: tests.support.majority:Majority takes 2 arrays, and can be cut if it takes one; leave it out"
-        in said
+        "--remat: tests.support.user_code.majority:Majority takes 2 arrays, and can be cut if it takes one; "
+        "leave it out" in said
     )
 
 

@@ -18,12 +18,15 @@ from mxtrain.data.loading import order
 from mxtrain.data.records.record_file import open_records
 from mxtrain.runtime import mx
 from mxtrain.train.net import build_net
-from tests.support import majority, majority_data
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, newest, records, scores_of
+from tests.support.user_code import majority, majority_data
 from tests.tasks.given import NUM_TRAIN, NUM_VAL
 
-FLAGS = "--task tests.support.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0 --threads 1 --log none"
+FLAGS = (
+    "--task tests.support.user_code.majority:Majority --optimizer adam --lr 0.02 --weight-decay 0 --threads 1 "
+    "--log none"
+)
 CLUSTER = "--kvstore dist_sync --start-timeout 60 --num-workers"
 
 

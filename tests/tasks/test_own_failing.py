@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import BUG, USAGE
-from tests.support import majority_data
 from tests.support.commands import Command
+from tests.support.user_code import majority_data
 from tests.tasks.cases import MAJORITY
 from tests.tasks.given import NUM_TRAIN, NUM_VAL, Given
 
-TASKS = "tests.support.failing_tasks"
+TASKS = "tests.support.user_code.failing_tasks"
 
 
 def said(task: str, code: int, folder: Path, command: Command, flags: str = "") -> str:

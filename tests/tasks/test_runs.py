@@ -65,7 +65,7 @@ def test_what_was_trained_is_evaluated_and_used(given: Given, undisturbed: Path)
         assert len(told.stdout.splitlines()) >= (1 + NUM_VAL if is_asked else 1)
 
 
-@pytest.mark.slow  # tests/e2e/test_predict.py holds it of a class for each picture
+@pytest.mark.slow  # tests/e2e/results/test_predict.py holds it of a class for each picture
 def test_its_worst_mistakes_are_those_of_its_evaluation(given: Given, undisturbed: Path) -> None:
     *_, last = records(undisturbed, "worst")
     told = given.command("mxtrain.predict", undisturbed, "--checkpoint", "latest", "--mistakes", 32, "--json")
@@ -82,7 +82,7 @@ def is_wrong(sample: dict[str, Any]) -> bool:
     return "label_probability" not in sample or sample["label"] != sample["predicted"]
 
 
-@pytest.mark.slow  # tests/e2e/test_evaluate.py has two of them, tests/unit/report/test_evaluation.py their texts
+@pytest.mark.slow  # e2e/results/test_evaluate.py has two of them, unit/report/test_evaluation.py their texts
 def test_what_an_evaluation_finds_is_told_in_words(given: Given, undisturbed: Path) -> None:
     told = given.command("mxtrain.evaluate", undisturbed)
     assert told.returncode == 0, told.stderr
@@ -156,7 +156,7 @@ def test_bfloat16_trains_to_the_same_bits_on_two_devices(given: Given, tmp_path:
     np.testing.assert_allclose(narrow, wide, rtol=0.2)
 
 
-@pytest.mark.slow  # tests/e2e/test_overfit.py has classification's
+@pytest.mark.slow  # tests/e2e/fit/test_overfit.py has classification's
 def test_a_few_batches_are_learnt_by_heart(given: Given, tmp_path: Path) -> None:
     given.fit(tmp_path, f"--overfit 2 --epochs 90 {given.case.overfit}")
     found = losses(tmp_path)

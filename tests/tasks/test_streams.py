@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.errors import BUG, DATA, USAGE
-from tests.support import majority_data
 from tests.support.commands import Command
 from tests.support.runs import assert_same_end, curve, has_step, newest, records, wait_until
+from tests.support.user_code import majority_data
 from tests.tasks.cases import MAJORITY
 from tests.tasks.given import Given
 
-STREAMS = "tests.support.user_streams"
+STREAMS = "tests.support.user_code.user_streams"
 FLAGS = "--epoch-steps 6 --checkpoint-steps 4"
 IN_SMALL = (
     pytest.mark.slow
@@ -124,7 +124,9 @@ def test_what_goes_wrong_in_a_stream_is_named(
 
 
 def test_classes_out_of_range_are_found_when_they_come(command: Command, tmp_path: Path) -> None:
-    flags = "--model tests.support.training_steps:quick_net --image-size 16 --augment none --num-classes 3"
+    flags = (
+        "--model tests.support.nets.training_steps:quick_net --image-size 16 --augment none --num-classes 3"
+    )
     flags += " --batch-size 16 --micro-batch 4 --epoch-steps 4 --epochs 2 --log none --threads 1"
     done = command("mxtrain.fit", "--train", f"{STREAMS}:pictures", *flags.split(), "--out", tmp_path)
     assert done.returncode == DATA, done.stderr

@@ -22,7 +22,15 @@ def test_a_dead_test_process_is_reported_with_its_tests(tmp_path: Path, death: s
     (tmp_path / "test_it.py").write_text(
         f"import os\ndef test_before(): pass\ndef test_deadly(): {death}\ndef test_after(): pass\n"
     )
-    options = ["-p", "tests.support.crashes", "-p", "no:cacheprovider", "-n", "1", "--max-worker-restart=0"]
+    options = [
+        "-p",
+        "tests.support.processes.crashes",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "1",
+        "--max-worker-restart=0",
+    ]
     line = [sys.executable, "-m", "pytest", "-q", *options, "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=ROOT)
     said = f"{ending}; tests that it had run before, the last one last: test_it.py::test_before"

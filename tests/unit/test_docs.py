@@ -55,6 +55,12 @@ def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
             assert place in places(other), f"{page.name} links to {target}#{place}"
 
 
+def test_the_index_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)[^)]*\)", (ROOT / "docs" / "README.md").read_text()))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text()
+
+
 def test_architecture_gives_each_dependency_its_reason() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     declared = re.search(r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M)

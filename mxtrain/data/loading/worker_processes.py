@@ -162,7 +162,8 @@ def _spawn(program: str, inherited: Sequence[int], environment: Mapping[str, str
     """Start a Python that runs `program` and has the files `inherited`, by posix_spawn.
 
     Where Python has files to close it forks, before 3.10, and MXNet has a fork wait until its engine is idle and then
-    stop it. In a thread beside one that trains, that wait may be for ever (tests/e2e/test_loading.py kills workers).
+    stop it. In a thread beside one that trains, that wait may be for ever
+    (tests/e2e/fit/test_loading.py kills workers).
     """
     with _spawning:  # or another thread's process would have these files too
         for descriptor in inherited:

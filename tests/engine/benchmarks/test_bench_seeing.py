@@ -10,7 +10,7 @@ import pytest
 from benchmarks import seeing
 
 
-@pytest.mark.slow  # tests/engine/train/test_sampling.py: what it calls
+@pytest.mark.slow  # tests/engine/train/telemetry/test_sampling.py: what it calls
 def test_what_is_measured(tmp_path: Path) -> None:
     found = seeing.measure(seeing.Net("small_cnn", 32, 4), tmp_path, rounds=2)
     assert all(found[name] > 0 for name in ("step", "records", "layers", "look", "share"))

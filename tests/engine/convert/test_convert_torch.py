@@ -1,6 +1,6 @@
 """Nets from torch and back: every key and shape is torch's own, and what comes back is what went in, to the bit.
 
-Outputs are compared with torch's, where torch can be had, in `tests/e2e/test_convert_with_torch.py`.
+Outputs are compared with torch's, where torch can be had, in `tests/e2e/results/test_convert_with_torch.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mxtrain.convert.torch import state_dict, torch_names, torch_weights
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.core.params_file import Arrays
 from mxtrain.predict import predict
-from tests.support import torch_nets
 from tests.support.commands import Command
+from tests.support.nets import torch_nets
 
 # One of a family; all others are slow.
 FEW = {

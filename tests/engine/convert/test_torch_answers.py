@@ -1,7 +1,7 @@
 """Converted nets answer what torch answered, without torch: weights follow from their keys, answers are recorded.
 
 `tests/data/torch_answers.json` is `benchmarks/converting/torch_answers.py`'s, of torch 2.13.0, torchvision 0.28.0 and
-timm 1.0.31. With torch itself, outputs are compared in `tests/e2e/test_convert_with_torch.py`.
+timm 1.0.31. With torch itself, outputs are compared in `tests/e2e/results/test_convert_with_torch.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.converting import seeded
 from mxtrain.convert import convert, target_net
 from mxtrain.convert.options import ConvertOptions
 from mxtrain.convert.torch import state_dict, torch_check, torch_names, torch_weights
-from tests.support import torch_nets
+from tests.support.nets import torch_nets
 
 RECORDED = json.loads((torch_nets.GOLDEN.parent / "torch_answers.json").read_text())
 # The largest differences from torch have one fast net each: BatchNorm's epsilon, and names by place.

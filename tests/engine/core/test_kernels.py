@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.system import kernels, machine
-from tests.support.fresh_python import answer, run
+from tests.support.processes.fresh_python import answer, run
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,7 +11,8 @@ import yaml
 from mxtrain.config import Run
 from mxtrain.core.errors import UsageError
 from mxtrain.fit import Result, StopTraining, fit
-from tests.support import training_steps, user_data
+from tests.support.nets import training_steps
+from tests.support.user_code import user_data
 
 FLAGS = {"image_size": 16, "batch_size": 16, "lr": 0.05, "epochs": 1, "log": "none", "threads": 1}
 

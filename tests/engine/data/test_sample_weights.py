@@ -15,8 +15,8 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.evaluate import evaluate
 from mxtrain.fit import fit
 from mxtrain.tasks import registry
-from tests.support import warm_start
-from tests.support.pack_command import in_this_process
+from tests.support.data.pack_command import in_this_process
+from tests.support.processes import warm_start
 from tests.support.runs import assert_same_end
 
 RNG = np.random.default_rng(3)

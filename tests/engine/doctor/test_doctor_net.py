@@ -14,7 +14,7 @@ import pytest
 from tests.support.commands import ROOT
 from tests.tasks import cases, stripes
 
-OWN = "tests.support.faulty_nets"
+OWN = "tests.support.nets.faulty_nets"
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.support.commands import ROOT
-from tests.support.slow_pictures import SECONDS
+from tests.support.data.slow_pictures import SECONDS
 from tests.tasks import stripes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SMALL = (
-    *("--model", "tests.support.training_steps:quick_net", "--image-size", "16", "--val-resize", "16"),
+    *("--model", "tests.support.nets.training_steps:quick_net", "--image-size", "16", "--val-resize", "16"),
     *("--batch-size", "16"),
 )
 
@@ -60,7 +60,15 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_waits_for_its_data_is_told_so_and_the_advice_makes_fit_faster(
     train: Path, tmp_path: Path
 ) -> None:
-    run = ("--train", train, *SMALL, "--augment", "tests.support.slow_pictures:slow", "--loader-workers", "1")
+    run = (
+        "--train",
+        train,
+        *SMALL,
+        "--augment",
+        "tests.support.data.slow_pictures:slow",
+        "--loader-workers",
+        "1",
+    )
     found = doctor(*run, "--only", "data,compute", "--seconds", "20")
     data, compute = found["data"]["as_given"]["median"], found["compute"]["rate"]["median"]
     assert 0.6 / SECONDS < data <= 1.02 / SECONDS, "one picture at a time"
@@ -73,7 +81,7 @@ def test_a_run_that_waits_for_its_data_is_told_so_and_the_advice_makes_fit_faste
 
 
 def test_a_run_that_computes_for_long_is_not_told_to_load_faster(train: Path) -> None:
-    run = ("--train", train, *SMALL, "--augment", "none", "--loss", "tests.support.slow_loss:loss")
+    run = ("--train", train, *SMALL, "--augment", "none", "--loss", "tests.support.losses.slow_loss:loss")
     found = doctor(*run, "--only", "data,compute", "--seconds", "20")
     assert found["bound"]["part"] == "compute" and found["compute"]["waiting"] < 0.3
     assert not [each for each in found["advice"] if "--loader" in each["flags"] or "--cache" in each["flags"]]

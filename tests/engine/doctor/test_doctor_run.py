@@ -18,7 +18,7 @@ from tests.support.commands import ROOT
 from tests.tasks import cases, stripes
 
 QUICK = (
-    *("--model", "tests.support.training_steps:quick_net", "--image-size", "16", "--val-resize", "16"),
+    *("--model", "tests.support.nets.training_steps:quick_net", "--image-size", "16", "--val-resize", "16"),
     *("--batch-size", "16", "--augment"),
 )
 

@@ -17,7 +17,7 @@ from mxtrain.models.nets.sparse import SparseEmbedding
 from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
-from tests.support import user_net
+from tests.support.nets import user_net
 
 
 def bound(graph: inference_graph.InferenceGraph, scale: float = 1.0) -> comparison.Answer:

@@ -12,7 +12,8 @@ from mxtrain.core.system import kernels
 from mxtrain.export.inference_graph import InferenceGraph
 from mxtrain.export.int8 import int8_graph, joined_convolutions
 from mxtrain.runtime import mx
-from tests.support import fresh_python, random_nets
+from tests.support.nets import random_nets
+from tests.support.processes import fresh_python
 
 CHANNELS, SIZES = (4, 8, 10, 16, 24, 32, 48, 64), (4, 7, 8, 14, 16)
 # Of the answers' deviation. Rounding costs 0.02 to 0.08; a sum that is cut off at half of its range 0.1 to 0.3.

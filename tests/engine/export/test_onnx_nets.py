@@ -14,7 +14,7 @@ from mxtrain.models.nets.gpt import Gpt
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
-from tests.support.onnx_answers import Values, assert_agreement, graph_of
+from tests.support.nets.onnx_answers import Values, assert_agreement, graph_of
 
 pytest.importorskip("onnxruntime")
 

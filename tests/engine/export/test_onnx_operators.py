@@ -10,7 +10,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.export.onnx import onnx_graph
 from mxtrain.runtime import mx
-from tests.support.onnx_answers import assert_agreement, graph_of
+from tests.support.nets.onnx_answers import assert_agreement, graph_of
 
 pytest.importorskip("onnxruntime")
 

@@ -20,8 +20,8 @@ from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.train.library import process_isolation
 from tests.support.amp import ALL_NARROW, needs_bf16
+from tests.support.nets.training_steps import QUICK_NET
 from tests.support.runs import records, scores_of
-from tests.support.training_steps import QUICK_NET
 from tests.tasks import stripes
 
 SIZE, RESIZE = 12, 16

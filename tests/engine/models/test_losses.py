@@ -10,7 +10,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.models import losses
 from mxtrain.runtime import mx
-from tests.support.reference_losses import log_softmax
+from tests.support.losses.reference_losses import log_softmax
 
 SAMPLES, CLASSES = 6, 5
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from mxtrain.models.pruning import Cut
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
-from tests.support.training_steps import QUICK_RESNET
+from tests.support.nets.training_steps import QUICK_RESNET
 
 CLASSES = 4
 WAYS = f"{__name__}:ways"

@@ -22,7 +22,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import nonfinite
 from mxtrain.train.context import TrainContext
 from tests.support.amp import BF16, needs_bf16
-from tests.support.training_steps import (
+from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
     QUICK_RESNET,
@@ -202,7 +202,7 @@ def test_cuts_are_near_the_best_ones() -> None:
 
 def test_a_net_without_a_graph_is_refused() -> None:
     with pytest.raises(UsageError, match="imperative_net is no graph"):
-        parts_of("--model tests.support.user_net:imperative_net --image-size 24 --remat")
+        parts_of("--model tests.support.nets.user_net:imperative_net --image-size 24 --remat")
 
 
 def test_no_cut_is_between_two_uses_of_a_weight_or_of_a_value() -> None:

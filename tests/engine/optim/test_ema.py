@@ -14,7 +14,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from mxtrain.train.net import build_net
-from tests.support.training_steps import CLASSES, IDENTITY, advance, arrays, batches, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, IDENTITY, advance, arrays, batches, build_parts, run_of
 
 
 def save(run: object, parts: TrainContext, progress: state.TrainState, out: Path) -> None:

@@ -13,8 +13,8 @@ from mxtrain.core.errors import UsageError
 from mxtrain.models.parameters import weights
 from mxtrain.optim import freeze, optimizer_state
 from mxtrain.runtime import mx
-from tests.support.training_steps import FLAGS, SIZE, arrays, parts_of, train
-from tests.support.user_net import plain
+from tests.support.nets.training_steps import FLAGS, SIZE, arrays, parts_of, train
+from tests.support.nets.user_net import plain
 
 BODY = "0.*,1.*,3.*,4.*"  # the first two convolutions and their norms
 

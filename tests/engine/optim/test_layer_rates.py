@@ -13,7 +13,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.optim import layer_rates, optimizers
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import dry_run
-from tests.support.training_steps import (
+from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
     QUICK_NET,
@@ -140,7 +140,7 @@ def test_layers_that_cannot_be_told_apart_are_refused() -> None:
 def wrapped(num_classes: int):  # type: ignore[no-untyped-def]
     """A net whose only child is no sequence."""
     from mxtrain.runtime import mx
-    from tests.support.training_steps import quick_net
+    from tests.support.nets.training_steps import quick_net
 
     class Wrapped(mx.gluon.HybridBlock):  # type: ignore[misc]
         def __init__(self) -> None:

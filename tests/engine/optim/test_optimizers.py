@@ -15,7 +15,7 @@ from mxtrain.kvstore.trainer import open_trainer
 from mxtrain.optim import extra_optimizers, optimizers
 from mxtrain.optim.weight_decay import exempt_from_decay, is_bias_or_norm
 from mxtrain.runtime import mx
-from tests.support.reference_optimizers import REFERENCES
+from tests.support.losses.reference_optimizers import REFERENCES
 
 DECAY, RATES = 0.1, [0.003, 0.03, 0.03, 0.02, 0.0007]
 SHAPES = [(1,), (5,), (3, 4), (1, 1), (8, 2, 3, 3), (2, 1, 3), (30, 7), (6,), (4, 5)]

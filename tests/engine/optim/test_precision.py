@@ -20,7 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.net import build_net
 from tests.support.amp import ALL_NARROW, MIXED, needs_bf16
-from tests.support.training_steps import CLASSES, IDENTITY, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, IDENTITY, build_parts, run_of
 
 nn = mx.gluon.nn
 ROOT = Path(__file__).resolve().parents[3]

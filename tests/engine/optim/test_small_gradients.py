@@ -15,7 +15,7 @@ from mxtrain.optim.sums import grid_units
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.step import train_step
-from tests.support.training_steps import (
+from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
     advance,

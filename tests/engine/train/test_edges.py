@@ -14,7 +14,7 @@ from mxtrain.config.components.registry import OPTIMIZERS
 from mxtrain.optim import precision, schedules
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from tests.support.training_steps import CLASSES, batches, build_parts
+from tests.support.nets.training_steps import CLASSES, batches, build_parts
 
 FEW, MANY = 4, bounds.MOST_SAMPLES
 

@@ -17,8 +17,9 @@ from mxtrain.tasks.classes import ClassificationForward
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.evaluation import Evaluation, evaluate
 from mxtrain.train.net import build_net
-from tests.support import user_data, user_net
-from tests.support.worker_threads import on_workers
+from tests.support.nets import user_net
+from tests.support.processes.worker_threads import on_workers
+from tests.support.user_code import user_data
 
 NUM_SAMPLES, STEP = 32, 7
 FLAGS = "--image-size 16 --batch-size 48"
@@ -117,7 +118,7 @@ def test_the_loss_is_the_mean_over_samples() -> None:
 def test_a_number_called_as_one_of_the_tasks_is_refused() -> None:
     """It might be the score."""
     with pytest.raises(UsageError, match=r"--metric: another number .* is called accuracy already"):
-        evaluated("--metric tests.support.user_metrics:accuracy")
+        evaluated("--metric tests.support.user_code.user_metrics:accuracy")
 
 
 class Inheriting(Classification):

@@ -14,7 +14,7 @@ from mxtrain.data.loading import order
 from mxtrain.data.records.record_file import RecordFile, open_records
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import input_pipeline
-from tests.support.loading import jpegs, write_records
+from tests.support.data.loading import jpegs, write_records
 
 NUM_SAMPLES, NUM_STEPS = 17, 7  # three steps of an epoch, the last one of three samples
 

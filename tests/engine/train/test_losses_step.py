@@ -10,8 +10,8 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
 from mxtrain.train.context import TrainContext
-from tests.support.reference_losses import log_softmax
-from tests.support.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, build_parts
+from tests.support.losses.reference_losses import log_softmax
+from tests.support.nets.training_steps import CLASSES, QUICK_RESNET, SIZE, batches, build_parts
 
 # Norms that compute as in evaluation: a sample's output depends on no other.
 LINE = f"--train t.rec --image-size {SIZE} --model {QUICK_RESNET} --freeze *running* --batch-size 10"

@@ -14,7 +14,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.training_steps import CLASSES, arrays, assert_equal, batches, parts_of
+from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, batches, parts_of
 
 nn = mx.gluon.nn
 SAMPLES = 24

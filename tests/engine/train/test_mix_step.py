@@ -20,10 +20,7 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train import loop, step
-from tests.support.training_steps import (
-    QUICK_NET,
-    build_parts,
-)
+from tests.support.nets.training_steps import QUICK_NET, build_parts
 
 CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"

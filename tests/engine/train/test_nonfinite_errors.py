@@ -20,13 +20,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import nonfinite_errors, state, step
 from mxtrain.train.context import TrainContext
 from tests.support.amp import BF16, needs_bf16
-from tests.support.training_steps import (
-    FLAGS,
-    QUICK_RESNET,
-    batches,
-    parts_of,
-    with_loss,
-)
+from tests.support.nets.training_steps import FLAGS, QUICK_RESNET, batches, parts_of, with_loss
 
 nn = mx.gluon.nn
 

@@ -22,7 +22,7 @@ from mxtrain.data.user.user_datasets import UserBatches, UserDataset
 from mxtrain.runtime import mx
 from mxtrain.train.open_data import open_source
 
-OWN = "tests.support.user_data"
+OWN = "tests.support.user_code.user_data"
 
 
 def opened(source: str, *flags: str) -> Any:

@@ -16,7 +16,15 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import state
 from mxtrain.train.step import StepResult
-from tests.support.training_steps import CLASSES, advance, arrays, assert_equal, build_parts, run_of, save
+from tests.support.nets.training_steps import (
+    CLASSES,
+    advance,
+    arrays,
+    assert_equal,
+    build_parts,
+    run_of,
+    save,
+)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mxtrain.core.params_file import TYPE_NUMBERS, encoded
 from mxtrain.optim.average_plan import AveragePlan
 from mxtrain.runtime import mx
 from mxtrain.train import state
-from tests.support.training_steps import CLASSES, IDENTITY, advance, build_parts, run_of
+from tests.support.nets.training_steps import CLASSES, IDENTITY, advance, build_parts, run_of
 
 
 def test_params_files_have_the_bytes_that_mxnet_writes(tmp_path: Path) -> None:

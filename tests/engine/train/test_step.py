@@ -11,7 +11,7 @@ from mxtrain.models.parameters import running_statistics, weights
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train import step
-from tests.support.training_steps import FLAGS, arrays, batches, parts_of, train
+from tests.support.nets.training_steps import FLAGS, arrays, batches, parts_of, train
 
 
 @pytest.mark.parametrize(("optimizer", "num_steps"), [("sgd", 4), ("adamw", 12)])
@@ -114,7 +114,8 @@ def test_other_nets_need_no_gradient_of_the_pictures(flags: str) -> None:
 
 def test_grad_req_add_in_a_users_net_does_not_add_up_over_steps() -> None:
     plain, adding = (
-        train(parts_of(FLAGS + f"--model tests.support.user_net:{name}"), 6) for name in ("plain", "adding")
+        train(parts_of(FLAGS + f"--model tests.support.nets.user_net:{name}"), 6)
+        for name in ("plain", "adding")
     )
     np.testing.assert_array_equal(adding, plain)
 

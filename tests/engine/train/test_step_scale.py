@@ -13,7 +13,7 @@ from mxtrain.runtime import mx
 from mxtrain.train import state, step
 from mxtrain.train.context import TrainContext
 from tests.support.amp import AMP, again_in_bfloat16, needs_bf16
-from tests.support.training_steps import (
+from tests.support.nets.training_steps import (
     CLASSES,
     FLAGS,
     arrays,

@@ -15,8 +15,8 @@ from mxtrain.optim import precision
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.step import StepResult, train_step
-from tests.support.majority import Majority, forward
-from tests.support.training_steps import arrays, assert_equal
+from tests.support.nets.training_steps import arrays, assert_equal
+from tests.support.user_code.majority import Majority, forward
 
 RATE, LENGTHS = 0.5, [3, 5, 1, 2, 17, 9]
 FLAGS = "--train t.rec --batch-size 6 --micro-batch 2 --optimizer sgd:momentum=0 --weight-decay 0 --ema 0.5"

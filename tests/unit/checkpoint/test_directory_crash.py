@@ -32,7 +32,7 @@ def test_killed_at_any_line_of_a_write() -> None:
     """And while the next process puts right what that left, and while it deletes what is not kept."""
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # many writes, each with fsync
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
-        line = [sys.executable, "-m", "tests.support.kill_points", f"{folder}/checkpoints"]
+        line = [sys.executable, "-m", "tests.support.processes.kill_points", f"{folder}/checkpoints"]
         done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1000

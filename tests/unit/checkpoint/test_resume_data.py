@@ -17,7 +17,7 @@ from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.core.errors import UsageError
 from mxtrain.core.system import kernels
 from mxtrain.data.records.record_sets import open_set
-from tests.support.packed_samples import packed, samples
+from tests.support.data.packed_samples import packed, samples
 
 
 def run(out: Path, train: Path, *flags: object) -> config.Run:

@@ -21,7 +21,7 @@ from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import DataError
 from mxtrain.launch.local import free_port
 from mxtrain.report.sinks import writers
-from tests.support import control_plane
+from tests.support.jobs import control_plane
 
 SHORT_SILENCE = Timeouts(start=10, silence=1.0, stall=20)
 

@@ -18,7 +18,7 @@ from mxtrain.cluster.channel import HEADER, MAGIC, Timeouts
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core.errors import DataError
 from mxtrain.launch.local import free_port
-from tests.support import control_plane
+from tests.support.jobs import control_plane
 
 SHORT = Timeouts(start=1.0, silence=5, stall=5)
 

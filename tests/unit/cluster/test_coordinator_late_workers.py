@@ -12,7 +12,7 @@ import pytest
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.launch.local import free_port
-from tests.support import control_plane
+from tests.support.jobs import control_plane
 
 Shorthanded = Tuple[Dict[str, control_plane.Node], Callable[..., control_plane.Node]]
 

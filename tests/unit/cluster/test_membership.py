@@ -13,8 +13,8 @@ from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.launch.local import free_port
-from tests.support import control_plane
-from tests.support.control_plane import NAMES, Node, exit_codes
+from tests.support.jobs import control_plane
+from tests.support.jobs.control_plane import NAMES, Node, exit_codes
 
 OURS, THEIRS = {"config": {"lr": 0.06}}, {"config": {"lr": 0.05}}
 PATIENT, HASTY = Timeouts(start=8, silence=4, stall=20), Timeouts(start=1.5, silence=4, stall=20)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mxtrain.cluster import ps_lite
 from mxtrain.cluster.rendezvous import Assignment
-from tests.support.control_plane import node_spec
-from tests.support.supervised_groups import until
+from tests.support.jobs.control_plane import node_spec
+from tests.support.jobs.supervised_groups import until
 
 
 def test_variables_are_the_assignments_and_steering_ones_are_absent() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mxtrain.cluster import rendezvous
 from mxtrain.cluster.rendezvous import NodeInfo
-from tests.support.control_plane import node_info, node_spec
+from tests.support.jobs.control_plane import node_info, node_spec
 
 SERVERS = [node_info("scheduler"), node_info("server-0")]
 

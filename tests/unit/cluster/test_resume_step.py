@@ -10,7 +10,7 @@ from mxtrain.cluster import resume_step
 from mxtrain.cluster.environment import NodeSpec
 from mxtrain.cluster.rendezvous import NodeInfo
 from mxtrain.cluster.resume_step import FRESH, ResumeChoice
-from tests.support.control_plane import node_info, node_spec
+from tests.support.jobs.control_plane import node_info, node_spec
 
 
 @pytest.mark.parametrize(

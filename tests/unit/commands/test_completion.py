@@ -13,7 +13,7 @@ import pytest
 from mxtrain import config
 from mxtrain.__main__ import COMMANDS, completion
 from mxtrain.config.flags.completion import PATHS, WORDS
-from tests.support.shell import Shell
+from tests.support.processes.shell import Shell
 
 TIMEOUT_SECONDS = 60
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from mxtrain.core.errors import RESTART_ME
-from tests.support.supervised_groups import ROOT
+from tests.support.jobs.supervised_groups import ROOT
 
 
 def test_a_process_whose_supervisor_has_gone_leaves() -> None:

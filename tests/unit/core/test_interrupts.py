@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; tests/e2e/test_pack_stopped.py has more."""
+"""Ctrl-C and SIGTERM while a command imports, at its work and at its end; e2e/pack/test_pack_stopped.py has more."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from mxtrain.cluster.environment import LOOPBACK
 from mxtrain.core import interrupts
 from mxtrain.launch.local import free_port
-from tests.support import control_plane
-from tests.support.loading import jpegs, write_records
-from tests.support.supervised_groups import until
+from tests.support.data.loading import jpegs, write_records
+from tests.support.jobs import control_plane
+from tests.support.jobs.supervised_groups import until
 
 ROOT = Path(__file__).resolve().parents[3]
 NUMPY_AT_WORK = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fresh_process import ROOT, write
+from tests.support.processes.fresh_process import ROOT, write
 
 BEFORE = ROOT / "tests" / "golden" / "runs_before"  # runs, their data and their net
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
@@ -49,7 +49,7 @@ def test_opencv_enters_in_one_place() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_opencv_that_does_not_load_is_one_line(name: str, tmp_path: Path) -> None:
-    from tests.support.loading import jpegs, write_records
+    from tests.support.data.loading import jpegs, write_records
 
     write_records(tmp_path / "a.rec", jpegs(4))
     write(tmp_path, {"images/a/a.jpg": "a"})

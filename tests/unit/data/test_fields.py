@@ -16,7 +16,7 @@ from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader, LoaderOptions, Request
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support.loader_transforms import FIELDS, read_words
+from tests.support.data.loader_transforms import FIELDS, read_words
 
 LENGTHS = [3, 0, 9, 5, 12, 1, 2, 4]
 

@@ -14,7 +14,7 @@ from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import index_path, open_records
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset
-from tests.support.packed_samples import packed, samples
+from tests.support.data.packed_samples import packed, samples
 
 
 def without_checksums(path: Path, content: Sequence[Any]) -> Path:

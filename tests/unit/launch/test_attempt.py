@@ -13,7 +13,7 @@ from mxtrain.core.errors import SIGINT, SIGTERM
 from mxtrain.launch.attempt import GracePeriods, StopRequests, run_attempt
 from mxtrain.launch.exits import exit_message, job_exit_code
 from mxtrain.launch.plan import ProcessSpec
-from tests.support.supervised_groups import NAMES, ROOT
+from tests.support.jobs.supervised_groups import NAMES, ROOT
 
 
 @pytest.mark.slow  # a wait

@@ -16,7 +16,7 @@ import pytest
 from mxtrain.core.errors import RESTART_ME, SIGTERM, USAGE
 from mxtrain.launch import exits, supervisor
 from mxtrain.launch.plan import ProcessSpec
-from tests.support.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
+from tests.support.jobs.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 # Where all end by themselves: on a busy machine one may take longer than another to come to its end, or to begin.
 AMPLE = {"death_seconds": 20.0, "done_seconds": 20.0}

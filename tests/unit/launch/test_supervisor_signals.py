@@ -10,7 +10,7 @@ from typing import Callable
 import pytest
 
 from mxtrain.core.errors import RESTART_ME, SIGINT, SIGTERM
-from tests.support.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
+from tests.support.jobs.supervised_groups import NAMES, ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 STOPS = [(signal.SIGTERM, SIGTERM), (signal.SIGINT, SIGINT), (signal.SIGUSR1, RESTART_ME)]
 

@@ -10,7 +10,7 @@ from typing import Callable
 from mxtrain import config
 from mxtrain.core.errors import SIGTERM
 from mxtrain.launch import supervisor
-from tests.support.supervised_groups import SupervisedGroup, is_ready, starting, until  # noqa: F401
+from tests.support.jobs.supervised_groups import SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 ALONE = ["worker-0"]
 

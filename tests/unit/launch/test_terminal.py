@@ -16,7 +16,7 @@ import pytest
 from mxtrain.core.errors import SIGTERM
 from mxtrain.launch import terminal
 from mxtrain.launch.terminal import Terminal
-from tests.support.supervised_groups import ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
+from tests.support.jobs.supervised_groups import ROOT, SupervisedGroup, is_ready, starting, until  # noqa: F401
 
 # Far more than a pipe holds, and then on with it.
 MUCH = "print(('x' * 99 + chr(10)) * 9999, flush=True); "

@@ -22,7 +22,7 @@ from PIL import Image
 from mxtrain import native
 from mxtrain.data.augment import crops, transforms
 from mxtrain.data.loading import order
-from tests.support.encoded_jpegs import SAMPLINGS, assembled, encoded, picture, segment
+from tests.support.data.encoded_jpegs import SAMPLINGS, assembled, encoded, picture, segment
 
 needs_native = pytest.mark.skipif(native.crop is None, reason="mxtrain was installed without a C compiler")
 SIZES = [(375, 500), (64, 64), (33, 47), (16, 16), (17, 5), (8, 9), (1, 31), (200, 18)]

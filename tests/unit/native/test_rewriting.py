@@ -15,7 +15,7 @@ from PIL import Image
 
 from mxtrain import native
 from mxtrain.data.decode import restart
-from tests.support.encoded_jpegs import SAMPLINGS, assembled, picture, segment
+from tests.support.data.encoded_jpegs import SAMPLINGS, assembled, picture, segment
 
 pytestmark = pytest.mark.skipif(
     native.rewrite_jpeg is None, reason="mxtrain was installed without a C compiler"

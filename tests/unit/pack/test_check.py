@@ -11,7 +11,7 @@ from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter, rebuild_index
 from mxtrain.data.text.tokens import tokens_path
-from tests.support.pictures import jpeg, picture
+from tests.support.data.pictures import jpeg, picture
 from tools.im2rec_wrapper import check_report, findings, tokens
 from tools.im2rec_wrapper.check import check
 

@@ -11,7 +11,7 @@ import pytest
 from mxtrain.data.records import recordio
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support import pack_command
+from tests.support.data import pack_command
 
 
 @pytest.fixture

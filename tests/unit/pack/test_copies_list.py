@@ -9,9 +9,9 @@ import cv2
 import pytest
 
 from mxtrain.data.records.record_file import index_path
-from tests.support.pack_command import assert_one_line
-from tests.support.pack_command import in_this_process as im2rec_wrapper
-from tests.support.pictures import jpeg, picture
+from tests.support.data.pack_command import assert_one_line
+from tests.support.data.pack_command import in_this_process as im2rec_wrapper
+from tests.support.data.pictures import jpeg, picture
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 

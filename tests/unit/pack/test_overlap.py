@@ -12,7 +12,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.data.records.record_file import classes_path, index_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support.binary_sources import PNGS, datum, example, tfrecord, write_lmdb
+from tests.support.data.binary_sources import PNGS, datum, example, tfrecord, write_lmdb
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
 

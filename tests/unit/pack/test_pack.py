@@ -1,4 +1,4 @@
-"""The modules of the packer; tests/e2e/test_pack_command.py runs the whole command."""
+"""The modules of the packer; tests/e2e/pack/test_pack_command.py runs the whole command."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from mxtrain.data.arrays import array_fields
 from mxtrain.data.records.record_file import classes_path, open_records
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support.pack_command import assert_one_line, in_this_process
+from tests.support.data.pack_command import assert_one_line, in_this_process
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(1, 9, 40)
@@ -196,7 +196,7 @@ def test_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 
 def test_pictures_packed_over_arrays_leave_no_arrays(tmp_path: Path) -> None:
-    from tests.support.binary_sources import PNGS
+    from tests.support.data.binary_sources import PNGS
 
     packed(npz(tmp_path), tmp_path / "a.rec")
     (tmp_path / "images" / "one").mkdir(parents=True)

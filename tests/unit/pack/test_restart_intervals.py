@@ -10,7 +10,7 @@ from mxtrain import native
 from mxtrain.core.errors import UsageError
 from mxtrain.data.decode import decoding, restart
 from mxtrain.data.records.record_file import open_records
-from tests.support.encoded_jpegs import encoded, picture
+from tests.support.data.encoded_jpegs import encoded, picture
 from tools.im2rec_wrapper import resume
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mxtrain.core.errors import DataError, UsageError
-from tests.support.source_files import touch, write
+from tests.support.data.source_files import touch, write
 from tools.im2rec_wrapper import pack_command
 from tools.im2rec_wrapper.sources import source_types
 from tools.im2rec_wrapper.sources.item import BadItem

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.records.record_file import classes_path, index_path
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support.binary_sources import (
+from tests.support.data.binary_sources import (
     PIXELS,
     PNGS,
     bytes_field,

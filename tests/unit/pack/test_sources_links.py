@@ -7,7 +7,7 @@ import os
 import pytest
 
 from mxtrain.core.errors import DataError
-from tests.support.source_files import touch, write
+from tests.support.data.source_files import touch, write
 from tools.im2rec_wrapper.sources.source_types import open_source
 
 

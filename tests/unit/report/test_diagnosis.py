@@ -1,6 +1,6 @@
 """Each finding on both sides of its threshold, on records as docs/records.md has them.
 
-Real runs, ill and healthy ones, are diagnosed in tests/e2e/test_diagnosis.py.
+Real runs, ill and healthy ones, are diagnosed in tests/e2e/results/test_diagnosis.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mxtrain.report.__main__ import main
 from mxtrain.report.diagnosis import CHECKS, EXPLAINS, diagnose, remark
 from mxtrain.report.history import History
 from mxtrain.report.page import page_data
-from tests.support import recorded_run
 from tests.support.commands import ROOT
+from tests.support.jobs import recorded_run
 
 Record = dict
 Look = Callable[..., list]  # from records and settings to the names of what is found

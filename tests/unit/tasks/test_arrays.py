@@ -19,7 +19,7 @@ from mxtrain.tasks import registry
 from mxtrain.tasks.arrays import Arrays
 from mxtrain.tasks.metrics import metric_selection
 from mxtrain.train.open_data import open_source
-from tests.support.pack_command import in_this_process
+from tests.support.data.pack_command import in_this_process
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(1e6, 3, (12, 2))

@@ -12,7 +12,7 @@ from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.interfaces import Record
 from mxtrain.tasks import lm, registry
 from mxtrain.train.open_data import open_source
-from tests.support.token_data import END, write_tokens
+from tests.support.data.token_data import END, write_tokens
 
 
 def run_of(path, flags=""):

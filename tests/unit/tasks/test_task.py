@@ -12,9 +12,9 @@ from mxtrain.core.errors import UsageError
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.tasks import registry
 from mxtrain.tasks.task import Task
-from tests.support.majority import Majority
+from tests.support.user_code.majority import Majority
 
-MAJORITY = "tests.support.majority:Majority"
+MAJORITY = "tests.support.user_code.majority:Majority"
 
 
 def task(*flags: str) -> Majority:
@@ -42,7 +42,9 @@ def test_what_a_task_leaves_out_is_named() -> None:
         Unfinished(config.Run(), {})  # type: ignore[abstract]
 
 
-@pytest.mark.parametrize("name", ["tests.support.majority:read", "tests.support.majority_data:write"])
+@pytest.mark.parametrize(
+    "name", ["tests.support.user_code.majority:read", "tests.support.user_code.majority_data:write"]
+)
 def test_what_is_no_task_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--task {name}: is no task; give a class that inherits"):
         registry.class_of(config.parse(["--task", name]))

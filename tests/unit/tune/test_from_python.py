@@ -1,4 +1,4 @@
-"""`tune` in Python: what it refuses before anything starts. tests/e2e/test_tune.py searches by it."""
+"""`tune` in Python: what it refuses before anything starts. tests/e2e/results/test_tune.py searches by it."""
 
 from __future__ import annotations
 

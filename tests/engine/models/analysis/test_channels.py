@@ -25,7 +25,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.normalize import normalized
 from mxtrain.models.parameters import pretrained, weights
 from mxtrain.runtime import mx
-from tests.support.pictures import jpeg, picture
+from tests.support.data.pictures import jpeg, picture
 
 CPU = [mx.cpu()]
 GREY = ((0.4,), (0.3,))

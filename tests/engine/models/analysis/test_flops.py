@@ -15,7 +15,7 @@ from mxtrain.models.nets import array_nets
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
-from tests.support import gpt_nets
+from tests.support.nets import gpt_nets
 
 nn = mx.gluon.nn
 

@@ -19,7 +19,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
-from tests.support import gpt_nets
+from tests.support.nets import gpt_nets
 
 # Parameters and thousands of millions of multiply-adds, as torchvision publishes them of its nets of the same names;
 # of SENet-154 its authors. Inception's are without its auxiliary classifier's 3,326,696, MobileNetV2's without the 1000
@@ -180,8 +180,8 @@ def test_the_table_fits_a_terminal_and_blocks_are_the_sums_of_what_is_in_them() 
         ("small_cnn", {"picture": Path("/no/such/net.svg")}, "there is no folder /no/such"),
         ("small_cnn", {"picture": Path()}, "say which file"),
         ("small_cnn", {"onnx": Path("/")}, "is a folder"),
-        ("tests.support.user_net:nothing_there", {}, "nothing_there"),
-        ("tests.support.hostile_nets:plain", {}, "cannot be traced into a graph"),
+        ("tests.support.nets.user_net:nothing_there", {}, "nothing_there"),
+        ("tests.support.nets.hostile_nets:plain", {}, "cannot be traced into a graph"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(name: str, wish: dict[str, Any], said: str) -> None:

@@ -22,13 +22,7 @@ from mxtrain.runtime import mx
 from mxtrain.tasks.classification import Classification
 from mxtrain.train.net import build_net
 from tests.support.amp import ALL_NARROW, BF16, needs_bf16
-from tests.support.training_steps import (
-    CLASSES,
-    arrays,
-    assert_equal,
-    parts_of,
-    train,
-)
+from tests.support.nets.training_steps import CLASSES, arrays, assert_equal, parts_of, train
 
 RELU = "Activation relu"
 SPATIAL, DEPTHWISE = "convolution 2D, spatial, few channels", "convolution 2D, depthwise, whole blocks"
@@ -174,7 +168,15 @@ def test_a_net_that_does_not_compile_is_told_that_it_stays_float32(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = config.parse(
-        ["--train", "t.rec", "--image-size", "24", "--model", f"tests.support.user_net:{name}", *BF16.split()]
+        [
+            "--train",
+            "t.rec",
+            "--image-size",
+            "24",
+            "--model",
+            f"tests.support.nets.user_net:{name}",
+            *BF16.split(),
+        ]
     )
     with caplog.at_level("WARNING", logger="mxtrain"):
         net = build_net.build_to_train(run, Classification.numbered(run, CLASSES), [mx.cpu()])

@@ -21,7 +21,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
-from tests.support.exact_products import memory_that_shows, rounded
+from tests.support.nets.exact_products import memory_that_shows, rounded
 
 pytestmark = needs_bf16
 

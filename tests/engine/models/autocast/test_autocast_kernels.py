@@ -13,7 +13,7 @@ from mxtrain.core.system import kernels
 from mxtrain.models.autocast import wrong_kernels
 from mxtrain.models.rewrites import volumes
 from tests.support.amp import needs_bf16
-from tests.support.exact_products import Layer, differing, exact, in_bfloat16, memory_that_shows, numbers
+from tests.support.nets.exact_products import Layer, differing, exact, in_bfloat16, memory_that_shows, numbers
 
 pytestmark = needs_bf16
 

@@ -11,7 +11,7 @@ from mxtrain.core.errors import DataError
 from mxtrain.models.nets import generate
 from mxtrain.models.nets.generate import Sampling
 from mxtrain.runtime import mx
-from tests.support.gpt_nets import END, LENGTH, built
+from tests.support.nets.gpt_nets import END, LENGTH, built
 
 GREEDY = Sampling(temperature=0.0)
 

@@ -15,7 +15,7 @@ from mxtrain.models.parameters import weights
 from mxtrain.runtime import mx
 from mxtrain.tasks import lm
 from mxtrain.train.net import dry_run
-from tests.support.gpt_nets import END, LENGTH, WORDS, built
+from tests.support.nets.gpt_nets import END, LENGTH, WORDS, built
 
 
 def documents(*lengths: int) -> list[list[int]]:

@@ -25,7 +25,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers
 from mxtrain.runtime import gluoncv, mx
 from tests.support.amp import ALL_NARROW, needs_bf16
-from tests.support.rounded_inputs import with_rounded_inputs
+from tests.support.nets.rounded_inputs import with_rounded_inputs
 
 ROOT = Path(__file__).resolve().parents[4]
 CPU, PICTURES = [mx.cpu()], 4
@@ -214,7 +214,7 @@ def test_every_classifier_trains(name: str) -> None:
 
 
 def test_a_layer_that_is_never_called_is_refused() -> None:
-    name = "tests.support.user_net:one_too_many"
+    name = "tests.support.nets.user_net:one_too_many"
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=f"--model {name}: has a layer that it never calls .*spare_weight"):
@@ -256,7 +256,7 @@ def test_a_net_of_more_than_mxnet_can_count_is_refused() -> None:
 
 
 def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    name = "tests.support.user_net:imperative_net"
+    name = "tests.support.nets.user_net:imperative_net"
     net = zoo.build(name, 2)
     initializers.initialize(net, "msra", CPU, seed=0)
     with caplog.at_level(logging.WARNING):
@@ -274,7 +274,7 @@ def test_a_net_that_will_not_hybridize_says_so_once(caplog: pytest.LogCaptureFix
     ],
 )
 def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str) -> None:
-    name = f"tests.support.user_net:{path}"
+    name = f"tests.support.nets.user_net:{path}"
     net = zoo.build(name, 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(UsageError, match=words):
@@ -282,10 +282,10 @@ def test_a_net_that_cannot_learn_these_classes_is_refused(path: str, words: str)
 
 
 def test_a_bug_in_a_users_net_keeps_its_traceback() -> None:
-    net = zoo.build("tests.support.user_net:buggy", 5)
+    net = zoo.build("tests.support.nets.user_net:buggy", 5)
     initializers.initialize(net, "msra", CPU, seed=0)
     with pytest.raises(NameError):
-        zoo.compile(net, "tests.support.user_net:buggy", CPU, of_pictures(24, 5))
+        zoo.compile(net, "tests.support.nets.user_net:buggy", CPU, of_pictures(24, 5))
 
 
 def test_a_function_that_takes_other_arguments_is_refused() -> None:

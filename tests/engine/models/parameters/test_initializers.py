@@ -87,12 +87,12 @@ def test_a_weight_of_one_dimension_is_named_where_two_are_needed(text: str, name
     with pytest.raises(
         UsageError, match=rf"--init {text}: needs two dimensions, and scaled\d+_scale has the shape"
     ):
-        built(f"tests.support.user_net:{name}", text)
+        built(f"tests.support.nets.user_net:{name}", text)
 
 
 @pytest.mark.parametrize("text", ["normal", "uniform", "mxnet.initializer:One"])
 def test_other_initialisers_take_any_shape(text: str) -> None:
-    assert built("tests.support.user_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
+    assert built("tests.support.nets.user_net:scaled_when_called", text)[1].scale.data().asnumpy().all()
 
 
 def built(name: str, text: str) -> Any:
@@ -181,7 +181,7 @@ def test_frozen_branches_are_refused() -> None:
 
 
 def test_a_net_that_is_no_graph_is_refused() -> None:
-    name = "tests.support.user_net:imperative_net"
+    name = "tests.support.nets.user_net:imperative_net"
     with pytest.raises(UsageError, match="cannot be read as a graph"):
         initializers.zero_gamma(zoo.build(name, 2), name)
 

@@ -14,7 +14,7 @@ from mxtrain.models.contract import of_pictures
 from mxtrain.models.nets import zoo
 from mxtrain.models.parameters import initializers, pretrained, weights
 from mxtrain.runtime import gluoncv, mx
-from tests.support.training_steps import QUICK_RESNET, assert_equal
+from tests.support.nets.training_steps import QUICK_RESNET, assert_equal
 
 CPU = [mx.cpu(0), mx.cpu(1)]
 

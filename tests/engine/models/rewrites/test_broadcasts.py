@@ -13,8 +13,8 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import broadcasts, graph_rewrites
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
-from tests.support.symbols import computed, operators
-from tests.support.training_steps import CLASSES, FLAGS, SIZE, build_parts, train
+from tests.support.nets.symbols import computed, operators
+from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, build_parts, train
 
 LARGE = (8, 16, 8, 8)
 OPERATORS = ["broadcast_add", "broadcast_mul"]

@@ -7,7 +7,7 @@ import pytest
 
 from mxtrain.models.rewrites import clips, graph_rewrites
 from mxtrain.runtime import mx
-from tests.support.symbols import computed, net_operators_and_gradients, operators
+from tests.support.nets.symbols import computed, net_operators_and_gradients, operators
 
 INPUTS = [
     -np.inf,

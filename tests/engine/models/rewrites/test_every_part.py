@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mxtrain.runtime import gluoncv, mx
-from tests.support.fresh_python import run
+from tests.support.processes.fresh_python import run
 
 nd, gluon = mx.nd, mx.gluon
 TWO = np.int64(2)  # as from a shape of NumPy's

@@ -10,7 +10,7 @@ import pytest
 from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, hard_sigmoids
 from mxtrain.runtime import mx
-from tests.support.symbols import computed, net_operators_and_gradients, operators
+from tests.support.nets.symbols import computed, net_operators_and_gradients, operators
 
 VALUES = np.linspace(-5, 5, 1001).astype("float32")[1:]  # without the limits, where gradients are either
 GRADIENT = np.full(len(VALUES), 2)

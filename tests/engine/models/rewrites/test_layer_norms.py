@@ -13,8 +13,8 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, layer_norms
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
-from tests.support.symbols import computed, operators
-from tests.support.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
+from tests.support.nets.symbols import computed, operators
+from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
 
 EPSILON = 1e-5
 SHAPES = [(256, 2), (3, 7, 24), (16, 768), (4, 5000)]

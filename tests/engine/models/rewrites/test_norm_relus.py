@@ -16,17 +16,9 @@ from mxtrain.models.rewrites import graph_rewrites, norm_relus
 from mxtrain.runtime import mx
 from mxtrain.train.context import TrainContext
 from tests.support.amp import needs_bf16
-from tests.support.fresh_python import answer
-from tests.support.symbols import operators
-from tests.support.training_steps import (
-    CLASSES,
-    FLAGS,
-    SIZE,
-    arrays,
-    assert_equal,
-    build_parts,
-    train,
-)
+from tests.support.nets.symbols import operators
+from tests.support.nets.training_steps import CLASSES, FLAGS, SIZE, arrays, assert_equal, build_parts, train
+from tests.support.processes.fresh_python import answer
 
 JOINED = "_contrib_BatchNormWithReLU"
 SHAPE = (2, 32, 7, 5)

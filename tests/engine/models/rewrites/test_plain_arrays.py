@@ -12,7 +12,7 @@ from mxtrain.core.system import kernels
 from mxtrain.models.autocast import autocast
 from mxtrain.models.rewrites import graph_rewrites, norm_relus, plain_arrays
 from mxtrain.runtime import mx
-from tests.support.fresh_python import run
+from tests.support.processes.fresh_python import run
 
 HAS_BLOCKS_OF_16 = kernels.onednn().startswith(kernels.AVX512)
 

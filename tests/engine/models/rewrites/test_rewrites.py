@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxtrain.core.system import kernels
-from tests.support import fresh_python
-from tests.support.random_graphs import picture_net, plain_and_rewritten, sequence_net, trained
+from tests.support.nets.random_graphs import picture_net, plain_and_rewritten, sequence_net, trained
+from tests.support.processes import fresh_python
 
 NUM_NETS = 400  # of each process with kernels of its own
 TOLERANCE = 2e-3  # of an array's largest number; a ReLU whose input is about 0 may be on either side

@@ -16,7 +16,7 @@ from mxtrain.models.nets import zoo
 from mxtrain.models.rewrites import graph_rewrites, volumes
 from mxtrain.runtime import mx
 from tests.support.amp import ALL_NARROW, needs_bf16
-from tests.support.exact_products import NAMES, Layer, exact, numbers, rounded
+from tests.support.nets.exact_products import NAMES, Layer, exact, numbers, rounded
 
 
 def computed(

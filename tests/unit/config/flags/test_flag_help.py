@@ -10,7 +10,7 @@ import pytest
 from mxtrain import config
 from mxtrain.config.flags import flag_help
 from mxtrain.core.errors import UsageError
-from tests.support import fresh_python
+from tests.support.processes import fresh_python
 
 FIELDS = [field for section in config.SECTIONS.values() for field in dataclasses.fields(section)]
 

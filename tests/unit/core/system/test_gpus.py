@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.system import gpus
-from tests.support.fresh_process import ask, write
+from tests.support.processes.fresh_process import ask, write
 
 A100 = {"index": 0, "name": "NVIDIA A100", "capability": [8, 0], "memory_bytes": 40 << 30}
 H100 = {"index": 1, "name": "NVIDIA H100", "capability": [9, 0], "memory_bytes": 80 << 30}

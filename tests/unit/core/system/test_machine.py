@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.core.system import machine
-from tests.support.fresh_process import ask, write
+from tests.support.processes.fresh_process import ask, write
 
 
 def test_affinity_limits_the_cores() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fresh_process import ROOT, ask, write
+from tests.support.processes.fresh_process import ROOT, ask, write
 
 GOOD = {"mxnet": "1.9.1", "gluoncv": "0.10.5.post0", "numpy": "1.26.4", "opencv-python": "4.10.0.84"}
 CONFLICTS = {

@@ -19,7 +19,7 @@ from mxtrain.data.arrays import array_fields, tables
 from mxtrain.data.arrays.tables import Selection
 from mxtrain.tasks import registry
 from mxtrain.train.open_data import open_source
-from tests.support.pack_command import in_this_process
+from tests.support.data.pack_command import in_this_process
 
 PASSENGERS: dict[str, list[Any]] = {
     "": [0, 1, 2, 3],

@@ -19,7 +19,15 @@ from mxtrain.data.decode import cache_index, decoding, jpeg, pixel_cache
 from mxtrain.data.decode.pixel_cache import in_memory, on_disk
 from mxtrain.data.records import record_writer
 from mxtrain.data.records.record_writer import open_alone
-from tests.support.loading import NUM_SAMPLES, SIZE, jpegs, opened, requests, with_bad_ones, write_records
+from tests.support.data.loading import (
+    NUM_SAMPLES,
+    SIZE,
+    jpegs,
+    opened,
+    requests,
+    with_bad_ones,
+    write_records,
+)
 
 
 @pytest.fixture(scope="module")

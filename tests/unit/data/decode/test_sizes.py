@@ -20,7 +20,7 @@ from mxtrain.data.decode import decoding, pixel_cache
 from mxtrain.data.image_fields import resize_of
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.records.record_writer import RecordWriter
-from tests.support.pictures import jpeg, picture
+from tests.support.data.pictures import jpeg, picture
 
 HIGH, WIDE = Size(24, 40), Size(40, 24)
 

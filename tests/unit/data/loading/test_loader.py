@@ -16,7 +16,7 @@ from mxtrain.data.loading import order
 from mxtrain.data.loading.assembly import SampleAssembly
 from mxtrain.data.loading.loader import Loader, LoaderOptions
 from mxtrain.data.records.record_file import open_records
-from tests.support.loading import (
+from tests.support.data.loading import (
     NUM_SAMPLES,
     SHAPE,
     SIZE,

@@ -13,9 +13,9 @@ import pytest
 from mxtrain.core.errors import DataError, RestartMe, UsageError
 from mxtrain.data.image_fields import picture_assembly
 from mxtrain.data.loading.loader import Loader, LoaderOptions
-from tests.support.loader_transforms import Deadly, failing, slow, talking
-from tests.support.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
-from tests.support.processes import children
+from tests.support.data.loader_transforms import Deadly, failing, slow, talking
+from tests.support.data.loading import NUM_SAMPLES, TRANSFORM, by_hand, jpegs, opened, requests, write_records
+from tests.support.process_tree import children
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +172,9 @@ def test_memory_that_is_not_there_is_refused_by_its_flag(records):
 
 PROGRAM = """
 import sys
-from tests.support.loader_transforms import slow
-from tests.support.loader_transforms import Deadly, failing, slow, talking
-from tests.support.loading import SIZE, requests
+from tests.support.data.loader_transforms import slow
+from tests.support.data.loader_transforms import Deadly, failing, slow, talking
+from tests.support.data.loading import SIZE, requests
 from mxtrain.data.loading.loader import Loader, LoaderOptions
 from mxtrain.data.image_fields import picture_assembly
 from mxtrain.data.records.record_file import open_records

@@ -15,7 +15,7 @@ from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.records.recordio import MAGIC_BYTES
 from mxtrain.data.text.tokens import format_of, tokens_path
 from mxtrain.data.text.windows import Windows
-from tests.support.token_data import END, write_tokens
+from tests.support.data.token_data import END, write_tokens
 
 DOCUMENTS = [[1, 2, 3, 4, 5, 6, 7], [], [8], list(range(10, 23))]
 

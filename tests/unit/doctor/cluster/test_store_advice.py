@@ -13,7 +13,7 @@ import pytest
 
 from mxtrain.doctor.cluster import store_advice, sum_jobs
 from mxtrain.doctor.machine import fact_table
-from tests.support.processes import children
+from tests.support.process_tree import children
 
 MEASURED: dict[str, Any] = {
     "workers": 2,

@@ -1,4 +1,4 @@
-"""The HTML of a page: closed, and nothing of a run is markup in it. In a browser: tests/e2e/test_report_page.py."""
+"""The HTML of a page: closed, and nothing of a run is markup in it. In a browser: e2e/results/test_report_page.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.report import __main__ as report
 from mxtrain.report.page import html_page
-from tests.support import recorded_run
+from tests.support.jobs import recorded_run
 
 
 class Elements(html.parser.HTMLParser):

@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.report import history
 from mxtrain.report.page import html_page, page_data
-from tests.support import recorded_run
+from tests.support.jobs import recorded_run
 
 RUNS_BEFORE = Path(__file__).resolve().parents[3] / "golden" / "runs_before"
 
@@ -166,7 +166,7 @@ def test_a_run_elsewhere_is_running_while_it_writes(tmp_path: Path) -> None:
 
 
 def test_a_long_run_is_a_small_page_with_its_extremes(tmp_path: Path) -> None:
-    """A million steps in a browser: tests/e2e/test_report_page.py."""
+    """A million steps in a browser: tests/e2e/results/test_report_page.py."""
     lines = [json.dumps({"kind": "train", "step": i, "epoch": 1, "loss": 1.0}) for i in range(1, 30_001)]
     lines[12_345] = json.dumps({"kind": "train", "step": 12_346, "epoch": 1, "loss": 77.0})
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")

@@ -13,7 +13,7 @@ import pytest
 from mxtrain.core.errors import UsageError
 from mxtrain.report import history
 from mxtrain.report.page import serve
-from tests.support import recorded_run
+from tests.support.jobs import recorded_run
 
 
 @pytest.fixture

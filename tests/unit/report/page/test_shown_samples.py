@@ -15,7 +15,7 @@ from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.data.text import tokenizers, tokens
 from mxtrain.report import history
 from mxtrain.report.page import sample_previews
-from tests.support import recorded_run
+from tests.support.jobs import recorded_run
 
 
 def seen(folder: Path) -> Any:

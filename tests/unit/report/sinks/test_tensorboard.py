@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mxtrain.report.sinks import writers
-from tests.support.sinks import tensorboard
+from tests.support.jobs.sinks import tensorboard
 
 pytest.importorskip("tensorboardX")
 

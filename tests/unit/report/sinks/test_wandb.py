@@ -13,7 +13,7 @@ import pytest
 
 from mxtrain.report.sinks import wandb_process, wandb_sink, writers
 from mxtrain.report.sinks.wandb_sink import WandB
-from tests.support.sinks import wandb_files, wandb_records, wandb_rows
+from tests.support.jobs.sinks import wandb_files, wandb_records, wandb_rows
 
 ATTEMPT = """
 import os, signal, sys

@@ -14,11 +14,11 @@ from mxtrain.tasks.metrics import metric_selection
 from mxtrain.tasks.metrics.metric_selection import MetricSelection
 from mxtrain.tasks.task import Score, Task
 
-OWN = "tests.support.user_metrics"
+OWN = "tests.support.user_code.user_metrics"
 DESCRIPTIONS = {
     "classification": {"class_names": ["a", "b", "c"]},
     "multilabel": {"class_names": ["a", "b", "c"]},
-    "tests.support.majority:Majority": {"words": 10},
+    "tests.support.user_code.majority:Majority": {"words": 10},
     "lm": {"tokenizer": "bytes", "vocab_size": 257, "end_token": 256, "window": 8},
 }
 
@@ -59,8 +59,8 @@ def numbers(found: MetricSelection, outputs: list[Any], labels: list[Any]) -> di
         ("--metric macro_f1,auc --score auc", "classification", ("auc", False)),
         ("--metric topk:k=2 --score top2_accuracy", "classification", ("top2_accuracy", False)),
         ("--score micro_f1", "multilabel", ("micro_f1", False)),
-        ("", "tests.support.majority:Majority", ("loss", True)),
-        ("--score auc", "tests.support.majority:Majority", ("auc", False)),
+        ("", "tests.support.user_code.majority:Majority", ("loss", True)),
+        ("--score auc", "tests.support.user_code.majority:Majority", ("auc", False)),
         (f"--metric {OWN}:regret --score regret", "classification", ("regret", True)),
         (f"--metric {OWN}:several --score worst", "classification", ("worst", True)),
         (f"--metric {OWN}:several --score best", "classification", ("best", False)),
@@ -86,7 +86,7 @@ def test_the_score_and_its_direction(flags: str, task: str, score: Score) -> Non
             "--metric mae: does not fit --task classification; it takes accuracy, topk",
         ),
         ("--metric accuracy", "multilabel", "does not fit --task multilabel; it takes auc, or"),
-        ("--metric auc", "tests.support.majority:Majority", "it takes module:callable"),
+        ("--metric auc", "tests.support.user_code.majority:Majority", "it takes module:callable"),
         ("--metric acuracy", "classification", "--metric acuracy: unknown name; did you mean 'accuracy'"),
         ("--metric auc,,mae", "classification", "a name is missing"),
         ("--metric topk:n=3", "classification", "no number 'n'"),

@@ -17,7 +17,7 @@ from mxtrain.cluster.resume_step import FRESH
 from mxtrain.config import Output, Run, batch_plan
 from mxtrain.core.errors import UsageError
 from mxtrain.train.cluster import join
-from tests.support.control_plane import node_spec
+from tests.support.jobs.control_plane import node_spec
 
 
 def output_after(*flags: str, **assigned: Any) -> Output:

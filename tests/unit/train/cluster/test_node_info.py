@@ -22,7 +22,7 @@ from mxtrain.data.records import record_writer
 from mxtrain.data.records.record_file import open_records
 from mxtrain.data.user.user_datasets import UserBatches
 from mxtrain.train.cluster import node_info
-from tests.support.control_plane import node_spec
+from tests.support.jobs.control_plane import node_spec
 
 IDENTITY = {"node": "worker", "host": "a", "boot_id": "", "pid": 1}
 

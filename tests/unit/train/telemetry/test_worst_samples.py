@@ -10,7 +10,7 @@ import pytest
 
 from mxtrain.cluster.worker_group import SINGLE_WORKER, WorkerGroup
 from mxtrain.train.telemetry.worst_samples import COUNT, WorstSamples
-from tests.support.worker_threads import on_workers
+from tests.support.processes.worker_threads import on_workers
 
 
 class Output:
