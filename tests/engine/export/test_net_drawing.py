@@ -64,7 +64,7 @@ def test_what_hands_on_to_what() -> None:
             return F.relu(self.branch(x) + x)
 
     net = traced(Residual())
-    assert [getattr(each, "kind", None) for each in net.root.content] == ["Dense", None, None]
+    assert [getattr(each, "class_name", None) for each in net.root.content] == ["Dense", None, None]
     assert sorted(net_layout.connections(net, net.root)) == [(-1, 0), (-1, 1), (0, 1), (1, 2), (2, 3)]
 
 

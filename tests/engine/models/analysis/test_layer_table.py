@@ -188,3 +188,11 @@ def test_what_cannot_be_shown_is_refused(name: str, wish: dict[str, Any], said: 
     with pytest.raises(UsageError) as refused:
         net_graph.show(Path(name), None, net_graph.GraphOptions(**wish))
     assert said in str(refused.value)
+
+
+def test_json_says_of_an_operator_what_it_always_has() -> None:
+    with net_graph.opened(Path("small_cnn"), None, net_graph.GraphOptions()) as described_net:
+        operators = net_words.as_json("a net", net_graph.table_of(described_net), {})["operators"]
+    first = ["name", "kind", "attributes", "inputs", "takes_input", "shape", "parameters", "numbers"]
+    assert list(operators[0]) == [*first, "trained_shapes", "flops", "backward_flops", "output_bytes"]
+    assert operators[0]["kind"] == "Convolution"
