@@ -1,4 +1,4 @@
-"""Writes docs/flags.md from mxtrain/config/schema.py: `python docs/make_flags.py`; a test holds them together."""
+"""Writes docs/flags.md from mxtrain/config/sections/: `python docs/make_flags.py`; a test holds them together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxtrain import config
 
 HEAD = """# Flags of `python -m mxtrain.fit`
 
-Made from `mxtrain/config/schema.py` by `python docs/make_flags.py`. Each flag is also a key of a `--config` file, with
+Made from `mxtrain/config/sections/` by `python docs/make_flags.py`. Each flag is also a key of a `--config` file, with
 underscores (`batch_size: 64`); flags win over the file. What a flag joins may be a list there: `train: [a.rec, b.rec]`.
 Names are kept from version to version. Where a flag says `off` or `none` for what is not wanted, it takes the other
 word too.

@@ -33,6 +33,7 @@ from mxtrain.config.flags import program
 from mxtrain.core import command_name, interrupts
 from mxtrain.core.die_with_parent import die_with_parent
 from mxtrain.core.errors import DataError, Diverged, Stop, StopTraining, UsageError, one_line
+from mxtrain.core.late_names import late_names
 from mxtrain.core.system import machine
 from mxtrain.train import signals
 
@@ -46,14 +47,10 @@ if TYPE_CHECKING:
     from mxtrain.train.library.from_python import fit
     from mxtrain.train.library.result import Result
 
-
-def __getattr__(name: str) -> Any:
-    """Import what Python programs use when they do: the command answers --help without it."""
-    if name in ("fit", "Result"):
-        from mxtrain.train.library import from_python
-
-        return getattr(from_python, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Programs use these; the command answers --help without them.
+__getattr__ = late_names(
+    __name__, {"fit": "mxtrain.train.library.from_python", "Result": "mxtrain.train.library.result"}
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,12 +12,11 @@ import itertools
 import json
 import logging
 import math
-import os
 import shutil
-import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
+from mxtrain.checkpoint import checked_files
 from mxtrain.cluster.worker_group import SINGLE_WORKER
 from mxtrain.core import formats
 from mxtrain.core.durable import cannot_write_run, fsync, writing
@@ -35,7 +34,6 @@ AVERAGE, MASKS = (
 CONVERTED = "converted"  # a key of state.json: weights from elsewhere, of which no run can be resumed
 WRITING, REPLACED, DELETING = ".writing-", ".replaced-", ".deleting-"
 NUM_READ = 2  # intact checkpoints that are read in full before a cluster agrees on a step
-SYNC_BYTES = 64 << 20  # synced at a time, so that a slow disk differs from a dead one
 
 
 class Checkpoint(NamedTuple):
@@ -69,11 +67,11 @@ def write(
         clean(folder)
         aside.mkdir(parents=True)
         sums = {
-            name: _write_file(aside / name, encoded(named), report_progress)
+            name: checked_files.write(aside / name, encoded(named), report_progress)
             for name, named in snapshot.files.items()
         }
-        sums[STATE] = _write_file(aside / STATE, _json_text(state))
-        _write_file(aside / MANIFEST, _json_text(sums))
+        sums[STATE] = checked_files.write(aside / STATE, _json_text(state))
+        checked_files.write(aside / MANIFEST, _json_text(sums))
         fsync(aside)
         if final.exists():
             final.rename(folder / (REPLACED + final.name))
@@ -140,7 +138,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _verify(path: Path, expected: Any) -> None:
-    if _sum_of_file(path) != expected:
+    if checked_files.sum_of(path) != expected:
         raise DataError(f"{path}: damaged, it is not what {MANIFEST} says")
 
 
@@ -274,38 +272,3 @@ def _of_first_format(checkpoint: Path) -> UsageError:
 
 def _json_text(content: Any) -> list[Chunk]:
     return [json.dumps(content, indent=1).encode()]
-
-
-def _write_file(
-    path: Path, chunks: Iterable[Chunk], report_progress: Callable[[], None] = SINGLE_WORKER.report_progress
-) -> dict[str, Any]:
-    """Write and sync a file; return the length and checksum of the data given, not of the data on the disk."""
-    num_bytes, checksum, synced = 0, 0, 0
-    with path.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-            num_bytes += len(chunk)
-            checksum = zlib.crc32(chunk, checksum)
-            if num_bytes - synced >= SYNC_BYTES:
-                file.flush()
-                os.fdatasync(file.fileno())
-                synced = num_bytes
-                report_progress()
-        file.flush()
-        os.fsync(file.fileno())
-    report_progress()
-    return _sum(num_bytes, checksum)
-
-
-def _sum_of_file(path: Path) -> dict[str, Any]:
-    num_bytes, checksum = 0, 0
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            num_bytes += len(block)
-            checksum = zlib.crc32(block, checksum)
-    return _sum(num_bytes, checksum)
-
-
-def _sum(num_bytes: int, checksum: int) -> dict[str, Any]:
-    """Return a manifest entry. CRC32 finds damage as well as SHA-256, which takes 3 to 30 times as long."""
-    return {"bytes": num_bytes, "crc32": f"{checksum:08x}"}

@@ -9,21 +9,19 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import platform
 import queue
 import threading
 import time
 import traceback
 from collections import deque
-from pathlib import Path
 from typing import Any, NoReturn, Sequence
 
 import numpy as np
 
 from mxtrain.cluster import membership, ports, ps_lite, rendezvous, unix_sockets, verdicts
 from mxtrain.cluster.channel import MAX_RAW_BYTES, Channel, Closed, Malformed, Timeouts
-from mxtrain.cluster.environment import NodeSpec, is_loopback
-from mxtrain.cluster.rendezvous import Assignment, NodeInfo
+from mxtrain.cluster.environment import NodeSpec
+from mxtrain.cluster.rendezvous import Assignment
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.cluster.worker_group import WorkerGroup
 from mxtrain.core import errors
@@ -41,10 +39,10 @@ def join(
 ) -> Agent:
     """Join the rendezvous and wait for its end; return the agent with its assignment.
 
-    `fields` are those of `describe`. The first of `stop_requests` ends the wait, and the job: nothing has begun that
-    would have to be saved.
+    `fields` are those of `rendezvous.describe`. The first of `stop_requests` ends the wait, and the job: nothing has
+    begun that would have to be saved.
     """
-    info = describe(node, fields)
+    info = rendezvous.describe(node, fields)
     deadline = time.monotonic() + timeouts.start
     while True:
         channel = ports.connect(node, timeouts.start, stop_requests)
@@ -308,17 +306,3 @@ class Agent(WorkerGroup):
                         self._channel.send({"kind": "note", "note": note})
             finally:
                 self._sending.release()
-
-
-def describe(node: NodeSpec, fields: dict[str, Any]) -> NodeInfo:
-    """Return the description of this process; `fields` are those of NodeInfo beside its name and host."""
-    identity = {
-        "role": node.role,
-        "node": node.name,
-        "host": platform.node(),
-        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "pid": os.getpid(),
-        # Containers may share a host and its boot, but not its network.
-        "socket_namespace": unix_sockets.namespace(os.environ) if is_loopback(node.root) else "",
-    }
-    return rendezvous.parse_node_info({**identity, **fields})

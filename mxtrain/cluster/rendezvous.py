@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import os
+import platform
 import re
+from pathlib import Path
 from typing import Any, Iterable, Sequence
 
-from mxtrain.cluster.environment import ROLES, NodeSpec, is_node_name
+from mxtrain.cluster import unix_sockets
+from mxtrain.cluster.environment import ROLES, NodeSpec, is_loopback, is_node_name
 from mxtrain.cluster.verdicts import Verdict
 from mxtrain.core.errors import RESTART_ME, USAGE
 from mxtrain.core.system import kernels, machine
@@ -72,6 +76,20 @@ class Assignment:
     job: str = ""  # identifies the job in its checkpoints
     hosts: tuple[str, ...] = ()  # of all workers, by rank
     remarks: tuple[str, ...] = ()  # for each worker's log, about differences that are no mistake
+
+
+def describe(node: NodeSpec, fields: dict[str, Any]) -> NodeInfo:
+    """Return the description of this process; `fields` are those of NodeInfo beside its name and host."""
+    identity = {
+        "role": node.role,
+        "node": node.name,
+        "host": platform.node(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "pid": os.getpid(),
+        # Containers may share a host and its boot, but not its network.
+        "socket_namespace": unix_sockets.namespace(os.environ) if is_loopback(node.root) else "",
+    }
+    return parse_node_info({**identity, **fields})
 
 
 def join_message(node: NodeSpec, info: NodeInfo) -> dict[str, Any]:

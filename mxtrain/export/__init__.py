@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mxtrain.core.late_names import late_names
 
 __all__ = ["Export", "export"]
 
@@ -10,15 +12,6 @@ if TYPE_CHECKING:
     from mxtrain.export.__main__ import export
     from mxtrain.export.exporting import Export
 
-
-def __getattr__(name: str) -> Any:
-    """Import what Python programs use when they do: importing a module of the package loads nothing else of it."""
-    if name == "export":
-        from mxtrain.export.__main__ import export
-
-        return export
-    if name == "Export":
-        from mxtrain.export.exporting import Export
-
-        return Export
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(
+    __name__, {"Export": "mxtrain.export.exporting", "export": "mxtrain.export.__main__"}
+)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from mxtrain.core.late_names import late_names
 
-
-def __getattr__(name: str) -> Any:
-    if name == "SparseEmbedding":
-        from mxtrain.models.nets.sparse import SparseEmbedding
-
-        return SparseEmbedding
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(__name__, {"SparseEmbedding": "mxtrain.models.nets.sparse"})

@@ -1,54 +1,48 @@
-"""The only module that imports mxnet and gluoncv, and all that has to be done before and around that import.
+"""The only package that imports mxnet and gluoncv, and all that has to be done before and around that import.
 
-Owns the import hook, the OpenMP threads, the shared libraries and the DMLC_ROLE guard of this process. Others write:
+This module owns what is done in which order; its neighbours own how. Others write:
 
     from mxtrain.runtime import mx          # loads with all usable cores, unless `load` came first
     from mxtrain.runtime import gluoncv
 
 After `import mxtrain.runtime` a plain `import mxnet` gets the same treatment, also inside other people's packages: an
-import hook sees to it. Shims and facts about the machine are `core/`'s; what a role does with mxnet is `kvstore/`'s.
+import hook sees to it. Facts about the machine are `core/system/`'s; what a role does with mxnet is `kvstore/`'s.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
-import importlib.util
-import logging
 import os
 import sys
 import time
 import types
-import warnings
-from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from mxtrain.core.errors import OutOfMemory, UsageError
-from mxtrain.core.system import kernels, libraries, machine, out_of_memory, wheels
-from mxtrain.runtime import import_shims, mxnet_repairs, numpy_names, operator_code
+from mxtrain.core.system import kernels, libraries, out_of_memory, wheels
+from mxtrain.runtime import import_hook, mxnet_repairs, numpy_names, openmp, operator_code
+from mxtrain.runtime.failed_imports import CannotImport, explained, require_opencv, why_not
+from mxtrain.runtime.import_shims import (
+    bare_packages,
+    complete_package,
+    quietly,
+    restore_distutils,
+    unused_packages_left_out,
+    without_collections,
+    without_variable,
+)
+from mxtrain.runtime.operator_code import kept_while_imported
 
-log = logging.getLogger("mxtrain.runtime")
 SETTLE_SECONDS = 0.1
 THREADS = (
     "_mxtrain_threads"  # mxnet's attribute that says with how many it was imported, and that it was from here
 )
 
-# Of mxnet's folder: what the functions of its operators are made from.
-MAKERS_OF_OPERATORS = (
-    "libmxnet.so",
-    "base.py",
-    "ndarray_doc.py",
-    "symbol_doc.py",
-    "ndarray/register.py",
-    "symbol/register.py",
-)
-
 MODULES_OF_LOADERS = ("mxnet.gluon.data.dataloader", "gluoncv.data.dataloader")
 
-_operator_code: list[operator_code.OperatorCode] = []  # one, while mxnet is imported
 _shares: dict[str, Any] = {"local_workers": 1, "threads": None}  # of the cores, by the last call
 
 
@@ -84,7 +78,7 @@ def load_gluoncv_module(name: str) -> types.ModuleType:
     An `import gluoncv` that comes later finds it there.
     """
     load()
-    with import_shims.unused_packages_left_out(), import_shims.bare_packages(name), _quietly():
+    with unused_packages_left_out(), bare_packages(name), quietly():
         return _imported(name)
 
 
@@ -105,30 +99,7 @@ def _imported(name: str) -> types.ModuleType:
     except ImportError as error:
         if out_of_memory.shortage_in(error):
             raise OutOfMemory(error) from error
-        raise UsageError(_why_not(error)) from error
-
-
-class CannotImport(ImportError):
-    """mxnet or gluoncv does not import on this machine; the message says why and what to do."""
-
-
-class _ImportHook:
-    """A finder on sys.meta_path that runs our own code around each import of a module named in `wrappers`."""
-
-    def __init__(self, wrappers: dict[str, Callable[[Callable[[], None]], None]]):
-        self.wrappers = wrappers
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec that the other finders find, with its execution wrapped."""
-        if name not in self.wrappers:
-            return None
-        others = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
-        found = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            wrapper, execute = self.wrappers[name], spec.loader.exec_module
-            spec.loader.exec_module = lambda module: wrapper(functools.partial(execute, module))
-        return spec
+        raise UsageError(why_not(error)) from error
 
 
 def _import_mxnet(execute: Callable[[], None]) -> None:
@@ -138,13 +109,9 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
             "python -OO strips the docstrings that mxnet's import reads: use python -O, or neither"
         )
     out_of_memory.warn_of_limits()
-    # MXNet's operators on a CPU run one after the other, and yet take turns at four workspaces, each as large as the
-    # largest of them needs: 300 MB of a resnet18's 1.6 GB at 32 images. It reads this at its first operation.
-    os.environ.setdefault("MXNET_CPU_TEMP_COPY", "1")
-    # Of five plans for the arrays of a graph, which take no time to make, take the smallest and not the first.
-    os.environ.setdefault("NNVM_AUTO_SEARCH_MATCH_RANGE", "1")
+    _set_variables()
     numpy_names.restore()
-    import_shims.restore_distutils()
+    restore_distutils()
     libraries.lend()
     installed = wheels.installed()
     if "mxnet-cu112" in installed:
@@ -152,11 +119,9 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
     wheel = next(
         (f"{name}-{installed[name]}" for name in ("mxnet-cu112", "mxnet") if name in installed), "mxnet"
     )
-    with _explaining(), _openmp_team(**_shares) as threads, _without("DMLC_ROLE"), _quietly():
+    with explained(), openmp.team_of(**_shares) as threads, without_variable("DMLC_ROLE"), quietly():
         kernels.load_openblas()
-        with import_shims.unused_packages_left_out(), import_shims.without_collections(), _operator_code_kept(
-            wheel
-        ):
+        with unused_packages_left_out(), without_collections(), kept_while_imported(wheel):
             execute()
         mxnet = sys.modules["mxnet"]
         setattr(mxnet, THREADS, threads)
@@ -167,71 +132,38 @@ def _import_mxnet(execute: Callable[[], None]) -> None:
                 mxnet.nd.Activation(mxnet.nd.ones((1,)), act_type="relu").wait_to_read()
     # mxnet goes on without a broken OpenCV and dies much later, in pack_img, with a bare assertion.
     if mxnet.recordio.cv2 is None:
-        _require_opencv()
+        require_opencv()
     atexit.register(_settle, mxnet)
 
 
-@contextlib.contextmanager
-def _operator_code_kept(wheel: str) -> Iterator[None]:
-    """A block in which the functions of mxnet's operators are made once a machine, and found in a file after that."""
-    folder = Path(getattr(importlib.util.find_spec("mxnet"), "origin", None) or "/").parent
-    makers = [folder / name for name in MAKERS_OF_OPERATORS]
-    code = operator_code.OperatorCode(operator_code.default_path(wheel, folder), makers)
-    _operator_code.append(code)
-    try:
-        yield
-        code.save()
-    finally:
-        _operator_code.clear()
+def _set_variables() -> None:
+    """Set what MXNet reads of its environment, where the user has not."""
+    # MXNet's operators on a CPU run one after the other, and yet take turns at four workspaces, each as large as the
+    # largest of them needs: 300 MB of a resnet18's 1.6 GB at 32 images. It reads this at its first operation.
+    os.environ.setdefault("MXNET_CPU_TEMP_COPY", "1")
+    # Of five plans for the arrays of a graph, which take no time to make, take the smallest and not the first.
+    os.environ.setdefault("NNVM_AUTO_SEARCH_MATCH_RANGE", "1")
 
 
 def _import_base(execute: Callable[[], None]) -> None:
     """Execute the module whose functions make all operators of a namespace, given the function that makes one."""
     execute()
-    own = vars(sys.modules["mxnet.base"])
-    for name in ("_init_op_module", "_init_np_op_module"):
-        own[name] = _with_kept_code(own[name])
-
-
-def _with_kept_code(make_all: Callable[..., None]) -> Callable[..., None]:
-    """Return `make_all` with kept functions while mxnet is imported; operators of a later library are made."""
-
-    @functools.wraps(make_all)
-    def make_all_or_take(*given: Any, **named: Any) -> None:
-        for code in _operator_code:
-            given = tuple(code.maker(each) if callable(each) else each for each in given)
-            named = {name: code.maker(each) if callable(each) else each for name, each in named.items()}
-        make_all(*given, **named)
-
-    return make_all_or_take
+    operator_code.take_kept(sys.modules["mxnet.base"])
 
 
 def _import_gluoncv(execute: Callable[[], None]) -> None:
     """Execute gluoncv, after mxnet: on its own it hides every mxnet error behind "missing mxnet & torch"."""
-    with _explaining(), _quietly():
+    with explained(), quietly():
         importlib.import_module("mxnet")
-        with import_shims.unused_packages_left_out(), import_shims.without_collections():
+        with unused_packages_left_out(), without_collections():
             execute()
-    import_shims.complete_package("gluoncv")
+    complete_package("gluoncv")
 
 
 def _import_loaders(name: str, execute: Callable[[], None]) -> None:
     """Execute a module of DataLoaders; mxnet and gluoncv have one each."""
     execute()
     mxnet_repairs.fork_workers(sys.modules[name])
-
-
-@contextlib.contextmanager
-def _explaining() -> Iterator[None]:
-    """A block in which an error of a broken wheel becomes one sentence; still an ImportError, for callers to catch."""
-    try:
-        yield
-    except CannotImport:
-        raise
-    except (ImportError, OSError, AttributeError) as error:
-        if out_of_memory.shortage_in(error):
-            raise OutOfMemory(error) from error
-        raise CannotImport(_why_not(error)) from error
 
 
 def _settle(mxnet: types.ModuleType) -> None:
@@ -256,85 +188,8 @@ def __getattr__(name: str) -> types.ModuleType:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@contextlib.contextmanager
-def _openmp_team(local_workers: int, threads: int | None) -> Iterator[int]:
-    """Set, for the import, the OpenMP threads of an operator, and yield them; MXNet's own default is half the cores.
-
-    MXNET_OMP_MAX_THREADS rather than OMP_NUM_THREADS, because MXNet then gives the processes it forks (loader
-    workers) one thread each instead of a full team, and because libgomp reads OMP_NUM_THREADS only once, when
-    whoever comes first loads it. A user's OMP_NUM_THREADS still wins over the share, as they expect.
-    """
-    users = machine.thread_variable()
-    if threads is None and users is not None:
-        log.debug("OpenMP threads from %s=%s", users, os.environ[users])
-        yield machine.threads_of_variable()
-        return
-    team = machine.openmp_threads(threads or 0, local_workers)
-    os.environ["MXNET_OMP_MAX_THREADS"] = str(team)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(team))
-    with _without("OMP_NUM_THREADS"):
-        yield team
-    # MXNet sets its engine's threads; this one computes as well under MXNET_ENGINE_TYPE=NaiveEngine.
-    ctypes.CDLL("libgomp.so.1").omp_set_num_threads(team)
-    log.debug("%d OpenMP threads, of %d usable cores", team, machine.usable_cores())
-
-
-@contextlib.contextmanager
-def _without(variable: str) -> Iterator[None]:
-    """Take a variable out of the environment for the block, and put it back.
-
-    With DMLC_ROLE=server or scheduler `import mxnet` would not return: it serves, then exits the process.
-    """
-    value = os.environ.pop(variable, None)
-    try:
-        yield
-    finally:
-        if value is not None:
-            os.environ[variable] = value
-            log.debug("kept %s=%s from mxnet while it was imported", variable, value)
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Ignore warnings of deprecated names that mxnet and gluoncv use as they are imported."""
-    with warnings.catch_warnings():
-        for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
-            warnings.simplefilter("ignore", category)
-        yield
-
-
-def _require_opencv() -> None:
-    try:
-        importlib.import_module("mxtrain.core.opencv")
-    except UsageError as error:
-        raise CannotImport(str(error)) from error
-
-
-def _why_not(error: BaseException) -> str:
-    """Return one sentence for a failed import: what is missing or in conflict, and the command that helps."""
-    name = libraries.name_in(error)
-    if name == "libcuda.so.1":
-        return (
-            "mxnet-cu112 needs NVIDIA's driver (libcuda.so.1) and this machine has none: install the driver, "
-            f"or for CPUs {wheels.install_command('cpu')}"
-        )
-    cure = libraries.cure(name)
-    if cure:
-        return f"{name} is missing on this machine: {cure}"
-    if name and "mxnet-cu112" in wheels.installed():
-        return f"mxnet-cu112 finds no {name}: {wheels.install_command('cu112')} brings CUDA 11"
-    conflicts = wheels.conflicts()
-    if conflicts:
-        return conflicts[0]
-    reason = (str(error).splitlines() or [""])[0]
-    return f"mxnet does not import here ({type(error).__name__}: {reason}): see python -m mxtrain.doctor"
-
-
-# First of all finders, and once: where this module is loaded anew, the old one goes.
-sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != __name__]
-sys.meta_path.insert(
-    0,
-    _ImportHook(
+(
+    import_hook.install(
         {
             "mxnet": _import_mxnet,
             "mxnet.base": _import_base,

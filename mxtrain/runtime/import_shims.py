@@ -1,4 +1,4 @@
-"""Shims for the import of mxnet and gluoncv, in place of parts of Python and packages that have changed since.
+"""Shims for the import of mxnet and gluoncv: parts of Python and packages that have changed since, and what to hide.
 
 `__init__.py` puts these around the import; NumPy's names are `numpy_names.py`'s.
 """
@@ -12,9 +12,11 @@ import importlib
 import importlib.util
 import itertools
 import logging
+import os
 import re
 import sys
 import types
+import warnings
 from typing import Any, Iterator
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,30 @@ def restore_distutils() -> None:
         return
     sys.modules.update(_distutils_modules())
     logger.debug("put back distutils.version")
+
+
+@contextlib.contextmanager
+def without_variable(variable: str) -> Iterator[None]:
+    """Take a variable out of the environment for the block, and put it back.
+
+    With DMLC_ROLE=server or scheduler `import mxnet` would not return: it serves, then exits the process.
+    """
+    value = os.environ.pop(variable, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[variable] = value
+            logger.debug("kept %s=%s from mxnet while it was imported", variable, value)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Ignore warnings of deprecated names that mxnet and gluoncv use as they are imported."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning, SyntaxWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 @contextlib.contextmanager

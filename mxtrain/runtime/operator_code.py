@@ -10,16 +10,30 @@ those of today's mxnet.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import importlib.util
 import marshal
 import os
 import sys
 import tempfile
 import types
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 MARK = int.from_bytes(b"operator", "big")
+
+# Of mxnet's folder: what the functions of its operators are made from.
+MAKERS_OF_OPERATORS = (
+    "libmxnet.so",
+    "base.py",
+    "ndarray_doc.py",
+    "symbol_doc.py",
+    "ndarray/register.py",
+    "symbol/register.py",
+)
+
+_in_use: list[OperatorCode] = []  # one, while mxnet is imported
 
 
 class Kept(NamedTuple):
@@ -28,6 +42,40 @@ class Kept(NamedTuple):
     code: types.CodeType
     are_null: tuple[bool, ...]  # of its defaults: whether each is mxnet's _Null, not None
     doc: str
+
+
+@contextlib.contextmanager
+def kept_while_imported(wheel: str) -> Iterator[None]:
+    """A block in which the functions of mxnet's operators are made once a machine, and found in a file after that."""
+    folder = Path(getattr(importlib.util.find_spec("mxnet"), "origin", None) or "/").parent
+    makers = [folder / name for name in MAKERS_OF_OPERATORS]
+    code = OperatorCode(default_path(wheel, folder), makers)
+    _in_use.append(code)
+    try:
+        yield
+        code.save()
+    finally:
+        _in_use.clear()
+
+
+def take_kept(base: types.ModuleType) -> None:
+    """Have mxnet.base make all operators of a namespace from kept functions, where there are some."""
+    own = vars(base)
+    for name in ("_init_op_module", "_init_np_op_module"):
+        own[name] = _with_kept_code(own[name])
+
+
+def _with_kept_code(make_all: Callable[..., None]) -> Callable[..., None]:
+    """Return `make_all` with kept functions while mxnet is imported; operators of a later library are made."""
+
+    @functools.wraps(make_all)
+    def make_all_or_take(*given: Any, **named: Any) -> None:
+        for code in _in_use:
+            given = tuple(code.maker(each) if callable(each) else each for each in given)
+            named = {name: code.maker(each) if callable(each) else each for name, each in named.items()}
+        make_all(*given, **named)
+
+    return make_all_or_take
 
 
 def default_path(wheel: str, folder: Path) -> Path:

@@ -77,7 +77,7 @@ class Task(abc.ABC):
     run: Run
     description: Description
 
-    # The flags of `config/schema.py`, by their names there, that it heeds of those in `task_flags.ONLY_SOME_TASKS`.
+    # The flags of `config/sections/`, by their names there, that it heeds of those in `task_flags.ONLY_SOME_TASKS`.
     flags: ClassVar[frozenset[str]] = frozenset()
     # What it takes of the nets and losses that `config/components/registry.py` names, where it heeds --model and
     # --loss.

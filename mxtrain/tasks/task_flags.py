@@ -15,7 +15,7 @@ from mxtrain.core.errors import UsageError
 if TYPE_CHECKING:
     from mxtrain.tasks.task import Task
 
-# By their names in `config/schema.py`.
+# By their names in `config/sections/`.
 OF_PICTURES = frozenset(
     (
         *("image_size", "channels", "val_resize", "augment", "mixup", "cutmix"),

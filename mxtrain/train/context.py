@@ -90,13 +90,7 @@ def build_context(
     optim, places = run.optim, build_net.contexts(run.layout.devices)
     net = build_net.build_to_train(run, task, places, widths)
     masks = weight_masks.of_run(net, run.model, widths is None)
-    trained = list(weights.named_parameters(net).values())
-    if not optim.decay_all:
-        exempt_from_decay(trained)
-    layer_rates.scale_rates(net, optim)
-    tables = sparse_rows.trained_tables(trained)
-    if tables:
-        store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+    trained = _trained_parameters(run, net)
     optimizer = optimizers.build(optim)
     extra_optimizer_state = ExtraOptimizerState(optimizer)
     plan = batch_plan.of_run(run)
@@ -137,6 +131,18 @@ def build_context(
         clock=StageClock(began, run.output.sample_steps),
         untried=set(places),
     )
+
+
+def _trained_parameters(run: Run, net: Any) -> list[Any]:
+    """Return the net's parameters, each with its own decay and rate; refuse tables that the store cannot sum."""
+    trained = list(weights.named_parameters(net).values())
+    if not run.optim.decay_all:
+        exempt_from_decay(trained)
+    layer_rates.scale_rates(net, run.optim)
+    tables = sparse_rows.trained_tables(trained)
+    if tables:
+        store_checks.check_tables(run, [table.name for table in tables if not hasattr(table, "pull_rows")])
+    return trained
 
 
 def _grid(run: Run, parameters: Sequence[Any], rank: int) -> Grid | None:

@@ -24,6 +24,7 @@ from mxtrain.report.sinks.record import Record
 from mxtrain.report.sinks.writers import Logged, Report, open_sinks
 from mxtrain.tasks import registry as tasks
 from mxtrain.tasks.metrics import metric_selection
+from mxtrain.tasks.task import Task
 from mxtrain.train import nonfinite_errors, signals
 from mxtrain.train.context import TrainContext, build_context
 from mxtrain.train.evaluator import Evaluator
@@ -63,13 +64,7 @@ def train(
     task = tasks.of_description(run, identity.description)
     length = RunLength(*schedules.run_length(run.optim, len(train_set)))
     rate_at = schedules.rate_function(run.optim, *length)
-    averaging = average_plan.of_run(run.optim, *length)
-    parts = build_context(
-        run, task, group, checkpoint and widths_of(checkpoint), began=began, averaging=averaging
-    )
-    state = restore(run, parts, checkpoint)
-    if state.step >= length.num_steps:
-        logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
+    parts, state = _beginning(run, task, length, group, checkpoint, began)
 
     sinks = open_sinks(_logged(run, parts, state, length, job_restarts), group, on_first_record, on_record)
     saving = Checkpointer(run.output, state, group.report_progress)
@@ -107,12 +102,28 @@ def train(
             before, rate = state, rate_at(state.step)
             state, result = _train_step(parts, pipeline, state, rate)
             records.write(before, state, rate, result)
-            epoch = length.epoch_of(state.step)
-            profiler.after_step(state.step, epoch, report.event)
+            profiler.after_step(state.step, length.epoch_of(state.step), report.event)
             alarm = _check_loss(alarm, parts, state, result)
             if not result.applied:
-                _report_skipped_step(run, parts, train_set, state, result, report, epoch)
+                _report_skipped_step(run, parts, train_set, state, result, report, length)
     return parts.net
+
+
+def _beginning(
+    run: Run,
+    task: Task,
+    length: RunLength,
+    group: WorkerGroup,
+    checkpoint: Checkpoint | None,
+    began: float | None,
+) -> tuple[TrainContext, TrainState]:
+    """Return the parts of this process, and the state from which the run goes on: the checkpoint's, or the first."""
+    widths, averaging = checkpoint and widths_of(checkpoint), average_plan.of_run(run.optim, *length)
+    parts = build_context(run, task, group, widths, began=began, averaging=averaging)
+    state = restore(run, parts, checkpoint)
+    if state.step >= length.num_steps:
+        logger.info("%s", schedules.nothing_left_message(run.optim, length.steps_per_epoch, state.step))
+    return parts, state
 
 
 def _logged(run: Run, parts: TrainContext, state: TrainState, length: RunLength, job_restarts: int) -> Logged:
@@ -238,7 +249,7 @@ def _report_skipped_step(
     state: TrainState,
     result: StepResult,
     report: Report,
-    epoch: int,
+    length: RunLength,
 ) -> None:
     """Say that the last step was skipped, and why; after one bad step too many find out more, and raise."""
     bad_steps, most = state.bad_steps_in_a_row, run.optim.max_bad_steps
@@ -256,4 +267,4 @@ def _report_skipped_step(
         reason = f"gradients overflow; the loss scale is now {result.scale.scale:g}"
     text = f"step {state.step} skipped: {reason}"
     logger.log(level, "%s", text)
-    report.event("skipped_step", text, state.step, epoch)
+    report.event("skipped_step", text, state.step, length.epoch_of(state.step))

@@ -16,7 +16,7 @@ from mxtrain.config.components import choices, import_path
 from mxtrain.core.errors import DataError, UsageError, in_user_code
 from mxtrain.data.arrays import array_sets, columns, tables
 from mxtrain.data.arrays.array_sets import ArrayRecords
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 from mxtrain.data.records.record_sets import open_set
 from mxtrain.data.user.streams import NUM_FIRST, Stream, is_stream
 from mxtrain.data.user.user_datasets import UserBatches, UserDataset, is_data_loader

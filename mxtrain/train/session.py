@@ -25,6 +25,7 @@ from mxtrain.train.cluster import join, node_info
 if TYPE_CHECKING:
     from mxtrain.checkpoint.directory import Checkpoint
     from mxtrain.checkpoint.input_identity import InputIdentity
+    from mxtrain.cluster.worker_group import WorkerGroup
     from mxtrain.data.interfaces import Dataset, Records
     from mxtrain.report.sinks.record import Record
     from mxtrain.tasks.task import Score, Task
@@ -157,10 +158,6 @@ def train(
     """Train what was prepared; what is added to `stop_requests` ends it. `on_record` gets records, on one worker."""
     from mxtrain.checkpoint import resume, run_folder
     from mxtrain.core.system import kernels
-    from mxtrain.data.decode import pixel_cache
-    from mxtrain.data.loading import sample_requests
-    from mxtrain.data.user import streams
-    from mxtrain.data.user.streams import Stream
 
     run, node, inputs, info, began = prepared
     worker = join.as_worker(run, node, info, stop_requests)
@@ -171,7 +168,6 @@ def train(
         checkpoint = resume_point and resume_point.checkpoint
         run, assigned = (begun(each, inputs, checkpoint) for each in (run, assigned))
         inputs = resume_inputs(run, inputs, checkpoint)
-        train, val, identity = inputs.train, inputs.val, inputs.identity
         if resume_point is None and node is not None and node.is_restart:
             logger.warning(
                 "--out %s: holds no checkpoint of this job's earlier attempts; it begins at step 1 again", out
@@ -181,15 +177,7 @@ def train(
             logger.info("%s", line)
         logger.info("CPU kernels: %s", kernels.in_words(kernels.used()))
         on_progress = signals.progress_callback(group, stop_requests)
-        if isinstance(train, Stream) and checkpoint is not None:
-            streams.resume(train, checkpoint.state, assigned.optim.batch_size, on_progress)
-        stream = sys.stderr if group.rank == 0 and "console" in run.output.sinks else None
-        on_pictures = progress.counted(on_progress, stream, "decoding", "pictures")
-        cached = functools.partial(pixel_cache.with_cache, run.data, out=out, on_progress=on_pictures)
-        train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
-        val = val and cached(val)
-        if run.optim.overfit:
-            val = sample_requests.OverfitRecords(run, train)
+        train_set, val_set = _data_sets(assigned, inputs, checkpoint, out, group, on_progress)
 
         from mxtrain import runtime
 
@@ -198,7 +186,8 @@ def train(
         from mxtrain.train import loop
 
         net = loop.train(
-            *(assigned, train, val, identity, checkpoint, stop_requests, group, run_start),
+            *(assigned, train_set, val_set, inputs.identity),
+            *(checkpoint, stop_requests, group, run_start),
             on_record=on_record,
             began=began,
             job_restarts=node.attempt if node is not None else 0,
@@ -206,3 +195,30 @@ def train(
         return Ended(
             run, out, inputs.task, inputs.score, net, checkpoint, run_start.has_happened, group.rank == 0
         )
+
+
+def _data_sets(
+    run: config.Run,
+    inputs: RunInputs,
+    checkpoint: Checkpoint | None,
+    out: Path,
+    group: WorkerGroup,
+    on_progress: Callable[[bool], None],
+) -> tuple[Dataset, Records | None]:
+    """Return the data sets as steps read them: a stream where the checkpoint left it, pictures through --cache."""
+    from mxtrain.data.decode import pixel_cache
+    from mxtrain.data.loading import sample_requests
+    from mxtrain.data.user import streams
+    from mxtrain.data.user.streams import Stream
+
+    train, val = inputs.train, inputs.val
+    if isinstance(train, Stream) and checkpoint is not None:
+        streams.resume(train, checkpoint.state, run.optim.batch_size, on_progress)
+    terminal = sys.stderr if group.rank == 0 and "console" in run.output.sinks else None
+    on_pictures = progress.counted(on_progress, terminal, "decoding", "pictures")
+    cached = functools.partial(pixel_cache.with_cache, run.data, out=out, on_progress=on_pictures)
+    train = cached(train)  # type: ignore[arg-type]  # a user's DataLoader comes without --cache
+    val = val and cached(val)
+    if run.optim.overfit:
+        val = sample_requests.OverfitRecords(run, train)
+    return train, val

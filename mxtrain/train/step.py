@@ -71,18 +71,17 @@ def train_step(
     the learning rate, `scale` the loss scale before the step. A step that is not finite, or of no weight, leaves all
     as it was.
     """
-    # ----------------------------------------------------------------------------------------------------
-    # Forward and backward: as many micro-batches at a time as this worker has devices
     gradients, running = step_gradients(parts, scale.scale), step_statistics(parts)
     computed: dict[int, StepRow] = {}
+
+    # Forward and backward: as many micro-batches at a time as this worker has devices
     for wave, is_last in _waves(batches, parts.contexts):
         parts.clock.lap("load")
         for batch, context in wave:
             gradients.before_backward(context)
             running.before_batch(context)
-            compute = functools.partial(
-                _compute, parts, batch, context, step, scale.scale, batch is wave[-1][0]
-            )
+            is_timed = parts.clock.is_sampling and batch is wave[-1][0]
+            compute = functools.partial(_compute, parts, batch, context, step, scale.scale, is_timed)
             computed[batch.request.position] = first_pass.computed(parts, context, running, compute)
         if is_last:
             first_device = _start_reduce(parts, gradients)
@@ -96,7 +95,6 @@ def train_step(
         if not is_last:
             parts.clock.lap("backward")
 
-    # ----------------------------------------------------------------------------------------------------
     # Reduce over devices and workers
     rows, statistics = _reduce(parts, gradients, running, computed)
     parts.clock.lap("synchronize")
@@ -105,7 +103,6 @@ def train_step(
         parts.trainer.skip_update()
         return StepResult(0.0, 0, 0.0, 0.0, True, scale, dict.fromkeys(parts.task.step_means, 0.0))
 
-    # ----------------------------------------------------------------------------------------------------
     # Update, unless a number is not finite
     per_weight = 1.0 / weight if weight else math.nan  # without any the step is not applied
     norm = parts.trainer.gradient_norm(first_device) / scale.scale * per_weight
@@ -120,23 +117,92 @@ def train_step(
             running.restore()
             parts.trainer.skip_update()
         mx.nd.waitall()
-    mean_loss, after = loss / weight if weight else math.nan, scale.updated(applied) if weight else scale
+    mean_loss, after = (loss / weight, scale.updated(applied)) if weight else (math.nan, scale)
     means, staleness = _means(parts, sums), parts.trainer.staleness
     return StepResult(mean_loss, int(num_samples), weight, norm, applied, after, means, staleness, layers)
 
 
+def step_gradients(parts: TrainContext, loss_scale: float) -> GradientAccumulator:
+    """Return what adds up the gradients of the step that begins."""
+    if parts.grid is not None:
+        return ExactAccumulator(
+            parts.trainer.parameters, parts.contexts, parts.grid, loss_scale, parts.step_group
+        )
+    return GradientAccumulator(parts.trainer.parameters, parts.contexts)
+
+
+def step_statistics(parts: TrainContext) -> StepStatistics:
+    """Return the running statistics of the step that begins."""
+    return StepStatistics(
+        parts.net,
+        parts.contexts,
+        parts.sample_counter,
+        num_micro_batches=parts.num_micro_batches,
+        batch_size=parts.batch_size,
+        num_workers=parts.step_group.world_size,
+    )
+
+
+def _waves(batches: MicroBatches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
+    """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
+
+    A worker with no batch in the step gets one empty wave.
+    """
+    remaining, num_left = iter(batches), len(batches)
+    while True:
+        wave = list(itertools.islice(remaining, len(contexts)))
+        num_left -= len(wave)
+        is_last = num_left <= 0 or not wave
+        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave], is_last
+        if is_last:
+            return
+
+
 def _compute(
-    parts: TrainContext, batch: Any, context: Any, step: int, scale: float, is_last_of_wave: bool
+    parts: TrainContext, batch: Any, context: Any, step: int, scale: float, is_timed: bool
 ) -> StepRow:
-    """Run forward and backward on a micro-batch, and return its row; on a sampled step the wave's last is timed."""
+    """Run forward and backward on a micro-batch, and return its row."""
     run = functools.partial(forward, parts, batch, context, step, scale)
-    is_timed = parts.clock.is_sampling and is_last_of_wave
     scaled, row = barriers.time_stages(run, parts.net, parts.clock) if is_timed else run()
     # Before the next forward pass: MXNet 1.9.1's LSTMs write beyond their memory, if one of another length lies
     # between the two.
     scaled.backward()
     remat.finish_backward(parts.net, context)
     return row
+
+
+def forward(parts: TrainContext, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
+    """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
+    position = batch.request.position
+    mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
+    prepared = parts.prepare(batch.arrays, step, position)
+    arrays = {name: to_context(array, context) for name, array in prepared.items()}
+    net = with_input_gradients(parts.net) if parts.needs_input_grad else parts.net
+    with mx.autograd.record():
+        outcome = parts.forward(net, arrays)
+        scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
+    pairs = [outcome.means[name] for name in parts.task.step_means]
+    return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
+
+
+def micro_batch_seed(seed: int, step: int, position: int) -> int:
+    """Return the random seed of a micro-batch, the same whoever computes it (splitmix64's mixing)."""
+    mask = (1 << 64) - 1
+    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + position * 0x94D049BB133111EB + 1) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)
+
+
+def with_input_gradients(net: Any) -> Callable[..., Any]:
+    """Return the net as a function that has gradients computed for its inputs too."""
+
+    def call(*inputs: Any) -> Any:
+        for array in inputs:
+            array.attach_grad()
+        return net(*inputs)
+
+    return call
 
 
 def _start_reduce(parts: TrainContext, gradients: GradientAccumulator) -> list[Any]:
@@ -183,6 +249,11 @@ def _reduce(
     return rows, statistics
 
 
+def number(value: Any) -> float:
+    """Return a single number, MXNet's once it is computed."""
+    return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
+
+
 def _update_weights(
     parts: TrainContext,
     gradients: GradientAccumulator,
@@ -208,82 +279,7 @@ def _update_weights(
         parts.ema.update()
 
 
-def step_gradients(parts: TrainContext, loss_scale: float) -> GradientAccumulator:
-    """Return what adds up the gradients of the step that begins."""
-    if parts.grid is not None:
-        return ExactAccumulator(
-            parts.trainer.parameters, parts.contexts, parts.grid, loss_scale, parts.step_group
-        )
-    return GradientAccumulator(parts.trainer.parameters, parts.contexts)
-
-
-def step_statistics(parts: TrainContext) -> StepStatistics:
-    """Return the running statistics of the step that begins."""
-    return StepStatistics(
-        parts.net,
-        parts.contexts,
-        parts.sample_counter,
-        num_micro_batches=parts.num_micro_batches,
-        batch_size=parts.batch_size,
-        num_workers=parts.step_group.world_size,
-    )
-
-
-def forward(parts: TrainContext, batch: Any, context: Any, step: int, scale: float) -> tuple[Any, StepRow]:
-    """Return the scaled losses of a micro-batch, to compute gradients from, and its row."""
-    position = batch.request.position
-    mx.random.seed(micro_batch_seed(parts.seed, step, position), ctx=context)
-    prepared = parts.prepare(batch.arrays, step, position)
-    arrays = {name: to_context(array, context) for name, array in prepared.items()}
-    net = with_input_gradients(parts.net) if parts.needs_input_grad else parts.net
-    with mx.autograd.record():
-        outcome = parts.forward(net, arrays)
-        scaled = outcome.losses * scale if scale != 1.0 else outcome.losses
-    pairs = [outcome.means[name] for name in parts.task.step_means]
-    return scaled, [outcome.losses.sum(), outcome.weight, len(batch), *itertools.chain(*pairs)]
-
-
-def with_input_gradients(net: Any) -> Callable[..., Any]:
-    """Return the net as a function that has gradients computed for its inputs too."""
-
-    def call(*inputs: Any) -> Any:
-        for array in inputs:
-            array.attach_grad()
-        return net(*inputs)
-
-    return call
-
-
-def number(value: Any) -> float:
-    """Return a single number, MXNet's once it is computed."""
-    return float(value.asscalar() if isinstance(value, mx.nd.NDArray) else value)
-
-
 def _means(parts: TrainContext, sums: Sequence[float]) -> dict[str, float]:
     """Return the task's means of the step, from a sum and a count for each."""
     pairs = zip(parts.task.step_means, sums[::2], sums[1::2])
     return {name: total / count if count else math.nan for name, total, count in pairs}
-
-
-def _waves(batches: MicroBatches, contexts: Sequence[Any]) -> Iterator[tuple[list[tuple[Any, Any]], bool]]:
-    """Yield as many batches at a time as there are devices, each with its device, and whether they are the last.
-
-    A worker with no batch in the step gets one empty wave.
-    """
-    remaining, num_left = iter(batches), len(batches)
-    while True:
-        wave = list(itertools.islice(remaining, len(contexts)))
-        num_left -= len(wave)
-        is_last = num_left <= 0 or not wave
-        yield [(batch, contexts[batch.request.position % len(contexts)]) for batch in wave], is_last
-        if is_last:
-            return
-
-
-def micro_batch_seed(seed: int, step: int, position: int) -> int:
-    """Return the random seed of a micro-batch, the same whoever computes it (splitmix64's mixing)."""
-    mask = (1 << 64) - 1
-    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + position * 0x94D049BB133111EB + 1) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return int((mixed ^ (mixed >> 31)) & 0x7FFFFFFF)

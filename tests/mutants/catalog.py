@@ -236,8 +236,8 @@ MUTANTS = (
         "docs/checkpoints.md",
         "a damaged checkpoint is named and the one before it is used",
         "mxtrain/checkpoint/directory.py",
-        "if _sum_of_file(path) != expected:",
-        'if _sum_of_file(path)["bytes"] != expected["bytes"]:',
+        "if checked_files.sum_of(path) != expected:",
+        'if checked_files.sum_of(path)["bytes"] != expected["bytes"]:',
         ("tests/unit/checkpoint/test_directory.py", "tests/unit/checkpoint/test_directory_crash.py"),
     ),
     Mutant(

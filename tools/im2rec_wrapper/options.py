@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.core.errors import UsageError
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 
 from .sources.item import Source
 

@@ -1,4 +1,4 @@
-"""The argument parser of every command but fit, whose flags come from `config/schema.py`; refusals are one line.
+"""The argument parser of every command but fit, whose flags come from `config/sections/`; refusals are one line.
 
 Also checks of values that fit and other commands share.
 """

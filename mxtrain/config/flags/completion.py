@@ -2,7 +2,7 @@
 
 Owns what a flag takes (words, a path, or neither) and the three scripts, which hold all flags and their words: a TAB
 starts no Python. Does not own the commands; they bring their parsers, but for fit, whose flags are
-`config/schema.py`'s.
+`config/sections/`'s.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from mxtrain.core.errors import UsageError, nearest
 
 FLAGS = ("-h", "--help")
 ALL = "all"
-# By their names in `config/schema.py`.
+# By their names in `config/sections/`.
 OF_MOST_RUNS = frozenset(
     (
         *("train", "val", "image_size", "augment", "task", "model", "pretrained", "loss", "amp"),

@@ -13,6 +13,7 @@ from typing import Any, Mapping
 from mxtrain.config import schema
 from mxtrain.config.flags.yaml_file import JOINED
 from mxtrain.config.python_objects import Joined, ObjectName, name_of
+from mxtrain.config.sections.model import Model
 from mxtrain.core.errors import UsageError, nearest
 
 TYPE_NAMES = {"int": "a whole number", "float": "a number", "bool": "True or False"}  # others are text
@@ -52,7 +53,7 @@ def with_objects(run: schema.Run, objects: Mapping[str, Any]) -> schema.Run:
 
 def _without_defaults(run: schema.Run) -> dict[str, Any]:
     """Return the flags that are set, or not what the run's task has for those left out: another task has others."""
-    of_task = schema.to_flat(schema.Run(model=schema.Model(task=run.model.task)))
+    of_task = schema.to_flat(schema.Run(model=Model(task=run.model.task)))
     flat = schema.to_flat(run).items()
     kept = run.explicit | {"task"}
     return {name: value for name, value in flat if name in kept or value != of_task[name]}

@@ -1,7 +1,7 @@
 """From flags and `--config` to a run; flags win over the file.
 
 Owns the parser of `mxtrain.fit`'s flags, and what it says of those that it cannot read. The flags are
-`config/schema.py`'s.
+`config/sections/`'s.
 """
 
 from __future__ import annotations

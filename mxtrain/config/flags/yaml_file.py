@@ -1,6 +1,6 @@
 """Reading a --config file into values of the types that flags have.
 
-Owns the differences between YAML and a command line; the flags are `config/schema.py`'s.
+Owns the differences between YAML and a command line; the flags are `config/sections/`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Encodings: how a column of a table becomes numbers of a net, found in the training set and kept with the net.
 
 Numbers and booleans are one feature. A column of categories is a feature for each of them, 1 for the row's and 0 for
-the others. A missing number may be filled, and told by a feature beside it. Does not choose columns (`tables.py`).
+the others. A missing number may be filled, and told by a feature beside it. Does not choose columns
+(`table_selection.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns of tables: numbers, words, cells that are either, and arrays, with a value for every sample.
 
-Owns their types alone. Does not read files (`table_files.py`), nor choose columns (`tables.py`).
+Owns their types alone. Does not read files (`table_files.py`), nor choose columns (`table_selection.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tables: which columns of a file are what a net takes, and which are to be predicted.
+"""Tables: the samples of a file, as the arrays that a net takes and the labels that are to be predicted.
 
-Owns the choice, and the types in which arrays are kept. Does not read files (`table_files.py`), nor make labels of
-targets (`table_targets.py`).
+Owns the shapes and types in which arrays are kept, and what is wrong with a sample. Does not read files
+(`table_files.py`), choose columns (`table_selection.py`), nor make labels of targets (`table_targets.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mxtrain.core.errors import DataError, UsageError, nearest
+from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, encodings, statistics, table_files, table_targets
 from mxtrain.data.arrays.array_fields import Input, Layout
 from mxtrain.data.arrays.array_sets import ONLY, ArrayRecords
 from mxtrain.data.arrays.encodings import Encoding
-from mxtrain.data.arrays.table_columns import Columns, Other, Ragged, Words, listed
+from mxtrain.data.arrays.table_columns import Columns, Ragged, listed
+from mxtrain.data.arrays.table_selection import (
+    NO_SELECTION,
+    Selection,
+    chosen_columns,
+    columns_named,
+    encodings_of,
+    weight_column,
+)
 from mxtrain.data.fields import Arrays
-from mxtrain.data.labels import sample_weights
 from mxtrain.data.records.recordio import Floats
 
 SUFFIXES = tuple(table_files.READERS)
@@ -84,20 +91,6 @@ class Table(NamedTuple):
         return [position for position in np.flatnonzero(may_be_bad).tolist() if self.problem(position)]
 
 
-class Selection(NamedTuple):
-    """The flags that choose columns of a table, by their names joined by commas, and say what becomes of them."""
-
-    target: str = ""  # found out where it is empty
-    inputs: str = ""  # all but the target and an index where it is empty
-    exclude: str = ""
-    categories: str = ""
-    missing: str = encodings.REFUSE
-    sample_weight: str = ""  # no sample counts more than another where it is empty
-
-
-NO_SELECTION = Selection()
-
-
 def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> Table:
     """Read a file; features are made as those of `like`, the inputs of a net or a training set, if it has some."""
     if path.suffix.lower() not in table_files.READERS:
@@ -106,9 +99,11 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
     columns = table_files.read(path)
     target = selection.target
     targets = (
-        _names("--target", target, path, columns) if target else table_targets.default_targets(path, columns)
+        columns_named("--target", target, path, columns)
+        if target
+        else table_targets.default_targets(path, columns)
     )
-    weight = _weight(selection.sample_weight, path, columns, targets, is_needed=not like)
+    weight = weight_column(selection.sample_weight, path, columns, targets, is_needed=not like)
     known = next((each for each in like if each.names), None)
     if known is not None:
         others = [each.name for each in like if not each.names and each.name in columns]
@@ -117,77 +112,12 @@ def read(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] 
         found = {known.name: _column_of(path, columns, known, is_only=False), **found}
         layout_inputs = (known._replace(statistics=None), *layout_inputs)
     else:
-        chosen = _chosen(path, columns, [*targets, *weight], selection)
-        found, layout_inputs = _inputs(path, chosen, _encodings(path, chosen, selection))
+        chosen = chosen_columns(path, columns, [*targets, *weight], selection)
+        found, layout_inputs = _inputs(path, chosen, encodings_of(path, chosen, selection))
     labels, class_names, names = table_targets.labels_of(path, {name: columns[name] for name in targets})
     if weight:
         labels = table_targets.with_weights(path, weight[0], columns[weight[0]], labels)
     return Table(path, Layout(layout_inputs, names, *weight), found, labels, class_names)
-
-
-def _weight(name: str, path: Path, columns: Columns, targets: Sequence[str], is_needed: bool) -> list[str]:
-    """Return the column of weights, if a flag names one; what is only evaluated on may have none."""
-    if not name or (name not in columns and not is_needed):
-        return []
-    if name in targets:
-        raise UsageError(
-            f"{sample_weights.FLAG} {name}: is to be predicted; give another column, or --target without it"
-        )
-    return _names(sample_weights.FLAG, name, path, columns)
-
-
-def _chosen(path: Path, columns: Columns, targets: Sequence[str], selection: Selection) -> Columns:
-    """Return the columns that a net is to take."""
-    if selection.inputs and selection.exclude:
-        raise UsageError("--inputs and --exclude both choose columns; leave one of them out")
-    flag, text = ("--exclude", selection.exclude) if selection.exclude else ("--inputs", selection.inputs)
-    named = _names(flag, text, path, columns) if text else []
-    if selection.inputs:
-        chosen = named
-    else:
-        chosen = [name for name in columns if name not in (*targets, *named) and not _is_index(name)]
-    of_target = next((name for name in named if name in targets), None)
-    if of_target is not None:
-        role = (
-            "says how much a sample counts" if of_target == selection.sample_weight else "is to be predicted"
-        )
-        raise UsageError(f"{flag} {text}: {of_target} {role}; leave it out of one of them")
-    if not chosen:
-        raise DataError(f"{path}: holds no more than what is to be predicted ({', '.join(targets)})")
-    return {name: columns[name] for name in chosen}
-
-
-def _is_index(name: str) -> bool:
-    """Return whether a column is the index of rows that pandas writes beside its columns."""
-    return not name or name.startswith("__index_level_")
-
-
-def _encodings(path: Path, columns: Columns, selection: Selection) -> dict[str, Encoding]:
-    """Return what becomes of each column of single values."""
-    of_categories = (
-        _names("--categories", selection.categories, path, columns) if selection.categories else []
-    )
-    found = {}
-    for name, column in columns.items():
-        if name in of_categories:
-            found[name] = encodings.of_categories(path, name, column)
-        elif isinstance(column, (Words, Other)) or (not isinstance(column, Ragged) and column.ndim == 1):
-            _refuse_words(path, columns, of_categories)
-            found[name] = encodings.of_numbers(path, name, column, selection.missing)
-    return found
-
-
-def _refuse_words(path: Path, columns: Columns, of_categories: Sequence[str]) -> None:
-    """Refuse columns that are no numbers, all of them in one line."""
-    problems = {
-        name: encodings.why_no_numbers(name, column)
-        for name, column in columns.items()
-        if name not in of_categories
-    }
-    odd = [name for name, problem in problems.items() if problem]
-    if odd:
-        also = f"; so it is with {', '.join(odd[1:20])}" if odd[1:] else ""
-        raise DataError(f"{path}: {problems[odd[0]]}{also}")
 
 
 def open_records(path: Path, selection: Selection = NO_SELECTION, like: Sequence[Input] = ()) -> ArrayRecords:
@@ -241,19 +171,6 @@ def _column_of(path: Path, columns: Columns, wanted: Input, is_only: bool) -> An
     if problem:
         raise DataError(f"{path}: {problem}")
     return columns[wanted.name]
-
-
-def _names(flag: str, text: str, path: Path, columns: Columns) -> list[str]:
-    """Return the columns that a flag names: one whose own name has a comma in it, or several joined by commas."""
-    found = [text] if text in columns else [name.strip() for name in text.split(",")]
-    for name in found:
-        if name not in columns:
-            raise UsageError(
-                f"{flag} {text}: {path} has no column {name}{nearest(name, columns)} (it has {listed(columns)})"
-            )
-    if len(set(found)) < len(found):
-        raise UsageError(f"{flag} {text}: names a column twice")
-    return found
 
 
 def _inputs(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from mxtrain.checkpoint import directory
-from mxtrain.cluster import agent, coordinator, ps_lite, unix_sockets, verdicts
+from mxtrain.cluster import agent, coordinator, ps_lite, rendezvous, unix_sockets, verdicts
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import NodeSpec
@@ -79,7 +79,7 @@ def as_server(run: Run, node: NodeSpec) -> Iterator[Agent]:
     info = {"versions": wheels.versions(), "config": node_info.explicit_flags(run)}
     if node.role == "scheduler":
         store_checks.check_min_workers(run.layout)
-        coordinator.start(node, agent.describe(node, info), timeouts(run), run.layout.min_workers)
+        coordinator.start(node, rendezvous.describe(node, info), timeouts(run), run.layout.min_workers)
     with agent.join(node, info, timeouts(run)) as server:
         export_ps_environment(node, server.assignment)
         yield server

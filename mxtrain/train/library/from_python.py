@@ -96,18 +96,7 @@ def fit(
             serving.serve(run, node)
     requests = signals.keyboard_interrupts() if node is None else signals.stop_requests()
     with process_isolation.isolated_run(), requests as stop_requests:
-        shown = Hooks(functions, stop_requests)
-        try:
-            prepared = session.prepare(run, node)
-            ended = session.train(prepared, stop_requests, shown.show)
-        except Stop as stop:
-            if node is None and stop.exit_code == SIGINT and signals.STOPS[signal.SIGINT] in stop_requests:
-                raise KeyboardInterrupt(
-                    "stopped by Ctrl-C; the same call goes on from the newest checkpoint"
-                ) from None
-            raise
-        finally:
-            shown.end()
+        ended = _trained(run, node, functions, stop_requests)
     if not ended.has_happened:
         logger.warning(
             "%s: this run had ended before, and nothing was trained; a net or loss that was given is taken for the one "
@@ -115,6 +104,24 @@ def fit(
             ended.out,
         )
     return result.from_ended_run(ended)
+
+
+def _trained(
+    run: Run, node: NodeSpec | None, functions: dict[str, Hook], stop_requests: list[Stop]
+) -> session.Ended:
+    """Train `run` and return what came of it; KeyboardInterrupt where Ctrl-C has ended it."""
+    shown = Hooks(functions, stop_requests)
+    try:
+        prepared = session.prepare(run, node)
+        return session.train(prepared, stop_requests, shown.show)
+    except Stop as stop:
+        if node is None and stop.exit_code == SIGINT and signals.STOPS[signal.SIGINT] in stop_requests:
+            raise KeyboardInterrupt(
+                "stopped by Ctrl-C; the same call goes on from the newest checkpoint"
+            ) from None
+        raise
+    finally:
+        shown.end()
 
 
 def _with_objects(run: Run, objects: dict[str, Any]) -> Run:

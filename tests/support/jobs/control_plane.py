@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from mxtrain.cluster import agent, coordinator
+from mxtrain.cluster import agent, coordinator, rendezvous
 from mxtrain.cluster.agent import Agent
 from mxtrain.cluster.channel import Timeouts
 from mxtrain.cluster.environment import LOOPBACK, NodeSpec
@@ -72,7 +72,7 @@ class Node:
 
         def command() -> None:
             if node.role == "scheduler":
-                coordinator.start(node, agent.describe(node, info or {}), timeouts, min_workers)
+                coordinator.start(node, rendezvous.describe(node, info or {}), timeouts, min_workers)
             if joins_after is not None:
                 wait_for_file(joins_after)
             requests = signals.stop_requests() if handles_signals else contextlib.nullcontext(())

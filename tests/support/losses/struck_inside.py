@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
-from mxtrain.checkpoint import directory
+from mxtrain.checkpoint import checked_files, directory
 from mxtrain.kvstore import limbs
 from mxtrain.optim.sums.grid import Grid
 from tests.support.losses.swinging_loss import loss
@@ -74,7 +74,7 @@ def _patch_learning() -> None:
 
 
 def _patch_file() -> None:
-    whole, written = directory._write_file, []
+    whole, written = checked_files.write, []
 
     def write(path: Path, chunks: Iterable[Any], *others: Any) -> Any:
         if path.name == directory.GRID:
@@ -85,4 +85,4 @@ def _patch_file() -> None:
                 _die()
         return whole(path, chunks, *others)
 
-    directory._write_file = write
+    checked_files.write = write

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxtrain.checkpoint import directory
+from mxtrain.checkpoint import checked_files, directory
 from mxtrain.checkpoint.directory import Snapshot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +43,7 @@ import resource, sys
 from pathlib import Path
 from tests.unit.checkpoint.test_directory_crash import snapshot
 from mxtrain.core.errors import UsageError
-from mxtrain.checkpoint import directory
+from mxtrain.checkpoint import checked_files, directory
 for limit in (0, 1, 100, 1000, 4000, 4072):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
@@ -92,7 +92,7 @@ def test_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_has_come_to_disk_is_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "SYNC_BYTES", 1000)
+    monkeypatch.setattr(checked_files, "SYNC_BYTES", 1000)
     arrays = {str(number): np.zeros(500, np.float32) for number in range(10)}
     advances: list[bool] = []
     directory.write(

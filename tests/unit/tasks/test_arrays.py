@@ -13,7 +13,7 @@ from mxtrain.config.checks import run_checks
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import tables
 from mxtrain.data.arrays.columns import dataset_of
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.tasks import registry
 from mxtrain.tasks.arrays import Arrays

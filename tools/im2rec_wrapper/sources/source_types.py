@@ -8,7 +8,7 @@ from typing import Callable
 
 from mxtrain.core import regular_files
 from mxtrain.core.errors import DataError, UsageError
-from mxtrain.data.arrays.tables import NO_SELECTION, Selection
+from mxtrain.data.arrays.table_selection import NO_SELECTION, Selection
 from mxtrain.data.records import recordio
 
 from .caffe import read_lmdb

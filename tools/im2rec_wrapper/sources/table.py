@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mxtrain.data.arrays import array_fields, tables
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 
 from .item import BadItem, Item, Label, Source
 from .labels import refuse_cut

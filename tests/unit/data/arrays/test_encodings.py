@@ -16,7 +16,7 @@ import pytest
 from mxtrain import config
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, tables
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 from mxtrain.tasks import registry
 from mxtrain.train.open_data import open_source
 from tests.support.data.pack_command import in_this_process

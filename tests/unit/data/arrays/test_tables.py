@@ -12,7 +12,7 @@ import pytest
 
 from mxtrain.core.errors import DataError, UsageError
 from mxtrain.data.arrays import array_fields, array_sets, statistics, tables
-from mxtrain.data.arrays.tables import Selection
+from mxtrain.data.arrays.table_selection import Selection
 
 VECTORS = np.arange(12.0).reshape(4, 3)
 SERIES = [np.arange(2.0 * length).reshape(length, 2) for length in (3, 1, 4, 2)]

@@ -1,0 +1,25 @@
+"""Flags of the devices and processes that share the computation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mxtrain.config.sections.flag import flag
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Devices and processes that share the computation. None of these changes the loss curve."""
+
+    kvstore: str = flag("device", "where gradients are summed: local | device | dist_sync | dist_async")
+    devices: str = flag("cpu", "contexts of this worker: cpu, cpu:0,1 or gpu:0,1")
+    num_workers: int = flag(1, "worker processes; more than one needs a dist_* kvstore")
+    num_servers: int = flag(1, "server processes of a dist_* kvstore")
+    min_workers: int = flag(
+        0, "continue with this many workers if others do not join in time; 0: only with all of them"
+    )
+    start_timeout: float = flag(60.0, "seconds in which all processes of a cluster must have joined")
+    silence_timeout: float = flag(10.0, "seconds without a heartbeat after which a process is given up")
+    stall_timeout: float = flag(120.0, "seconds without progress after which a worker is given up")
+    max_restarts: int = flag(3, "restarts of a cluster in a row without progress in between")
+    threads: int = flag(0, "OpenMP threads of an operator; 0: this process's share of the cores")

@@ -1,0 +1,155 @@
+"""The flags of `mxtrain.predict`, and what of them is refused before a net is loaded.
+
+The command itself, and the function that shares `check_options` with it, are `predict.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+from pathlib import Path
+from typing import Any
+
+from mxtrain.config.flags.arguments import Parser
+from mxtrain.core import outputs, regular_files
+from mxtrain.core.errors import DataError, UsageError
+from mxtrain.data import input_files
+from mxtrain.inference import text_generation, trained_run
+from mxtrain.inference.text_generation import SamplingOptions
+
+FORMATS = ("table", "lines", "jsonl", "csv", "npz", "npy")
+
+
+def parser() -> Parser:
+    """Return the parser of this command's flags."""
+    flags = trained_run.parser(
+        "predict",
+        "Tell what a trained net says of pictures and the like, or write on after a prompt.",
+        takes="inputs",
+    )
+    flags.add_argument(
+        "inputs",
+        nargs="*",
+        type=Path,
+        metavar="[RUN] INPUT",
+        help="files, folders, patterns and .rec files, after the run unless --run names it; - reads paths from stdin",
+    )
+    flags.add_argument(
+        "--text",
+        action="append",
+        default=[],
+        help="a text itself, for a net that classifies texts or words; may be repeated; - reads one a line from stdin",
+    )
+    flags.add_argument("--top", type=int, default=3, help="how many classes are named for each picture")
+    of_several = "of several labels a picture, those above this probability are named"
+    flags.add_argument("--threshold", type=float, default=0.5, help=of_several)
+    formats = "table on a terminal and lines elsewhere when left out, or what the name of --out ends in"
+    flags.add_argument("--format", choices=FORMATS, help=formats)
+    flags.add_argument(
+        "--out", type=Path, metavar="FILE", help="write answers into a file, which is whole or not there"
+    )
+    flags.add_argument("--embed", action="store_true", help="give features, what the last layer takes")
+    of_labels = (
+        "the worst mistakes among labelled samples: a .rec, a table with its targets, a folder of class folders, or "
+        "the run's own --val"
+    )
+    flags.add_argument("--mistakes", type=int, metavar="N", help=of_labels)
+    of_table = "of a table with --mistakes: the columns that are to be predicted, joined by commas"
+    flags.add_argument("--target", help=of_table)
+    flags.add_argument(
+        "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
+    )
+    for flag, kind, meaning in (
+        ("--max-tokens", int, "the most tokens that are written"),
+        ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
+        ("--top-k", int, "draw from so many of the likeliest tokens; 0: from all"),
+        ("--top-p", float, "draw from the likeliest tokens that together have this share"),
+        ("--seed", int, "the same one draws the same text"),
+    ):
+        default = getattr(SamplingOptions, flag[2:].replace("-", "_"))
+        flags.add_argument(flag, type=kind, default=default, help=meaning)
+    flags.add_argument(
+        "--prompt",
+        action="append",
+        metavar="TEXT",
+        help="beginning of a text, for a language model; may be repeated",
+    )
+    return flags
+
+
+def sampling_of(options: argparse.Namespace) -> SamplingOptions:
+    """Return how a language model writes, as the flags say."""
+    return SamplingOptions(
+        options.max_tokens, options.temperature, options.top_k, options.top_p, options.seed
+    )
+
+
+def check_options(
+    top: int, threshold: float, mistakes: int | None, embed: bool, prompts: Any, target: str | None
+) -> None:
+    """Refuse numbers out of range, and questions that do not go together."""
+    if top < 1:
+        raise UsageError(f"--top {top}: give 1 or more")
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"--threshold {threshold:g}: give a probability from 0 to 1")
+    if mistakes is not None and mistakes < 1:
+        raise UsageError(f"--mistakes {mistakes}: give 1 or more")
+    if target is not None and mistakes is None:
+        raise UsageError(f"--target {target}: goes with --mistakes N; answers need none")
+    text_generation.check_prompts(prompts or ())
+    modes = {"--embed": embed, "--mistakes": mistakes, "--prompt": prompts}
+    both = [flag for flag, value in modes.items() if value]
+    if len(both) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} are two questions; leave one of them out")
+
+
+def check_inputs(options: argparse.Namespace) -> None:
+    """Refuse words that do not go together, and files of which none is there, before any net is loaded."""
+    words = options.inputs
+    if options.prompt:
+        sampling_of(options).check()
+        if words or options.text:
+            also = words[0] if words else "--text"
+            raise UsageError(f"--prompt: leave {also} out; one command takes prompts or files")
+        return
+    if options.json and options.format not in (None, "jsonl"):
+        raise UsageError(
+            f"--json: is --format jsonl, and --format says {options.format}; leave one of them out"
+        )
+    if options.mistakes is not None and options.text:
+        raise UsageError("--text has no labels to be mistaken about; leave it or --mistakes out")
+    if options.mistakes is not None and len(words) > 1:
+        raise UsageError(f"--mistakes: takes one input; leave {words[1]} out, or join .rec files by commas")
+    if options.mistakes is not None:
+        return
+    if options.mistakes_out:
+        raise UsageError("--mistakes-out: goes with --mistakes N")
+    if not words and not options.text:
+        raise UsageError(
+            "give the files that are to be judged, --text TEXT for a net that classifies texts, or --prompt TEXT for a "
+            "language model"
+        )
+    problems = [_problem(word) for word in words]
+    if problems and all(problems):
+        raise DataError(f"{words[0]}: {problems[0]}")
+
+
+def _problem(word: Path) -> str | None:
+    """Return why a word is no input; None where it is one, or only reading shows it."""
+    if str(word) == "-" or os.path.isdir(word) or glob.has_magic(str(word)):
+        return None
+    return regular_files.problem(word)
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuse to write over an input, and among files that are there already."""
+    out, folder = options.out, options.mistakes_out
+    for word in options.inputs:
+        outputs.refuse_input("--out", out, word)  # what else is read is compared when it is opened
+    if input_files.LISTED in (*map(str, options.inputs), *options.text):
+        outputs.refuse_input("--out", out, input_files.stdin())
+    if folder and folder.exists() and not folder.is_dir():
+        raise UsageError(f"--mistakes-out {folder}: is a file; give a folder")
+    if folder and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"--mistakes-out {folder}: holds files already; give a new folder, or an empty one")
