@@ -133,3 +133,26 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
         if QUESTION.match(text.strip())
     ]
     assert not found, "\n".join(found)
+
+
+MOST_FILES = 3  # for an answer to one question of a newcomer
+TOPIC = re.compile(r"`([\w/]+\.py)`(?: \(`(\w+)`\))?")
+
+
+def answers() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The questions of ARCHITECTURE.md, each with the files that answer it and the name to look for in each."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().split("## Where is it?")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")][1:]
+    return [(question.strip(), TOPIC.findall(files)) for question, files in rows]
+
+
+def test_a_question_has_few_files_for_an_answer() -> None:
+    assert len(answers()) >= 10
+    for question, files in answers():
+        assert 0 < len(files) <= MOST_FILES, question
+        for file, name in files:
+            path = ROOT / file if file.startswith("tools/") else ROOT / "mxtrain" / file
+            assert re.search(rf"^ *(def|class) {name}\b|^{name}\b", path.read_text(), re.MULTILINE), (
+                file,
+                name,
+            )
