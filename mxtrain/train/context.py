@@ -47,7 +47,7 @@ class TrainContext:
     prepare: SeenSamples  # the task's, which keeps the first samples that it makes
     forward: Forward  # whose losses are learnt from
     plain_forward: Forward  # without what helps training, as an evaluation judges
-    judgement: MetricSelection
+    metrics: MetricSelection
     trainer: StepTrainer
     optimizer: Any
     extra_optimizer_state: ExtraOptimizerState
@@ -109,7 +109,7 @@ def build_context(
         prepare=SeenSamples(tasks.named(task, task.prepare), is_kept=group.rank == 0),
         forward=tasks.function_of(task, task.training_forward, distillation.teacher_net(run, places)),
         plain_forward=tasks.function_of(task, task.plain_forward),
-        judgement=metric_selection.of_task(task),
+        metrics=metric_selection.of_task(task),
         trainer=trainer,
         optimizer=optimizer,
         extra_optimizer_state=extra_optimizer_state,

@@ -76,5 +76,5 @@ class Evaluator:
                 raise nonfinite_errors.bad_evaluation(
                     run, parts, self._val_set, state, scores["val_loss"], out
                 )
-        score = parts.judgement.score
+        score = parts.metrics.score
         return state.with_score(metric_selection.value_of(score, scores), score.is_lower_better)

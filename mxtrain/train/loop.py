@@ -139,7 +139,7 @@ def _logged(run: Run, parts: TrainContext, state: TrainState, length: RunLength,
         shown=Shown(
             parts.task.unit,
             tuple(parts.task.step_means),
-            parts.judgement.score.name,
+            parts.metrics.score.name,
             metric_selection.names_beside(parts.task),
         ),
         job_restarts=job_restarts,

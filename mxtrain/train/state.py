@@ -159,7 +159,7 @@ def restore(run: Run, parts: TrainContext, checkpoint: Checkpoint | None) -> Tra
                 "ones; resume with the mxtrain that wrote it, or give --resume never or another --out"
             )
     logger.info("resuming from %s", path)
-    return _share_score(_from_dict(saved), parts.group, parts.judgement.score.is_lower_better)
+    return _share_score(_from_dict(saved), parts.group, parts.metrics.score.is_lower_better)
 
 
 def widths_of(checkpoint: Checkpoint) -> dict[str, int]:

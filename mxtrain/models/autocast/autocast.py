@@ -18,7 +18,7 @@ from mxtrain.models.rewrites.graph_rewrites import Graph, Shapes, shape_of
 
 MARGIN = 1.05  # by which bfloat16 has to win: times differ by some percent from those of the table
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
-_NARROW, _WIDE = "narrow", "wide"  # the two ends of the network that is cut
+_BFLOAT16, _FLOAT32 = "bfloat16", "float32"  # the two ends of the network that is cut
 
 
 class Forecast(NamedTuple):
@@ -91,15 +91,15 @@ def _casts(graph: Graph, shapes: Shapes, times: Times) -> Iterator[Cast]:
 
 
 def bfloat16_inputs(node: Mapping[str, Any]) -> Collection[int]:
-    """Return which inputs of an operator are bfloat16 where it runs narrow; those of a norm but the first never are."""
+    """Return which inputs of an operator that runs in bfloat16 are; of a norm only the first is."""
     return (0,) if node["op"] == "BatchNorm" else range(len(node["inputs"]))
 
 
 def _together(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Yield pairs of operators of which the first runs narrow only if the second does.
+    """Yield pairs of operators of which the first runs in bfloat16 only if the second does.
 
     A cast gives a plain array. Products put it into blocks again, but other operators' kernels for plain arrays are
-    slower than the table says: so they run narrow only after what does, and a norm always runs as what it follows.
+    slower than the table says: so they run in bfloat16 only after what does, and a norm always runs as what it follows.
     """
     for place, node in enumerate(graph["nodes"]):
         if node["op"] not in PRODUCTS and node["op"] != "null":
@@ -114,37 +114,40 @@ def _together(graph: Graph) -> Iterator[tuple[int, int]]:
 def cheapest(
     costs: Sequence[Cost], casts: Sequence[Cast], together: Iterable[tuple[int, int]] = ()
 ) -> set[int]:
-    """Return the positions of the operators that run narrow where all together take least time.
+    """Return the positions of the operators that run in bfloat16 where all together take least time.
 
-    Of each pair in `together` the first runs narrow only if the second does.
+    Of each pair in `together` the first runs in bfloat16 only if the second does.
     """
     edges: list[tuple[Hashable, Hashable, int]] = []
 
     def name(place: int) -> Hashable:
-        return _WIDE if costs[place].narrow is None else place
+        return _FLOAT32 if costs[place].bfloat16 is None else place
 
     for place, cost in enumerate(costs):
-        if cost.narrow is not None:
-            edges += [(_NARROW, place, cost.wide), (place, _WIDE, round(cost.narrow * MARGIN))]
+        if cost.bfloat16 is not None:
+            edges += [(_BFLOAT16, place, cost.float32), (place, _FLOAT32, round(cost.bfloat16 * MARGIN))]
     for number, cast in enumerate(casts):
         source, users = name(cast.source), [name(user) for user in cast.users]
-        # One cast, however many need it: to float32 before wide users, to bfloat16 before narrow ones.
-        edges.append((source, ("wide", number), cast.cost))
-        edges += [(("wide", number), user, min_cut.UNLIMITED) for user in (*users, *[_WIDE] * cast.is_output)]
-        edges.append((("narrow", number), source, cast.cost))
-        edges += [(user, ("narrow", number), min_cut.UNLIMITED) for user in users]
+        # One cast, however many need it: to float32 before users in float32, to bfloat16 before the others.
+        edges.append((source, ("to float32", number), cast.cost))
+        edges += [
+            (("to float32", number), user, min_cut.UNLIMITED)
+            for user in (*users, *[_FLOAT32] * cast.is_output)
+        ]
+        edges.append((("to bfloat16", number), source, cast.cost))
+        edges += [(user, ("to bfloat16", number), min_cut.UNLIMITED) for user in users]
     edges += [(name(first), name(second), min_cut.UNLIMITED) for first, second in together]
-    narrow = min_cut.side_of_source(edges, _NARROW, _WIDE)
-    return {place for place in narrow if isinstance(place, int)}
+    in_bfloat16 = min_cut.side_of_source(edges, _BFLOAT16, _FLOAT32)
+    return {place for place in in_bfloat16 if isinstance(place, int)}
 
 
 def _forecast(costs: Sequence[Cost], casts: Sequence[Cast], chosen: Collection[int]) -> Forecast:
-    time = sum(cost.narrow if place in chosen else cost.wide for place, cost in enumerate(costs))  # type: ignore[misc]
+    time = sum(cost.bfloat16 if place in chosen else cost.float32 for place, cost in enumerate(costs))  # type: ignore[misc]
     for cast in casts:
         types = {user in chosen for user in cast.users} | ({False} if cast.is_output else set())
         time += cast.cost * len(types - {cast.source in chosen})
     return Forecast(
-        wide=sum(cost.wide for cost in costs),
+        wide=sum(cost.float32 for cost in costs),
         chosen=time,
         flops=sum(cost.flops for cost in costs),
         narrow_flops=sum(costs[place].flops for place in chosen),

@@ -1,7 +1,7 @@
 """The time that an operator takes in float32 and in bfloat16, by the table of a machine (`config/autocast_costs.py`).
 
 Owns the classes of operators and shapes: operators of a class gain by bfloat16, or lose, about alike. Only operators
-that have a class here can run narrow; MXNet and oneDNN have bfloat16 kernels for these.
+that have a class here can run in bfloat16; MXNet and oneDNN have bfloat16 kernels for these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ BLOCK, MOST_COLOURS = 16, 4  # channels in a block of oneDNN's arrays with AVX-5
 FEW_CHANNELS, FEW_ROWS = 64, 64
 PASSES = 3  # forward, and backward to the data and to the weights
 PRODUCTS = ("Convolution", "FullyConnected")
-# Elementwise operators and their like: by operator, the attribute that says which and its values that can run narrow.
+# Elementwise operators and their like: by operator, the attribute that says which, and its values that can run in
+# bfloat16.
 ELEMENTWISE: Mapping[str, tuple[str, Sequence[str]]] = {
     "Activation": ("act_type", ("relu",)),
     "BatchNorm": ("", ()),
@@ -29,10 +30,10 @@ ANY_OTHER = "any other"  # the class of operators that stay float32, to tell how
 
 
 class Cost(NamedTuple):
-    """The nanoseconds of an operator; `narrow` is None where it cannot or must not run in bfloat16."""
+    """The nanoseconds of an operator; `bfloat16` is None where it cannot or must not run in bfloat16."""
 
-    wide: int
-    narrow: int | None
+    float32: int
+    bfloat16: int | None
     flops: int  # of the forward pass of a convolution or dense layer
 
 
@@ -50,8 +51,8 @@ def cost_of(graph: Graph, shapes: Shapes, position: int, times: Times) -> Cost:
     if pair is None:
         other = times.elements.get(ANY_OTHER, {"float32": 0.0})["float32"]
         return Cost(round(times.call + elements * other), None, 0)
-    wide, narrow = (round(times.call + elements * pair[each]) for each in ("float32", "bfloat16"))
-    return Cost(wide, narrow, 0)
+    float32, bfloat16 = (round(times.call + elements * pair[dtype]) for dtype in ("float32", "bfloat16"))
+    return Cost(float32, bfloat16, 0)
 
 
 def _cost_of_product(node: Mapping[str, Any], inputs: Sequence[Shape], output: Shape, times: Times) -> Cost:
@@ -64,8 +65,10 @@ def _cost_of_product(node: Mapping[str, Any], inputs: Sequence[Shape], output: S
     if pair is None or is_wrong:
         known = [each["float32"] for each in times.products.values()]
         return Cost(round(PASSES * flops / min(known)) if known else 0, None, flops)
-    wide, narrow = (round(times.call + PASSES * flops / pair[each]) for each in ("float32", "bfloat16"))
-    return Cost(wide, narrow, flops)  # the casts of weights are in the times
+    float32, bfloat16 = (
+        round(times.call + PASSES * flops / pair[dtype]) for dtype in ("float32", "bfloat16")
+    )
+    return Cost(float32, bfloat16, flops)  # the casts of weights are in the times
 
 
 def product_class(node: Mapping[str, Any], data: Shape, weight: Shape, output: Shape) -> str:
@@ -91,14 +94,14 @@ def product_class(node: Mapping[str, Any], data: Shape, weight: Shape, output: S
 
 
 def element_class(node: Mapping[str, Any]) -> str | None:
-    """Return the class of another operator that can run narrow; None of one that cannot."""
+    """Return the class of another operator that can run in bfloat16; None of one that cannot."""
     if node["op"] not in ELEMENTWISE:
         return None
-    attribute, narrow = ELEMENTWISE[node["op"]]
+    attribute, able = ELEMENTWISE[node["op"]]
     if not attribute:
         return str(node["op"])
-    value = node.get("attrs", {}).get(attribute, narrow[0])
-    return f"{node['op']} {value}" if value in narrow else None
+    value = node.get("attrs", {}).get(attribute, able[0])
+    return f"{node['op']} {value}" if value in able else None
 
 
 def num_elements(shape: Shape) -> int:
