@@ -16,7 +16,7 @@ from mxtrain.doctor.machine import fact_table
 from tests.support.commands import ROOT
 
 ONE_KIND = """
-from mxtrain import doctor
+from mxtrain.doctor import __main__ as doctor
 from mxtrain.doctor.cluster import sum_jobs as jobs
 jobs.CLUSTERS = jobs.CLUSTERS[:1]
 raise SystemExit(doctor.main(["--comm"]))

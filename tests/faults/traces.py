@@ -16,6 +16,9 @@ from tests.support.processes.sockets import listeners
 MARK = "MXTRAIN_FAULTS"
 LEAVE_SECONDS = 3.0
 SHARED_MEMORY = Path("/dev/shm")
+OF_JOBLIB = (
+    "sem.loky-"  # semaphores of scikit-learn's programs, which no job of ours runs and other tests may
+)
 
 
 class Traces:
@@ -69,7 +72,7 @@ class Traces:
 
 def _is_left(path: Path) -> bool:
     """True for memory that no process has mapped: other programs of this machine come and go, and make folders."""
-    if not path.is_file():
+    if not path.is_file() or path.name.startswith(OF_JOBLIB):
         return False
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
