@@ -49,7 +49,9 @@ CLUSTERS = (
     *(f"tests/tasks/test_{name}.py" for name in ("workers", "majority", "evaluations", "streams")),
 )
 BESIDE = ("tests/cluster/test_slurm_nodes.py", "tests/cluster/test_ssh_hosts.py")
-LONG = ("tests/e2e/", "tests/unit/launch/")
+# What looks at all sources shares their syntax trees.
+SOURCES = tuple(f"tests/unit/test_{name}.py" for name in ("docs", "layers", "references", "sizes", "words"))
+LONG = ("tests/e2e/", "tests/unit/launch/", *SOURCES)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         file = item.nodeid.partition("::")[0]
         is_of_clusters = file.startswith(CLUSTERS) and file not in BESIDE
-        item.add_marker(pytest.mark.xdist_group("clusters" if is_of_clusters else file))
+        group = "clusters" if is_of_clusters else "sources" if file in SOURCES else file
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.commands import ROOT, Command
 
-PROGRAM = str(ROOT / "tests" / "support" / "library_program.py")
+PROGRAM = str(ROOT / "tests" / "support" / "user_code" / "library_program.py")
 
 
 def said(text: str) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
+import functools
 import subprocess
 from pathlib import Path
 
@@ -25,6 +27,12 @@ def tracked(*patterns: str) -> list[Path]:
         names = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if not _is_built(path)}
         listed = {name for name in names if not patterns or any(_matches(name, each) for each in patterns)}
     return [ROOT / name for name in sorted(listed) if (ROOT / name).is_file()]
+
+
+@functools.lru_cache(maxsize=None)
+def tree_of(path: Path) -> ast.Module:
+    """Return a module's syntax tree, which several tests of all sources look at; it is not to be changed."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _is_built(path: Path) -> bool:

@@ -11,8 +11,8 @@ import pytest
 
 from mxtrain import config
 from mxtrain.config.components import gluoncv_names
+from tests.support.checkout import ROOT, tree_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
@@ -86,7 +86,7 @@ def test_docstrings_stand_where_they_are_read() -> None:
     """A string elsewhere is a comment that went astray."""
     astray = []
     for path in [*(ROOT / "mxtrain").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         bodies = [body for node in ast.walk(tree) for body in _bodies(node)]
         for is_documented, statements in bodies:
             for statement in statements[1 if is_documented else 0 :]:

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT, tree_of
+
 PACKER = ROOT / "tools" / "im2rec_wrapper"
 ENGINES = ("mxnet", "gluoncv")
 LOADING = {f"mxtrain.runtime.{name}" for name in ("mx", "gluoncv", "amp")}
@@ -44,7 +45,7 @@ def imports(path: Path, inside_functions: bool = True) -> list[str]:
 
 
 def _imports(path: Path, inside_functions: bool) -> Iterator[str]:
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    pending: list[ast.AST] = [tree_of(path)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):

@@ -43,6 +43,7 @@ def test_a_list_of_texts_is_learnt(tmp_path: Path) -> None:
     assert [each["classes"][0]["class"] for each in told] == ["1", "0"]
 
 
+@pytest.mark.slow  # tests/tasks/test_streams.py resumes a stream
 def test_a_stream_of_texts_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> None:
     def stream() -> Iterator[tuple[str, float]]:
         rng = np.random.default_rng(0)

@@ -115,7 +115,7 @@ def test_plain_mxnet_computes_the_bits_of_the_net(run: Path, digits: Path, tmp_p
     pictures, expected = pictures_and_scores(run, digits)
     np.save(tmp_path / "in.npy", pictures)
     words = [str(made.folder), str(tmp_path / "in.npy"), str(tmp_path / "out.npz")]
-    program = ROOT / "tests" / "support" / "plain_mxnet.py"
+    program = ROOT / "tests" / "support" / "user_code" / "plain_mxnet.py"
     subprocess.run([sys.executable, str(program), *words], check=True, timeout=100, cwd=tmp_path)
     answered = np.load(tmp_path / "out.npz")
     np.testing.assert_array_equal(answered["block"], expected)

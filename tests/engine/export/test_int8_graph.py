@@ -80,7 +80,7 @@ def test_the_digits_lose_nothing_and_plain_mxnet_loads_them(
     )
     np.save(tmp_path / "in.npy", pictures)
     words = [str(folder), str(tmp_path / "in.npy"), str(tmp_path / "out.npz")]
-    program = ROOT / "tests" / "support" / "plain_mxnet.py"
+    program = ROOT / "tests" / "support" / "user_code" / "plain_mxnet.py"
     subprocess.run([sys.executable, str(program), *words], check=True, timeout=100, cwd=tmp_path)
     answered = np.load(tmp_path / "out.npz")
     block = mx.gluon.SymbolBlock.imports(

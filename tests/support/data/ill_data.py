@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from tools.im2rec_wrapper.options import Options
 from tools.im2rec_wrapper.pack import pack
@@ -22,10 +21,18 @@ _HELD = socket.socket(socket.AF_UNIX)  # a name that one process of a job can ha
 _BURNING: list[Any] = []
 
 
+def _digits() -> tuple[Any, Any]:
+    """Return scikit-learn's digits and their labels; its import takes seconds that no other test has to wait for."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    return x, y
+
+
 def write(folder: Path) -> None:
     """Write the files of all runs: digits, few of them, with exchanged labels, with rare classes; and numbers."""
     folder.mkdir(parents=True, exist_ok=True)
-    x, y = load_digits(return_X_y=True)
+    x, y = _digits()
     order = np.random.default_rng(0).permutation(len(x))
     x, y = x[order].astype(np.float32), y[order]
     _write(folder, "digits", x, y)
@@ -66,7 +73,7 @@ class Digits:
     """Digits as pairs, each of which takes a while to make."""
 
     def __init__(self, seconds: float):
-        self._x, self._y = load_digits(return_X_y=True)
+        self._x, self._y = _digits()
         self._seconds = seconds
 
     def __len__(self) -> int:
