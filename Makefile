@@ -37,7 +37,8 @@ test: env
 
 # What needs root or system packages; with NO_SKIPS=1 none may skip.
 test-system: env
-	$(PARALLEL) $(call marked,system) -m "system and not slow"
+	$(PARALLEL) $(call marked,system) -m "system and not (slow or alone)"
+	$(BIN)/python -m pytest $(call marked,alone) -m "system and alone and not slow"
 
 # The files with tests of a marker: to import all others too would take each process several seconds.
 marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)
