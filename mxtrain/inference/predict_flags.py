@@ -60,7 +60,7 @@ def parser() -> Parser:
     flags.add_argument(
         "--mistakes-out", type=Path, metavar="FOLDER", help="write the pictures of mistakes there"
     )
-    for flag, kind, meaning in (
+    for flag, number_type, meaning in (
         ("--max-tokens", int, "the most tokens that are written"),
         ("--temperature", float, "below 1 likely tokens come more often; 0: the likeliest always"),
         ("--top-k", int, "draw from so many of the likeliest tokens; 0: from all"),
@@ -68,7 +68,7 @@ def parser() -> Parser:
         ("--seed", int, "the same one draws the same text"),
     ):
         default = getattr(SamplingOptions, flag[2:].replace("-", "_"))
-        flags.add_argument(flag, type=kind, default=default, help=meaning)
+        flags.add_argument(flag, type=number_type, default=default, help=meaning)
     flags.add_argument(
         "--prompt",
         action="append",

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
-import cv2
-import numpy as np
 import pytest
 
-from mxtrain import config
-from mxtrain.checkpoint import directory, resume
-from mxtrain.checkpoint.input_identity import InputIdentity
+from mxtrain.checkpoint import directory
 from mxtrain.core.errors import Stop
-from mxtrain.data.records.record_file import open_records
-from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.report.sinks.record import Record
-from mxtrain.tasks.classification import Classification
-from mxtrain.train import loop, signals
-from tests.support.nets.training_steps import QUICK_NET
+from mxtrain.train import signals
+from tests.support.jobs import loop_run
+from tests.support.jobs.loop_run import RecordHook, records_of, run_of
 
-CLASSES, SIZE, SAMPLES = 3, 16, 40
 STEPS_OF_EPOCH, STEPS = 3, 6
 EVERY_STEP = "--checkpoint-steps 1 --keep-last 20"
 WITHOUT_TIME = ("step", "epoch", "loss", "accuracy", "lr", "val_loss", "val_accuracy")
@@ -29,46 +21,12 @@ WITHOUT_TIME = ("step", "epoch", "loss", "accuracy", "lr", "val_loss", "val_accu
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("packed") / "train.rec"
-    rng = np.random.default_rng(0)
-    with RecordWriter(path) as writer:
-        for key in range(SAMPLES):
-            pixels = rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)
-            writer.write(key, float(key % CLASSES), cv2.imencode(".png", pixels)[1].tobytes())
-    return path
+    return loop_run.pack(tmp_path_factory.mktemp("packed"))
 
 
-def train(
-    packed: Path,
-    out: Path,
-    flags: str = "",
-    on_record: Callable[[Record, list[Stop]], None] = lambda record, stop_requests: None,
-) -> Any:
-    """Call the loop as a command does: from the newest checkpoint, or from the start."""
-    out.mkdir(exist_ok=True)
-    line = (
-        f"--train {packed} --val {packed} --image-size {SIZE} --out {out} --model {QUICK_NET} --augment flip"
-    )
-    rest = "--batch-size 16 --micro-batch 4 --lr 0.05 --epochs 2 --log none --threads 1"
-    run = config.parse(f"{line} {rest} {flags}".split())
-    records, validation = open_records(packed), open_records(packed)
-    description = Classification.numbered(run, CLASSES).description
-    identity = InputIdentity.of_run(run, records, validation, description)
-    point = resume.find(run, identity)
-    requests: list[Stop] = []
-    return loop.train(
-        run,
-        records,
-        validation,
-        identity,
-        point and point.checkpoint,
-        requests,
-        on_record=lambda record: on_record(record, requests),
-    )
-
-
-def records_of(out: Path) -> list[Record]:
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+def train(packed: Path, out: Path, flags: str = "", **hook: RecordHook) -> Any:
+    """Call the loop as a command does, with an evaluation after each epoch."""
+    return loop_run.train(run_of(packed, out, f"--val {packed} --threads 1 {flags}"), **hook)
 
 
 def of_kind(out: Path, kind: str) -> list[Record]:
@@ -84,7 +42,7 @@ def checkpoints(out: Path) -> list[int]:
     return sorted(directory.intact_steps(out / "checkpoints"))
 
 
-def stop_after(step: int, request: Stop) -> Callable[[Record, list[Stop]], None]:
+def stop_after(step: int, request: Stop) -> RecordHook:
     """A hook that asks for the end when the record of a step is written."""
 
     def hook(record: Record, stop_requests: list[Stop]) -> None:

@@ -2,59 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 
-from mxtrain import config
-from mxtrain.checkpoint import resume
-from mxtrain.checkpoint.input_identity import InputIdentity
 from mxtrain.data.loading.loader import Batch, Request
-from mxtrain.data.records.record_file import open_records
-from mxtrain.data.records.record_writer import RecordWriter
 from mxtrain.optim import precision
 from mxtrain.runtime import mx
-from mxtrain.tasks.classification import Classification
-from mxtrain.train import loop, step
-from tests.support.nets.training_steps import QUICK_NET, build_parts
+from mxtrain.train import step
+from tests.support.jobs import loop_run
+from tests.support.jobs.loop_run import CLASSES, SIZE, records_of, run_of
+from tests.support.nets.training_steps import build_parts
 
-CLASSES, SIZE, SAMPLES = 3, 16, 40
 BOTH = "--mixup 0.4 --cutmix 1"
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("packed") / "train.rec"
-    rng = np.random.default_rng(0)
-    with RecordWriter(path) as writer:
-        for key in range(SAMPLES):
-            pixels = rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)
-            writer.write(key, float(key % CLASSES), cv2.imencode(".png", pixels)[1].tobytes())
-    return path
-
-
-def run_of(packed: Path, out: Path, flags: str) -> config.Run:
-    every = (
-        f"--model {QUICK_NET} --augment flip --batch-size 16 --micro-batch 4 --lr 0.05 --epochs 2 --log none"
-    )
-    line = f"--train {packed} --image-size {SIZE} --out {out} {every} {flags}"
-    return config.parse(line.split())
+    return loop_run.pack(tmp_path_factory.mktemp("packed"))
 
 
 def curve(packed: Path, out: Path, flags: str) -> list[tuple[float, float]]:
     """Loss and accuracy of every step so far; a second call goes on where the first ended."""
-    out.mkdir(exist_ok=True)
-    run = run_of(packed, out, flags)
-    records = open_records(packed)
-    identity = InputIdentity.of_run(run, records, None, Classification.numbered(run, CLASSES).description)
-    point = resume.find(run, identity)
-    loop.train(run, records, None, identity, point and point.checkpoint, stop_requests=[])
-    steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [(record["loss"], record["accuracy"]) for record in steps if record["kind"] == "train"]
+    loop_run.train(run_of(packed, out, flags))
+    return [(record["loss"], record["accuracy"]) for record in records_of(out) if record["kind"] == "train"]
 
 
 @pytest.fixture(scope="module")
