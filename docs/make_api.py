@@ -28,7 +28,9 @@ def render() -> str:
     from mxtrain.export.comparison import Differences
     from mxtrain.export.exporting import Export
     from mxtrain.predict import predict
-    from mxtrain.tasks.task import Metric, Outcome, Score, Task
+    from mxtrain.tasks.interfaces.data import TaskData
+    from mxtrain.tasks.interfaces.learning import TaskLearning
+    from mxtrain.tasks.task import Metric, Outcome, Score, Task, TaskPrediction
     from mxtrain.train.library.from_python import fit
     from mxtrain.train.library.result import Result
     from mxtrain.tune import Search, tune
@@ -41,7 +43,12 @@ def render() -> str:
         },
         "Searching": {tune: "tune", Search: "tune"},
         "Tasks of your own": {
-            **dict.fromkeys((Task, Outcome, Score, Metric), "tasks.task"),
+            **{
+                Task: "tasks.task",
+                TaskData: "tasks.interfaces.data",
+                TaskLearning: "tasks.interfaces.learning",
+            },
+            **dict.fromkeys((TaskPrediction, Outcome, Score, Metric), "tasks.task"),
             **dict.fromkeys((Field, BadSample), "data.fields"),
         },
         "Errors": dict.fromkeys((errors.UsageError, errors.DataError, errors.Diverged), "fit"),

@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the other imports, which take a while
 import argparse
 import json
 import os
-from typing import Any, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Sequence
 
 from mxtrain.core import plain_text
 from mxtrain.core.errors import DataError, UsageError, one_line
@@ -24,6 +24,9 @@ from mxtrain.inference import predictor as predictors
 from mxtrain.inference.predict_flags import parser
 from mxtrain.inference.predictor import Predictor
 from mxtrain.inference.text_generation import SamplingOptions
+
+if TYPE_CHECKING:
+    from mxtrain.tasks.task import Task
 
 __all__ = ["SamplingOptions", "main", "parser", "predict"]
 PROGRAM = "mxtrain.predict"
@@ -92,6 +95,7 @@ def predict(
                 return list(
                     text_generation.write(writer, predictor.net, predictor.context, prompts, sampling)
                 )
+        predictors.check_predicts(opened.task, with_losses=bool(mistakes))
         with predictors.open_predictor(opened, devices) as predictor:
             if mistakes:
                 found = predictor.worst_mistakes(os.fspath(inputs) if is_single else None, mistakes, _raise)
@@ -142,6 +146,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     trained_run.refuse_output("--out", options.out, opened.checkpoint)
     if options.prompt:
         text_generation.language_model(opened.task, options.run)
+    else:
+        predictors.check_predicts(opened.task, of_mistakes)
     options.inputs += _texts(options, opened.task)
     tell = _write_on if options.prompt else printing.mistakes if of_mistakes else printing.print_predictions
     with predictors.open_predictor(opened, options.devices) as predictor, interrupts.stopped_by_signal(
@@ -174,7 +180,7 @@ def _write_on(options: argparse.Namespace, predictor: Predictor) -> None:
         print(flush=True)
 
 
-def _texts(options: argparse.Namespace, task: Any) -> list[str]:
+def _texts(options: argparse.Namespace, task: Task) -> list[str]:
     """Return the texts of --text, with those of stdin in the place of -."""
     from mxtrain.tasks.texts import TextTask
 

@@ -1,6 +1,7 @@
 """A trained net's answers to single inputs, whatever its task: read ahead in threads, computed in micro-batches.
 
-Owns putting inputs together. What an input is, and what an answer says, is the task's (`tasks/task.py`).
+Owns putting inputs together. What an input is, and what an answer says, is the task's, by
+`tasks/interfaces/prediction.py`.
 """
 
 from __future__ import annotations
@@ -53,27 +54,27 @@ def predict_batches(
 def prediction_function(task: Task, net: Any, context: Any) -> Compute:
     """Return the function that computes what the net says of samples, as the task shows it."""
 
-    has_warned = False
+    prediction, has_warned = tasks.prediction_of(task), False
 
     def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
         nonlocal has_warned
-        answers = task.answer(net, _placed(arrays, context)).asnumpy()
+        answers = prediction.answer(net, _placed(arrays, context)).asnumpy()
         if not has_warned and not np.isfinite(answers).all():
             has_warned = True
             logger.warning(
                 "the net says numbers that are not finite, as one does that has diverged; --checkpoint has others"
             )
-        return map(task.shown, answers)
+        return map(prediction.shown, answers)
 
     return compute
 
 
 def features_by(task: Task, net: Any, name: str, context: Any) -> Compute:
     """Return the function that computes the features of samples, what the head of the net takes; UsageError without."""
-    tapped = features.tapped(net, name)
+    prediction, tapped = tasks.prediction_of(task), features.tapped(net, name)
 
     def compute(arrays: Arrays) -> Iterable[dict[str, Any]]:
-        task.answer(tapped, _placed(arrays, context))
+        prediction.answer(tapped, _placed(arrays, context))
         return [{"features": row} for row in features.by_sample(tapped.taken, name).asnumpy()]
 
     return compute

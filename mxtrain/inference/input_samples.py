@@ -124,7 +124,7 @@ def labelled(task: Task, source: str, out: Path | None = None) -> Iterator[Input
 
 def inputs_of(task: Task, source: Any) -> Mapping[str, Any]:
     """Return the arrays of a sample that the net takes; failures in a user's task name its flag."""
-    found: Mapping[str, Any] = tasks.named(task, task.inputs_of)(source)
+    found: Mapping[str, Any] = tasks.named(task, tasks.prediction_of(task).inputs_of)(source)
     return found
 
 

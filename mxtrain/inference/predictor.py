@@ -93,6 +93,14 @@ def open_run(
     return OpenedRun(found, run, trained_run.task_of(found, run))
 
 
+def check_predicts(task: Task, with_losses: bool) -> None:
+    """Refuse a task that does not say how it predicts; the worst mistakes, with losses, need no more than learning."""
+    from mxtrain.tasks import registry as tasks
+
+    if not with_losses:
+        tasks.prediction_of(task)
+
+
 @contextlib.contextmanager
 def open_predictor(run: OpenedRun, devices: str) -> Iterator[Predictor]:
     """Yield a predictor on the first of the devices; loads mxnet."""

@@ -22,11 +22,12 @@ def print_predictions(options: argparse.Namespace, predictor: Predictor) -> None
     """Print answers, or write them into a file, and what cannot be answered."""
     from mxtrain.inference import output_files, row_formats
     from mxtrain.inference.input_samples import Inputs
+    from mxtrain.tasks import registry as tasks
 
     format = output_files.format_of("jsonl" if options.json else options.format, options.out, options.embed)
     width = max(map(len, predictor.task.description.get("class_names", ())), default=0)
     row_format = row_formats.RowFormat(
-        predictor.noun, predictor.task.in_words, min(width, row_formats.WIDEST)
+        predictor.noun, tasks.prediction_of(predictor.task).in_words, min(width, row_formats.WIDEST)
     )
     row = None if format in output_files.OF_FEATURES else row_formats.row_of(format, row_format)
     inputs, num_bad, num = Inputs(predictor.task, options.inputs, options.out), 0, 0

@@ -35,12 +35,12 @@ from mxtrain.tasks.classes import described as described_classes
 from mxtrain.tasks.net_inputs import Named
 from mxtrain.tasks.number_targets import PredictedNumbers
 from mxtrain.tasks.several_labels import PredictedLabels
-from mxtrain.tasks.task import Description, Forward, Metric, Score, Task
+from mxtrain.tasks.task import Description, Forward, Metric, Score, Task, TaskPrediction
 
 AUTO = registry.AUTO_LOSS
 
 
-class Arrays(Task):
+class Arrays(Task, TaskPrediction):
     """The task; its description has `inputs`, and `class_names` or `targets`, and whether a sample `has_several`."""
 
     flags = task_flags.OF_CLASSES | task_flags.OF_TABLES | {"model", "loss", "sample_weight"}

@@ -29,10 +29,10 @@ from mxtrain.tasks.classes import (
 )
 from mxtrain.tasks.metrics.metrics import Accuracy
 from mxtrain.tasks.net_inputs import NetInputs, Pictures
-from mxtrain.tasks.task import Description, Metric, Score, Task
+from mxtrain.tasks.task import Description, Metric, Score, Task, TaskPrediction
 
 
-class Classification(Task):
+class Classification(Task, TaskPrediction):
     """The task; its description has `class_names`, a name for each output of the net, and `class_weights` if given."""
 
     flags = task_flags.OF_PICTURES | task_flags.OF_CLASSES | task_flags.OF_TEACHERS | {"model", "loss"}

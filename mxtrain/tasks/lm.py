@@ -158,9 +158,6 @@ class LanguageModel(Task):
     def metrics(self) -> Sequence[Metric]:
         return (TextMetric(tokenizers.bytes_of_tokens(self.description["tokenizer"])),)
 
-    def inputs_of(self, source: Any) -> dict[str, Any]:
-        raise UsageError(f"{source}: a language model names nothing; give it a --prompt to write on")
-
 
 def _known(windows: Windows) -> Description:
     """Return what a net has to know of the tokens that it learns from."""

@@ -22,7 +22,7 @@ from mxtrain.tasks.lm import LanguageModel
 from mxtrain.tasks.multilabel import Multilabel
 from mxtrain.tasks.regression import Regression
 from mxtrain.tasks.sequence_classification import SequenceClassification
-from mxtrain.tasks.task import Description, Task
+from mxtrain.tasks.task import Description, Task, TaskPrediction
 from mxtrain.tasks.token_classification import TokenClassification
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,17 @@ def class_of(run: Run) -> type[Task]:
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UsageError(f"--task {name}: is no task; give a class that inherits mxtrain.tasks.task.Task")
     return found
+
+
+def prediction_of(task: Task) -> TaskPrediction:
+    """Return the task as one that predicts; UsageError where it does not."""
+    if isinstance(task, TaskPrediction):
+        return task
+    if isinstance(task, LanguageModel):
+        raise UsageError("--task lm: a language model names nothing; give it a --prompt to write on")
+    raise UsageError(
+        f"--task {task.run.model.task}: does not say how it predicts; give it inputs_of, answer, shown and in_words"
+    )
 
 
 def is_built_in(task: Task) -> bool:

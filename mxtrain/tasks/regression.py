@@ -22,10 +22,10 @@ from mxtrain.data.loading.assembly import SampleReader
 from mxtrain.models.contract import Contract, pictures_in_words
 from mxtrain.tasks import net_inputs, task_flags
 from mxtrain.tasks.number_targets import PredictedNumbers
-from mxtrain.tasks.task import Description, Forward, Metric, Task
+from mxtrain.tasks.task import Description, Forward, Metric, Task, TaskPrediction
 
 
-class Regression(Task):
+class Regression(Task, TaskPrediction):
     """The task; its description is `{"targets": ...}`, names and statistics of the numbers."""
 
     flags = (task_flags.OF_PICTURES - {"mixup", "cutmix"}) | {"model", "loss", "sample_weight"}

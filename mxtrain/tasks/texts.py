@@ -22,12 +22,12 @@ from mxtrain.data.text.texts import TextReader
 from mxtrain.data.text.tokens import OF_TOKENS, TokenFormat, format_of, refuse_other
 from mxtrain.models.contract import Contract
 from mxtrain.tasks.classes import counted, described
-from mxtrain.tasks.task import Description, Outcome, Task
+from mxtrain.tasks.task import Description, Outcome, Task, TaskPrediction
 
 _OF_FORMAT = ("vocab_size", "end_token", "dtype")
 
 
-class TextTask(Task):
+class TextTask(Task, TaskPrediction):
     """The base of both tasks; the description has class names, what is known of tokens, and the window."""
 
     losses = registry.LOSSES_OF_CLASSES

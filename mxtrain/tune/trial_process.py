@@ -24,7 +24,7 @@ from mxtrain.core import durable
 from mxtrain.core.die_with_parent import SUPERVISOR_PID
 from mxtrain.core.errors import DATA, DIVERGED, DONE, REMEDIES, USAGE, UsageError
 from mxtrain.report.history import History
-from mxtrain.tasks.task import NO_NUMBER
+from mxtrain.tasks.interfaces.learning import NO_NUMBER
 
 NEED_NOT_AGREE = ("out", "resume", "threads", "sums", "log", "log_level", "quiet")  # of the same trial
 TAIL_BYTES = 8192

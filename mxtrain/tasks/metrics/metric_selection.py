@@ -22,9 +22,10 @@ from mxtrain.config.components import import_path, registry
 from mxtrain.core.errors import UsageError, in_user_code, nearest
 from mxtrain.data.fields import Array, Arrays
 from mxtrain.tasks import registry as tasks
+from mxtrain.tasks.interfaces.learning import NO_NUMBER
 from mxtrain.tasks.metrics.class_report import ClassReport
 from mxtrain.tasks.metrics.metric_functions import FORMULAS, Formula
-from mxtrain.tasks.task import NO_NUMBER, Metric, PredictionsAndTargets, Score, State, Task
+from mxtrain.tasks.task import Metric, PredictionsAndTargets, Score, State, Task
 
 TYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64", "bool")
 

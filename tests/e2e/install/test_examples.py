@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,19 @@ def test_the_loop_of_the_library_page_learns(capsys: pytest.CaptureFixture[str])
     exec(compile(code, "docs/library.md", "exec"), {"__name__": "page"})
     last = capsys.readouterr().out.splitlines()[-1]
     assert float(last.split()[1]) < 0.5
+
+
+def test_the_task_of_the_tasks_page_is_learnt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file and its program, each as it stands."""
+    own, program = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "tasks.md").read_text(), re.S | re.M)
+    (tmp_path / "mine.py").write_text(own)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    exec(compile(program, "docs/tasks.md", "exec"), {"__name__": "page"})
+    assert float(capsys.readouterr().out) > 0.9
+    del sys.modules["mine"]
 
 
 def test_the_task_to_copy_is_learnt_and_predicts(tmp_path: Path, command: Command) -> None:

@@ -11,7 +11,7 @@ from mxtrain import config
 from mxtrain.core.errors import UsageError
 from mxtrain.data.user.user_datasets import UserDataset
 from mxtrain.tasks import registry
-from mxtrain.tasks.task import Task
+from mxtrain.tasks.task import Task, TaskPrediction
 from tests.support.user_code.majority import Majority
 
 MAJORITY = "tests.support.user_code.majority:Majority"
@@ -30,8 +30,6 @@ def test_a_task_has_what_it_does_not_say_itself() -> None:
     assert made.score == ("loss", True)
     arrays = {"words": np.zeros((4, 8))}
     assert made.prepare(arrays, 0, 0) is arrays
-    with pytest.raises(UsageError, match=f"--task {MAJORITY}: does not say how it predicts"):
-        made.inputs_of("a.txt")
 
 
 def test_what_a_task_leaves_out_is_named() -> None:
@@ -164,3 +162,37 @@ def test_batches_that_do_not_fit_the_fields_are_refused(changed: dict[str, Any],
         UsageError, match="gave a list for a batch; give 4 arrays, words, mask, label, weight"
     ):
         task().of_batch([1, 2], "--train own:loader")
+
+
+class Predicting(Majority):
+    """As users wrote them before there was a protocol: four methods, and nothing inherited for them."""
+
+    def inputs_of(self, source: Any) -> dict[str, Any]:
+        return {"words": source}
+
+    def answer(self, net: Any, arrays: Any) -> Any:
+        return net(arrays["words"])
+
+    def shown(self, output: Any) -> dict[str, Any]:
+        return {"vote": int(output)}
+
+    def in_words(self, shown: Any) -> str:
+        return str(shown["vote"])
+
+
+def test_a_task_with_the_four_methods_predicts_whatever_it_inherits() -> None:
+    made = Predicting(config.Run(), {})
+    assert registry.prediction_of(made) is made
+    assert made.samples_in("a") == [("a", "a")] and made.path_of("a") is None
+    for name, of_name in registry.BY_NAME.items():
+        assert issubclass(of_name, TaskPrediction) == (name != "lm")
+
+
+def test_a_task_that_does_not_predict_is_refused_with_what_to_do() -> None:
+    with pytest.raises(
+        UsageError, match=f"--task {MAJORITY}: does not say how it predicts; give it inputs_of"
+    ):
+        registry.prediction_of(task())
+    model = registry.of_description(config.parse(["--task", "lm"]), {})
+    with pytest.raises(UsageError, match=r"--task lm: .* give it a --prompt"):
+        registry.prediction_of(model)

@@ -1,0 +1,126 @@
+"""The half of a task that says what is learnt: the net, its losses and its metrics (docs/adr/0021).
+
+Owns the values that a task hands to training. Methods that need mxnet say so, and import it when they are called.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, Callable, ClassVar, Collection, Mapping, NamedTuple, Protocol, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mxtrain.config import Run
+from mxtrain.core.errors import UsageError
+from mxtrain.data.fields import Array, Arrays
+from mxtrain.models.contract import Contract
+from mxtrain.tasks.interfaces.data import Description
+
+State = npt.NDArray[np.float64]  # one-dimensional
+PredictionsAndTargets = Callable[[Any, Arrays], "tuple[Array, Array]"]  # a task's `predictions_and_targets`
+
+
+class Outcome(NamedTuple):
+    """Result of a forward pass. Arrays are MXNet's, perhaps still to be computed; single numbers may be plain."""
+
+    losses: Any  # of any shape: their sum is the loss
+    weight: Any  # by which the sum of all losses is to be divided, and so the sum of all gradients; may be 0
+    means: Mapping[str, tuple[Any, Any]] = {}  # the sum and the count of each of the task's `step_means`
+    output: Any = None  # what the task's metrics look at
+
+
+Forward = Callable[
+    [Any, Mapping[str, Any]], Outcome
+]  # from a net and the arrays of a micro-batch on its device
+
+
+NO_NUMBER = "is no number"  # said of a score, and read by a search
+
+
+class Score(NamedTuple):
+    """The number of an evaluation by which checkpoints are compared."""
+
+    name: str  # without `val_`
+    is_lower_better: bool = False
+
+
+class Metric(Protocol):
+    """A judgement of a whole evaluation, made from a state for each micro-batch.
+
+    It may have `names`, those of its numbers, for --score; and `lower_is_better`, True or the names of which it is so.
+    """
+
+    width: int  # of a state; 0 where states differ in length
+
+    def state(self, output: Any, arrays: Arrays) -> State:
+        """Return the state of a micro-batch, from the net's `output` and what the loader has made."""
+
+    def finish(self, states: Sequence[State]) -> dict[str, float]:
+        """Return the numbers, by name, from the states of all micro-batches in their order."""
+
+
+class TaskLearning(abc.ABC):
+    """The half of a task that says what a net learns of its samples, and how it is judged."""
+
+    run: Run
+    description: Description
+
+    # What it takes of the nets and losses that `config/components/registry.py` names, where it heeds --model and
+    # --loss.
+    nets: ClassVar[Collection[str]] = ()
+    losses: ClassVar[Collection[str]] = ()
+
+    @abc.abstractmethod
+    def contract(self) -> Contract:
+        """Return what the net takes and has to answer."""
+
+    @abc.abstractmethod
+    def build_net(self) -> Any:
+        """Return the net, not initialised; needs mxnet, as do the forward functions."""
+
+    @abc.abstractmethod
+    def training_forward(self, teacher: Any) -> Forward:
+        """Return the function whose losses are learnt from; `teacher` is the net of --teacher, or None."""
+
+    def plain_forward(self) -> Forward:
+        """Return the function of evaluations: the loss as it is, without what helps training."""
+        return self.training_forward(None)
+
+    @property
+    def step_means(self) -> Sequence[str]:
+        """The names of Outcome.means, which are reported for each step."""
+        return ()
+
+    def metrics(self) -> Sequence[Metric]:
+        """Return the metrics of evaluations, whose numbers have different names."""
+        return ()
+
+    @property
+    def score(self) -> Score:
+        """The number of an evaluation that decides."""
+        return Score("loss", is_lower_better=True)
+
+    @property
+    def metric_kind(self) -> str:
+        """The kind of `predictions_and_targets`: classes, labels, numbers or likelihoods, each with its own metrics."""
+        return ""
+
+    def predictions_and_targets(self, output: Any, arrays: Arrays) -> tuple[Array, Array]:
+        """Return what metrics by name, and the user's functions, compare: predictions and targets of a micro-batch.
+
+        Each with a row for each sample that counts; by default the output and the field `label`.
+        """
+        if "label" not in arrays:
+            raise UsageError(
+                f"--metric: --task {self.run.model.task} does not say what is judged; give it `predictions_and_targets`"
+            )
+        return output.asnumpy(), arrays["label"]
+
+    def sample_result(self, output: Any, arrays: Arrays) -> dict[str, Any]:
+        """Return what an evaluation says of one sample besides its loss, for JSON.
+
+        `output` is the row of the outcome's output that is the sample's, None where it has none; `arrays` are its
+        arrays.
+        """
+        return {}
