@@ -2,7 +2,8 @@
 
 Owns what Kubernetes has to know about a job; nothing here talks to a cluster, `kubectl apply -f -` does. Each role
 is an Indexed Job, each pod one process. With a JobSet the whole group restarts as one and knows its attempt's number;
-with plain Jobs each pod restarts by itself and the rendezvous brings them together.
+with plain Jobs each pod restarts by itself and the rendezvous brings them together. The manifests are the templates in
+`mxtrain/launch/manifests`; this module has the values that go into them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import argparse
 import dataclasses
 import re
 import secrets
+import string
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 from mxtrain import config
 from mxtrain.config.flags.arguments import Parser
@@ -21,17 +23,13 @@ from mxtrain.launch.exits import FINAL_CODES
 from mxtrain.launch.fit_flags import add_count_arguments, parse_fit_flags, program, with_counts
 from mxtrain.launch.plan import GENERATION, RESTARTS
 
+TEMPLATES = Path(__file__).parent / "manifests"
 PORT = 9091
 # Nodes have to come and images to be pulled; the flags of the job win.
 DEFAULTS = ("--start-timeout", "1800")
-GROUP = 1000  # of docker/Dockerfile's user; Kubernetes adds it to the groups of any other
-GRACE_SECONDS = 120  # for an evicted worker to write a checkpoint in
 LONGEST_NAME = 45  # of a host name's 63 letters, beside "-scheduler-0-0"
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-RESTART_ATTEMPT = "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
-FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"
 
-Manifest = Dict[str, Any]
+Values = Dict[str, Any]  # of a template's names; None leaves out the entry that it would be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,141 +58,104 @@ class KubernetesJob:
         return {"app.kubernetes.io/name": "mxtrain", "app.kubernetes.io/instance": self.name, **more}
 
 
-def jobset_manifests(job: KubernetesJob) -> list[Manifest]:
-    """The manifests of a JobSet: when a role dies all pods are made anew; an exit code that is final ends the set."""
-    root, attempt_variable = f"{job.name}-scheduler-0-0.{job.name}", {GENERATION: _field(RESTART_ATTEMPT)}
-    roles = []
-    for role in job.counts():
-        template = {"spec": {"backoffLimit": 0, **_indexed(job, role, root, attempt_variable)}}
-        roles.append({"name": role, "replicas": 1, "template": template})
-    spec = {
-        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": job.name},
-        "failurePolicy": {
-            "maxRestarts": job.max_restarts,
-            "restartStrategy": "BlockingRecreate",
-            "rules": [
-                {"name": "final", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
-            ],
-        },
-        "replicatedJobs": roles,
+def manifests(job: KubernetesJob, form: str) -> list[Any]:
+    """Return the documents of a job in a form, as plain data."""
+    values = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "labels": job.labels(),
+        "token": job.token,
+        "max_restarts": job.max_restarts,
+        "port": PORT,
     }
-    return [
-        *_secret_and_policy(job),
-        _manifest(job, "jobset.x-k8s.io/v1alpha2", "JobSet", job.name, spec=spec),
-    ]
-
-
-def plain_manifests(job: KubernetesJob) -> list[Manifest]:
-    """The manifests of plain Jobs, for clusters without the JobSet controller."""
-    service = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,  # a pod finds the scheduler before that one is ready
-        "selector": job.labels(),
-        "ports": [{"name": "control", "port": PORT}],
-    }
-    jobs = []
     for role in job.counts():
-        spec = {
-            "backoffLimitPerIndex": job.max_restarts,
-            "maxFailedIndexes": 0,
-            **_indexed(job, role, f"{job.name}-scheduler-0.{job.name}", {RESTARTS: _field(FAILURES)}),
-        }
-        spec["template"]["spec"]["subdomain"] = job.name
-        jobs.append(_manifest(job, "batch/v1", "Job", f"{job.name}-{role}", spec=spec))
-    return [*_secret_and_policy(job), _manifest(job, "v1", "Service", job.name, spec=service), *jobs]
+        (values[role],) = filled("role", {**values, **_role_values(job, role), **FORM_VALUES[form](job)})
+    return [*filled("access", values), *filled(form, values)]
 
 
-FORMS = {"jobset": jobset_manifests, "plain": plain_manifests}
+def filled(template: str, values: Values) -> list[Any]:
+    """Return the documents of a template with `values` in the places of their names.
 
-
-def to_yaml(manifests: list[Manifest]) -> str:
+    The template is parsed first, so that a value is never read as YAML, whatever is in it.
+    """
     import yaml
 
-    return str(yaml.safe_dump_all(manifests, sort_keys=False))
+    text = (TEMPLATES / f"{template}.yaml").read_text(encoding="utf-8")
+    return [_fill(document, values) for document in yaml.safe_load_all(text)]
 
 
-def _secret_and_policy(job: KubernetesJob) -> list[Manifest]:
-    """The job's token, and a network policy: ps-lite trusts whoever reaches its ports, so only this job's pods do."""
-    own = {"podSelector": {"matchLabels": job.labels()}}
-    ingress = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
-    return [
-        _manifest(job, "v1", "Secret", job.name, stringData={"token": job.token}),
-        _manifest(job, "networking.k8s.io/v1", "NetworkPolicy", job.name, spec=ingress),
-    ]
+def _fill(part: Any, values: Mapping[str, Any]) -> Any:
+    """Return a part of a template with its names replaced: `$name` alone by the value itself, in a text by its text."""
+    if isinstance(part, dict):
+        entries = {key: _fill(value, values) for key, value in part.items()}
+        return {key: value for key, value in entries.items() if value is not None}
+    if isinstance(part, list):
+        return [value for value in (_fill(item, values) for item in part) if value is not None]
+    if isinstance(part, str):
+        alone = re.fullmatch(r"\$(\w+)", part)
+        return values[alone[1]] if alone else string.Template(part).substitute(values)
+    return part
 
 
-def _manifest(job: KubernetesJob, version: str, resource_type: str, name: str, **content: Any) -> Manifest:
-    metadata = {"name": name, "namespace": job.namespace, "labels": job.labels()}
-    return {"apiVersion": version, "kind": resource_type, "metadata": metadata, **content}
-
-
-def _indexed(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]) -> dict[str, Any]:
-    count = job.counts()[role]
-    final = {"containerName": "fit", "operator": "In", "values": [*FINAL_CODES]}
-    labels = job.labels(**{"app.kubernetes.io/component": role})
+def _role_values(job: KubernetesJob, role: str) -> Values:
+    count, resources = job.counts()[role], job.resources[role]
     return {
-        "completionMode": "Indexed",
-        "completions": count,
-        "parallelism": count,
-        "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": final}]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(job, role, root, attempt_variable)},
-    }
-
-
-def _pod(job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]) -> dict[str, Any]:
-    flags = [*DEFAULTS, *job.flags]
-    # Loader processes pass batches through shared memory, of which a container has 64 MB by default.
-    volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
-    mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
-    if job.claim:
-        volumes.append({"name": "runs", "persistentVolumeClaim": {"claimName": job.claim}})
-        mounts.append({"name": "runs", "mountPath": job.mount})
-    wanted = job.resources[role]
-    container = {
-        "name": "fit",
+        "role": role,
+        "count": count,
+        "role_labels": job.labels(**{"app.kubernetes.io/component": role}),
+        "final_codes": [*FINAL_CODES],
         "image": job.image,
-        "command": ["python", "-m", "mxtrain.fit"],
-        "args": [flag.replace("$(", "$$(") for flag in flags],  # $(NAME) is Kubernetes' own
-        "env": _environment(job, role, root, attempt_variable),
-        **({"resources": {"requests": wanted, "limits": wanted}} if wanted else {}),
-        "volumeMounts": mounts,
+        # $(NAME) is Kubernetes' own.
+        "args": [flag.replace("$(", "$$(") for flag in (*DEFAULTS, *job.flags)],
+        "root_port": str(PORT),
+        "num_workers": str(job.num_workers),
+        "num_servers": str(job.num_servers),
+        "node": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)",
+        "resources": {"requests": resources, "limits": {**resources}} if resources else None,
+        **_claim_values(job),
     }
+
+
+def _claim_values(job: KubernetesJob) -> Values:
+    if not job.claim:
+        return {"claim_mount": None, "claim_volume": None}
     return {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        # A new volume is root's, and the image's user is not: this makes it the group's. Once, as it takes long.
-        "securityContext": {"fsGroup": GROUP, "fsGroupChangePolicy": "OnRootMismatch"},
-        "containers": [container],
-        "volumes": volumes,
+        "claim_mount": {"name": "runs", "mountPath": job.mount},
+        "claim_volume": {"name": "runs", "persistentVolumeClaim": {"claimName": job.claim}},
     }
 
 
-def _environment(
-    job: KubernetesJob, role: str, root: str, attempt_variable: dict[str, Any]
-) -> list[dict[str, Any]]:
-    values: dict[str, dict[str, Any]] = {
-        "DMLC_ROLE": {"value": role},
-        "DMLC_PS_ROOT_URI": {"value": root},
-        "DMLC_PS_ROOT_PORT": {"value": str(PORT)},
-        "DMLC_NUM_WORKER": {"value": str(job.num_workers)},
-        "DMLC_NUM_SERVER": {"value": str(job.num_servers)},
-        "DMLC_NODE_HOST": _field("status.podIP"),
-        "POD_INDEX": _field(INDEX),
-        "MXTRAIN_NODE": {"value": "scheduler" if role == "scheduler" else f"{role}-$(POD_INDEX)"},
-        **attempt_variable,
-        "MXTRAIN_JOB": {"valueFrom": {"secretKeyRef": {"name": job.name, "key": "token"}}},
+def _jobset_values(job: KubernetesJob) -> Values:
+    return {
+        "backoff_limit": 0,
+        "restarts_of_pod": None,
+        "failed_pods": None,
+        "subdomain": None,
+        "root": f"{job.name}-scheduler-0-0.{job.name}",
+        "attempt_variable": GENERATION,
+        "attempt_field": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
     }
-    return [{"name": name, **value} for name, value in values.items()]
 
 
-def _field(path: str) -> dict[str, Any]:
-    return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+def _plain_values(job: KubernetesJob) -> Values:
+    return {
+        "backoff_limit": None,
+        "restarts_of_pod": job.max_restarts,
+        "failed_pods": 0,
+        "subdomain": job.name,
+        "root": f"{job.name}-scheduler-0.{job.name}",
+        "attempt_variable": RESTARTS,
+        "attempt_field": "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
+    }
+
+
+FORM_VALUES = {"jobset": _jobset_values, "plain": _plain_values}
 
 
 def render(argv: Sequence[str], flags: Sequence[str]) -> str:
     """The manifests that the launcher's flags `argv` ask for, as YAML; `flags` are those of fit."""
+    import yaml
+
     options = parser().parse_args(argv)
     flags, layout = _fit_flags(options, flags)
     job = KubernetesJob(
@@ -210,7 +171,7 @@ def render(argv: Sequence[str], flags: Sequence[str]) -> str:
         claim=options.claim[0],
         mount=options.claim[1],
     )
-    return to_yaml(FORMS[options.form](job))
+    return str(yaml.safe_dump_all(manifests(job, options.form), sort_keys=False))
 
 
 def _fit_flags(options: argparse.Namespace, flags: Sequence[str]) -> tuple[Sequence[str], config.Layout]:
@@ -243,7 +204,7 @@ def parser() -> Parser:
     )
     parser.add_argument("--namespace", type=_name, default="default")
     parser.add_argument(
-        "--form", choices=sorted(FORMS), default="jobset", help="plain: without the JobSet controller"
+        "--form", choices=FORM_VALUES, default="jobset", help="plain: without the JobSet controller"
     )
     add_count_arguments(parser)
     for role in ("worker", "server"):

@@ -240,6 +240,42 @@ def test_a_flag_that_looks_like_a_variable_stays_itself() -> None:
     assert "/runs/$$(HOSTNAME)" in container(spec)["args"]
 
 
+HOSTILE = (
+    *(
+        "a: b",
+        "- x\n- y",
+        "line\n---\nkind: Secret",
+        '"',
+        "'",
+        "{a: 1}",
+        "# none",
+        "*x",
+        "&y",
+        "!!python/none",
+    ),
+    *("$token", "${name}", "$", "$$", "\t", "\x85", "é😀", "null", "yes", "0x10", "%YAML", "{{x}}"),
+)
+
+
+def with_value(part: Any, value: str) -> Any:
+    """Return a document with `value` wherever a text has PLACE, and without the token, which is always another."""
+    if isinstance(part, dict):
+        return {key: with_value(each, value) for key, each in part.items() if key != "token"}
+    if isinstance(part, list):
+        return [with_value(each, value) for each in part]
+    return part.replace("PLACE", value) if isinstance(part, str) else part
+
+
+@pytest.mark.parametrize("form", ["jobset", "plain"])
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_is_neither_yaml_nor_template(form: str, value: str) -> None:
+    def rendered(text: str) -> list[dict[str, Any]]:
+        pods = ("--claim", f"runs:/{text}", "--worker-resources", f"cpu={text}")
+        return manifests("--image", text, "--form", form, *pods, flags=[*FLAGS, "--val", text])
+
+    assert with_value(rendered(value), value) == with_value(rendered("PLACE"), value)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
